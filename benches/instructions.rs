@@ -126,7 +126,7 @@ struct KeyedSetup<K> {
 fn with_keys<K>(ip: bool, containers: usize, key: impl FnMut(&Arc<Keyed>) -> K) -> KeyedSetup<K> {
     let mut workload = Workload::new(PODS);
     let pods = keyed(&workload, ip, containers);
-    let (writer, mut cached) = filled(&pods, Options::all());
+    let (writer, mut cached) = filled(&pods, Options::new());
     cached.refresh();
     let keys = workload.shuffled(&pods).iter().take(TIMES).map(key).collect();
     KeyedSetup { writer, cached, keys }
@@ -212,7 +212,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(224_533))]
+#[library_benchmark(setup = names, config = held_at(200_517))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -242,7 +242,7 @@ fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = held_updates, config = held_at(2_710_230))]
+#[library_benchmark(setup = held_updates, config = held_at(3_012_582))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
@@ -258,7 +258,7 @@ fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(22_602_039))]
+#[library_benchmark(setup = whole, config = held_at(24_401_036))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
@@ -288,7 +288,7 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
 fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
     let mut workload = Workload::new(PODS);
     let pods = keyed(&workload, true, 1);
-    let options = Options::all().keep_removed(Duration::from_secs(60), 10_000).keep_times(true);
+    let options = Options::new().keep_removed(Duration::from_secs(60), 10_000).keep_times(true);
     let (mut writer, mut cached) = filled(&pods, options);
     writer.heard(Time::from_seconds(1_000));
     cached.refresh();
@@ -330,8 +330,8 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(7_023_499))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(11_531_066))]
+#[bench::an_ip(args = (0), config = held_at(7_492_525))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_824_158))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));

@@ -33,7 +33,7 @@ fn tag(pods: &Snapshot<Pod>, path: &str) -> String {
 
 fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
     // Keep removed pods for a minute, and at most 10,000 of them.
-    let options = Options::all().keep_removed(Duration::from_secs(60), 10_000);
+    let options = Options::new().keep_removed(Duration::from_secs(60), 10_000);
     let (mut writer, reader) = pod_index::with_options(options);
     // On the thread that reads the files.
     let mut pods = reader.cached();

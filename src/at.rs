@@ -20,7 +20,7 @@ use crate::snapshot::{Found, FoundBy, Hold, Key, OwnedKey, Snapshot, Stay, Times
 /// | IP | from, earliest | the latest of [`Life::ip_not_before`] and *heard − delay* | the kubelet takes a pod before it has an IP; what happened before that time was known, and the pod did not have the IP yet |
 /// | | from, latest | the earliest of *learnt* and [`Life::ip_by`] of every object that had the IP | a status shows an IP after the pod has it; a container starts after its sandbox has the IP |
 /// | | until, earliest | of a pod that runs: *heard − delay*. Of one that has stopped: the latest of [`Life::ip_until`] and *heard − delay*, when it still ran | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
-/// | | until, latest | when the index learnt that the pod has another IP, or that the pod is gone and had stopped. Otherwise open | the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
+/// | | until, latest | when the index learnt that the pod has another IP, that it runs again after it had stopped, or that it is gone and had stopped. Otherwise open | a pod that runs again may have another sandbox, so this is another hold; the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
 /// | name | from, earliest | the latest of [`Life::created`] − skew and *heard − delay* | the API server's clock |
 /// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew | whole seconds |
 /// | | until | *heard − delay*, and *learnt* | the object's own life, whatever its containers do |
@@ -69,7 +69,8 @@ pub enum NotFound {
     TooEarly,
     /// The time is after what the index knows yet.
     TooLate,
-    /// No pod held it then.
+    /// No pod that the index still knows held it then. A pod that was removed while it ran may have kept its IP: the index
+    /// knows it for as long as [`Options::keep_removed`](crate::Options::keep_removed) says, counted from the removal.
     NoPod,
 }
 
@@ -140,7 +141,7 @@ impl<P: PodMeta> Snapshot<P> {
     ///     fn keys(&self, keys: &mut PodKeys<'_>) { keys.ip([10, 0, 0, 7].into()); }
     /// }
     ///
-    /// let options = Options::all().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
+    /// let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
     /// let (mut writer, reader) = pod_index::with_options(options);
     /// let second = Time::from_seconds;
     ///
@@ -207,7 +208,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     ///
     /// # Complexity
     /// O(1) expected and no allocation if a current pod alone claims an IP, and says itself that it had it then. Otherwise
-    /// O(log n) for each pod that had the key, and a list of them.
+    /// O(k log n) for k pods that had the key, and lists of them.
     #[inline]
     #[must_use]
     pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Holder<'a, P> {
@@ -239,7 +240,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
         let stays: Vec<_> =
             timed(key.into()).into_iter().flatten().flat_map(|claimed| self.stays(claimed)).collect();
-        self.listed(&stays, |_, _| true)
+        self.listed(&stays, |_| true)
     }
 
     /// The times between which no pod that held a key is unknown, if the index keeps times and has heard anything.
@@ -287,9 +288,10 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             let found = stay.found.map(|found| Holder::Pod(Found { by, ..found }));
             return found.unwrap_or(Holder::Unknown(NotFound::TooEarly));
         }
-        let mut candidates = self.listed(&stays, |stays, stay| {
+        let sequence = Sequence::of(&stays);
+        let mut candidates = self.listed(&stays, |stay| {
             let touches = |window: Window| window.touches(first, last);
-            touches(stay.window) && (!is_exclusive || touches(stay.window.among(stays)))
+            touches(stay.window) && (!is_exclusive || touches(sequence.narrow(stay.window)))
         });
         if !candidates.is_empty() {
             let more = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
@@ -346,10 +348,10 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     fn listed(
         &self,
         stays: &[Bounded<'a, P>],
-        is: impl Fn(&[Bounded<'a, P>], &Bounded<'a, P>) -> bool,
+        is: impl Fn(&Bounded<'a, P>) -> bool,
     ) -> Vec<Candidate<'a, P>> {
         let (first, last) = self.range();
-        let kept = stays.iter().filter(|stay| is(stays, stay));
+        let kept = stays.iter().filter(|stay| is(stay));
         let mut candidates: Vec<_> = kept
             .filter_map(|stay| {
                 let (Found { pod, removed_at, .. }, window) = (stay.found?, stay.window);
@@ -397,25 +399,6 @@ impl Window {
         self.from.0 <= last && first < self.until.1 && self.from.0 < self.until.1
     }
 
-    /// Whether this hold ended before the other began, if they were not at once.
-    fn precedes(&self, other: &Self) -> bool {
-        // The opposite is impossible.
-        self.from.1 < other.until.0 && other.from.1 >= self.until.0
-    }
-
-    /// These bounds, narrowed by the holds that came before and after.
-    fn among<P>(self, stays: &[Bounded<'_, P>]) -> Self {
-        stays.iter().fold(self, |mut narrowed, other| {
-            if other.window.precedes(&self) {
-                narrowed.from.0 = narrowed.from.0.max(other.window.until.0);
-            }
-            if self.precedes(&other.window) {
-                narrowed.until.1 = narrowed.until.1.min(other.window.from.1);
-            }
-            narrowed
-        })
-    }
-
     /// Of the intervals within the bounds, the share that contains the time, in thousandths of thousandths. After an open
     /// end it falls within half a minute.
     fn likelihood(&self, time: Time, is_current: bool) -> u64 {
@@ -434,6 +417,37 @@ impl Window {
         // One that runs, as far as is known, has most likely not ended.
         let ended = if is_current { ended.min(100) } else { ended.min(990) };
         u64::try_from(share((from.min(self.from.1), self.from.1)) * (1000 - ended)).unwrap_or_default()
+    }
+}
+
+/// The bounds of all holds of a key, in order.
+struct Sequence {
+    /// The earliest ends, each with the latest start of the same hold.
+    ends: Vec<(Time, Time)>,
+    /// The latest starts, each with the earliest end of the same hold.
+    starts: Vec<(Time, Time)>,
+}
+
+impl Sequence {
+    fn of<P>(stays: &[Bounded<'_, P>]) -> Self {
+        let windows = stays.iter().map(|stay| stay.window);
+        let mut ends: Vec<_> = windows.clone().map(|Window { from, until }| (until.0, from.1)).collect();
+        let mut starts: Vec<_> = windows.map(|Window { from, until }| (from.1, until.0)).collect();
+        ends.sort_unstable();
+        starts.sort_unstable();
+        Self { ends, starts }
+    }
+
+    /// These bounds, narrowed by the holds that came before and after. One hold came before another if it ended before the
+    /// other began, unless they were at once, and the opposite is impossible.
+    fn narrow(&self, Window { mut from, mut until }: Window) -> Window {
+        let before = &self.ends[..self.ends.partition_point(|(end, _)| *end <= from.1)];
+        let after = &self.starts[self.starts.partition_point(|(start, _)| *start < until.0)..];
+        let last = before.iter().rev().find(|(_, start)| *start < until.0);
+        let next = after.iter().find(|(_, end)| from.1 < *end);
+        from.0 = last.map_or(from.0, |(end, _)| from.0.max(*end));
+        until.1 = next.map_or(until.1, |(start, _)| until.1.min(*start));
+        Window { from, until }
     }
 }
 

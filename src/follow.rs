@@ -11,7 +11,8 @@ use std::time::Instant;
 use crate::pod::PodMeta;
 use crate::reader::{OwnedSnapshot, Reader};
 use crate::snapshot::{Change, Key, Snapshot};
-use crate::wake::{Follower, TimedOut};
+use crate::wake::Follower;
+pub use crate::wake::WaitError;
 
 /// A subscriber: yields the changes of an index, step by step. Created by [`Reader::changes`].
 ///
@@ -86,18 +87,6 @@ pub struct Step<P> {
     after: OwnedSnapshot<P>,
 }
 
-/// Why there is nothing to return.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum WaitError {
-    /// Nothing was published since the last step.
-    Empty,
-    /// The deadline has passed.
-    TimedOut,
-    /// The writer is gone, so nothing more will be published.
-    WriterGone,
-}
-
 impl<P: PodMeta> Changes<P> {
     /// The next step, if there is one now.
     ///
@@ -113,7 +102,7 @@ impl<P: PodMeta> Changes<P> {
 
     /// Blocks until there is a next step. `None`: the writer is gone and all its publications were seen.
     pub fn wait(&mut self) -> Option<Step<P>> {
-        self.follower.block(None, || step(&self.reader, &mut self.seen)).ok()?
+        self.follower.block(None, || step(&self.reader, &mut self.seen)).ok()
     }
 
     /// Blocks until there is a next step, but not past the deadline.
@@ -143,8 +132,7 @@ impl<P: PodMeta> Changes<P> {
     /// # Ok::<(), pod_index::Error>(())
     /// ```
     pub fn wait_until(&mut self, deadline: Instant) -> Result<Step<P>, WaitError> {
-        let waited = self.follower.block(Some(deadline), || step(&self.reader, &mut self.seen));
-        waited?.ok_or(WaitError::WriterGone)
+        self.follower.block(Some(deadline), || step(&self.reader, &mut self.seen))
     }
 
     /// Waits for the next step. `None`: the writer is gone and all its publications were seen.
@@ -246,8 +234,7 @@ impl<P: PodMeta> Reader<P> {
     /// ```
     pub fn wait_for<'k>(&self, key: impl Into<Key<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
         let key = key.into();
-        let found = Follower::new(self.wake()).block(Some(deadline), || self.get(key));
-        found?.ok_or(WaitError::WriterGone)
+        Follower::new(self.wake()).block(Some(deadline), || self.get(key))
     }
 
     /// Like [`wait_for`](Self::wait_for), for async tasks; combine it with the runtime's timeout. `None`: the
@@ -265,24 +252,6 @@ impl<P: PodMeta> futures_core::Stream for Changes<P> {
 
     fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Step<P>>> {
         Changes::poll_next(self.get_mut(), context)
-    }
-}
-
-impl fmt::Display for WaitError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "nothing was published since the last step",
-            Self::TimedOut => "timed out",
-            Self::WriterGone => "the index has no writer any more",
-        })
-    }
-}
-
-impl std::error::Error for WaitError {}
-
-impl From<TimedOut> for WaitError {
-    fn from(_: TimedOut) -> Self {
-        Self::TimedOut
     }
 }
 

@@ -142,7 +142,7 @@ struct Readme;
 pub use at::{AtTime, Bounds, Candidate, Holder, NotFound};
 pub use error::{Error, ErrorKind};
 pub use follow::{Changes, Step, WaitError};
-pub use id::{FullName, MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef, UidText};
+pub use id::{FullName, MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef};
 pub use manager::PodManager;
 pub use options::Options;
 pub use pod::{
@@ -160,7 +160,7 @@ pub use writer::{Applied, Operation, Refused, Writer};
 
 /// An empty index: its writer and a first reader.
 ///
-/// It keeps every kind of key that the pods name. [`with_options`] keeps only some kinds.
+/// It keeps the current pods. [`with_options`] can keep removed ones, too.
 ///
 /// # Complexity
 /// O(1).
@@ -184,7 +184,7 @@ pub use writer::{Applied, Operation, Refused, Writer};
 #[doc(alias = "NewBasicPodManager")]
 #[must_use]
 pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
-    with_options(Options::all())
+    with_options(Options::new())
 }
 
 /// As [`new`], with a choice of what is kept.
@@ -199,6 +199,6 @@ pub fn with_options<P: PodMeta>(options: Options) -> (Writer<P>, Reader<P>) {
     let versions = versions::Versions::new(options);
     let published = versions.published().clone();
     let wake = std::sync::Arc::new(wake::Wake::new());
-    let announcer = wake::Announcer::new(std::sync::Arc::clone(&wake));
+    let announcer = wake::Announcer(std::sync::Arc::clone(&wake));
     (Writer::new(versions, announcer), Reader::new(published, wake))
 }

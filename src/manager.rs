@@ -48,13 +48,13 @@ pub struct PodManager<P> {
 }
 
 impl<P: PodMeta> PodManager<P> {
-    /// An empty index, which keeps every kind of key; as [`new`](crate::new).
+    /// An empty index; as [`new`](crate::new).
     #[must_use]
     pub fn new() -> Self {
-        Self::with_options(Options::all())
+        Self::with_options(Options::new())
     }
 
-    /// An empty index that keeps only some kinds of keys; as [`with_options`](crate::with_options).
+    /// An empty index; as [`with_options`](crate::with_options).
     #[must_use]
     pub fn with_options(options: Options) -> Self {
         let (writer, reader) = crate::with_options(options);

@@ -2,42 +2,17 @@
 
 use std::time::Duration;
 
-/// The keys by which an index finds pods, besides UIDs and names, and whether it keeps removed pods.
+/// Whether an index keeps removed pods, and when each pod had its keys. By default neither.
 ///
-/// [`new`](crate::new) keeps all kinds, so every lookup finds what the pods name. A kind that is left out
-/// takes no memory or time, and its lookups find nothing. A kind for which pods name no keys
-/// ([`PodMeta::keys`](crate::PodMeta::keys)) costs nothing either.
+/// The pods decide by which keys they are found: see [`PodMeta::keys`](crate::PodMeta::keys).
 ///
 /// # Examples
-/// ```
-/// # struct Slim;
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { "u1" }
-/// #     fn name(&self) -> &str { "web" }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
-/// use pod_index::Options;
-///
-/// let (mut writer, reader) = pod_index::with_options::<Slim>(Options::new().ips(true));
-/// # writer.add_pod(Slim)?;
-/// # assert!(reader.load().pod_by_ip([10, 0, 0, 7].into()).is_none());
-/// # Ok::<(), pod_index::Error>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// See [`RemovedPods`](crate::RemovedPods).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[must_use]
 pub struct Options {
-    pub(crate) kinds: Kinds,
     pub(crate) removed: Option<KeepRemoved>,
     pub(crate) times: bool,
-}
-
-/// The kinds of keys that are kept, besides UIDs and names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Kinds {
-    pub(crate) container_ids: bool,
-    pub(crate) ips: bool,
-    pub(crate) keys: bool,
 }
 
 /// How long removed pods are kept, and how many.
@@ -47,37 +22,10 @@ pub(crate) struct KeepRemoved {
     pub(crate) max_pods: usize,
 }
 
-/// What [`new`](crate::new) keeps: every kind of key, and no removed pods.
-impl Default for Options {
-    fn default() -> Self {
-        Self::all()
-    }
-}
-
 impl Options {
-    /// Only UIDs and names, and no removed pods.
+    /// What [`new`](crate::new) keeps: the current pods.
     pub const fn new() -> Self {
-        Self { kinds: Kinds { container_ids: false, ips: false, keys: false }, removed: None, times: false }
-    }
-
-    /// Every kind of key, and no removed pods.
-    pub const fn all() -> Self {
-        Self::new().container_ids(true).ips(true).keys(true)
-    }
-
-    /// Whether [`pod_by_container_id`](crate::Snapshot::pod_by_container_id) finds pods.
-    pub const fn container_ids(self, keep: bool) -> Self {
-        Self { kinds: Kinds { container_ids: keep, ..self.kinds }, ..self }
-    }
-
-    /// Whether [`pod_by_ip`](crate::Snapshot::pod_by_ip) finds pods.
-    pub const fn ips(self, keep: bool) -> Self {
-        Self { kinds: Kinds { ips: keep, ..self.kinds }, ..self }
-    }
-
-    /// Whether [`pods_by_key`](crate::Snapshot::pods_by_key) finds pods.
-    pub const fn keys(self, keep: bool) -> Self {
-        Self { kinds: Kinds { keys: keep, ..self.kinds }, ..self }
+        Self { removed: None, times: false }
     }
 
     /// Keeps removed pods for [`Snapshot::removed`](crate::Snapshot::removed), because logs and spans arrive after
@@ -109,12 +57,5 @@ impl Options {
     /// off, it takes no memory and no time.
     pub const fn keep_times(self, keep: bool) -> Self {
         Self { times: keep, ..self }
-    }
-}
-
-impl Kinds {
-    /// Whether any kind is kept.
-    pub(crate) const fn any(self) -> bool {
-        self.container_ids || self.ips || self.keys
     }
 }

@@ -25,9 +25,9 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::{Place, Text, any_tag};
-use crate::pod::{PodKind, PodMeta};
-use crate::snapshot::{Mirror, RemovedSet, Shadowed, Translation, UidKey, between};
+use crate::map::{Place, Text};
+use crate::pod::{KeyRef, PodKind, PodMeta};
+use crate::snapshot::{Mirror, RemovedSet, Shadowed, Translation, UidKey, between, name_key};
 use crate::versions::Draft;
 
 /// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
@@ -57,13 +57,18 @@ impl<P: PodMeta> Draft<'_, P> {
                 return Ok(Upserted::Unchanged);
             }
             let old = Arc::clone(old);
-            self.live_mut().of(|tables| tables.of_names_mut(kind)).replace(name, Arc::clone(pod), 0);
+            self.live_mut().of(|tables| &mut tables.names).replace(name, Arc::clone(pod));
             match kind {
                 PodKind::Pod => {
-                    self.replace_keys(key.uid(), &old, pod);
-                    self.live_mut().of(|tables| &mut tables.pods).replace(place, Arc::clone(pod), 0);
+                    self.change_keys(key.uid(), Some(&old), Some(pod));
+                    self.live_mut().of(|tables| &mut tables.pods).replace(place, Arc::clone(pod));
                 }
-                PodKind::Mirror => self.replace_mirror(key, pod),
+                PodKind::Mirror => {
+                    let target = self.live.mirrors.at(place).map(|mirror| mirror.value.target.clone());
+                    let mirror =
+                        Mirror { pod: Arc::clone(pod), target: target.unwrap_or(Translation::Identity) };
+                    self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror);
+                }
             }
             self.record(Some(&old), pod);
             return Ok(Upserted::Replaced(old));
@@ -102,12 +107,12 @@ impl<P: PodMeta> Draft<'_, P> {
         self.remove_known(UidKey::new(uid, &self.hashing))
     }
 
-    /// Replaces the mirror that has the same UID and name by `pod`.
-    fn replace_mirror(&mut self, key: UidKey<'_>, pod: &Arc<P>) {
-        if let Some((place, mirror)) = self.live.mirrors.locate(key.hash, key.tag, |entry| key.is(entry)) {
-            let target = mirror.value.target.clone();
-            let mirror = Mirror { pod: Arc::clone(pod), target };
-            self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror, 0);
+    /// Replaces the keys of the old pod by those of the new one.
+    fn change_keys(&mut self, uid: UidRef<'_>, old: Option<&Arc<P>>, new: Option<&Arc<P>>) {
+        let [had, has] = self.live_mut().change_claims(uid, old, new);
+        if had != has {
+            let ignored = &mut self.history().ignored_keys;
+            *ignored = ignored.wrapping_sub(had).wrapping_add(has);
         }
     }
 
@@ -119,12 +124,12 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         match kind {
             PodKind::Pod => {
-                self.claim_keys(key.uid(), pod);
-                self.live_mut().of(|tables| &mut tables.pods).insert(key.tag, key.words, Arc::clone(pod), 0);
+                self.change_keys(key.uid(), None, Some(pod));
+                self.live_mut().of(|tables| &mut tables.pods).insert(key.tag, key.words, Arc::clone(pod));
             }
             PodKind::Mirror => {
                 let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
-                self.live_mut().of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror, 0);
+                self.live_mut().of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror);
             }
         }
         let previous = self.set_holder(kind, pod, &**pod);
@@ -153,7 +158,7 @@ impl<P: PodMeta> Draft<'_, P> {
         match kind {
             PodKind::Pod => {
                 self.live_mut().of(|tables| &mut tables.pods).remove(place);
-                self.release_keys(key.uid(), &pod);
+                self.change_keys(key.uid(), Some(&pod), None);
             }
             PodKind::Mirror => self.live_mut().of(|tables| &mut tables.mirrors).remove(place),
         }
@@ -162,10 +167,10 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// The pod or mirror with the UID of `key`, and its place.
     fn known(&self, key: UidKey<'_>) -> Option<(Place, PodKind, &Arc<P>)> {
-        if let Some((place, entry)) = self.live.pods.locate(key.hash, key.tag, |entry| key.is(entry)) {
+        if let Some((place, entry)) = self.live.pods.find(key.hash, key.tag, |entry| key.is(entry)) {
             return Some((place, PodKind::Pod, &entry.value));
         }
-        let (place, entry) = self.live.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
+        let (place, entry) = self.live.mirrors.find(key.hash, key.tag, |entry| key.is(entry))?;
         Some((place, PodKind::Mirror, &entry.value.pod))
     }
 }
@@ -174,24 +179,23 @@ impl<P: PodMeta> Draft<'_, P> {
 impl<P: PodMeta> Draft<'_, P> {
     /// The place of `holder` in the table by name, if it holds the full name of `pod`.
     fn name_of(&self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Place> {
-        let (name, namespace) = (pod.name(), pod.namespace());
-        let (place, entry) =
-            self.live.of_names(kind).locate_text(self.hashing.pair(name, namespace), name, namespace)?;
-        Arc::ptr_eq(&entry.value, holder).then_some(place)
+        let name = KeyRef::Name(kind, pod.name(), pod.namespace());
+        let (place, known) = self.live.find(name, &self.hashing)?;
+        Arc::ptr_eq(known, holder).then_some(place)
     }
 
     /// Makes `holder` the holder of the full name of `pod`. Returns the previous one.
     fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Arc<P>> {
         let (name, namespace) = (pod.name(), pod.namespace());
-        let hash = self.hashing.pair(name, namespace);
-        if let Some((place, entry)) = self.live.of_names(kind).locate_text(hash, name, namespace) {
-            let previous = Arc::clone(&entry.value);
-            self.live_mut().of(|tables| tables.of_names_mut(kind)).replace(place, Arc::clone(holder), 0);
+        let holder = Arc::clone(holder);
+        if let Some((place, known)) = self.live.find(KeyRef::Name(kind, name, namespace), &self.hashing) {
+            let previous = Arc::clone(known);
+            self.live_mut().of(|tables| &mut tables.names).replace(place, holder);
             return Some(previous);
         }
+        let (tag, hash) = name_key(kind, name, namespace, &self.hashing);
         let key = Text { hash, record: self.memory().record(name, namespace) };
-        let holder = Arc::clone(holder);
-        self.live_mut().of(|tables| tables.of_names_mut(kind)).insert(any_tag(hash), key, holder, 0);
+        self.live_mut().of(|tables| &mut tables.names).insert(tag, key, holder);
         None
     }
 
@@ -228,7 +232,7 @@ impl<P: PodMeta> Draft<'_, P> {
             }
             PodKind::Pod => {}
         }
-        self.live_mut().of(|tables| tables.of_names_mut(kind)).remove(name);
+        self.live_mut().of(|tables| &mut tables.names).remove(name);
     }
 }
 
@@ -270,14 +274,14 @@ impl<P: PodMeta> Draft<'_, P> {
         let (place, entry) = self.locate_mirror(mirror)?;
         let old = entry.target.clone();
         let mirror = Mirror { pod: Arc::clone(mirror), target };
-        self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror, 0);
+        self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror);
         Some(old)
     }
 
     /// The entry of this very mirror.
     fn locate_mirror(&self, mirror: &Arc<P>) -> Option<(Place, &Mirror<Arc<P>>)> {
         let key = UidKey::new(UidRef::from(mirror.uid()), &self.hashing);
-        let (place, entry) = self.live.mirrors.locate(key.hash, key.tag, |entry| key.is(entry))?;
+        let (place, entry) = self.live.mirrors.find(key.hash, key.tag, |entry| key.is(entry))?;
         Arc::ptr_eq(&entry.value.pod, mirror).then_some((place, &entry.value))
     }
 

@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use std::{ptr, thread};
 
-use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, PodValue, Table, TableMut, Value};
-use crate::options::{Kinds, Options};
-use crate::pod::{Claims, Time};
+use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Value};
+use crate::options::Options;
+use crate::pod::Time;
 use crate::snapshot::{
     Contender, EachTable, History, Moment, Removals, RemovedPod, RemovedSet, Snapshot, Tables, Times,
 };
@@ -39,8 +39,6 @@ pub(crate) struct Versions<P> {
     /// The retired version to check next.
     next: usize,
     memory: Memory<P>,
-    /// The writer's, so that an update allocates nothing to compare what two objects claim.
-    scratch: Option<Box<[Claims; 2]>>,
     /// The last time that was passed to the writer.
     now: Option<Instant>,
     /// The last wall-clock time that was passed to the writer.
@@ -67,20 +65,19 @@ pub(crate) struct TablesMut<'a, V: Value> {
     tables: &'a mut Tables<V>,
     memory: &'a mut Memory<V::Pod>,
     pub(crate) hashing: &'a Hashing,
-    pub(crate) kept: Kinds,
 }
 
-/// Makes each table a draft of the other one.
-struct Share;
-
-/// Adds each table of the last version to a dead list.
-struct Retire<'a, P>(&'a mut DeadList<P>);
-
-/// Frees each table of a draft.
-struct Abandon<'a, P>(&'a mut Memory<P>);
-
-/// Empties each table of a draft, and reserves pages for as many entries as it has, but at most so many.
-struct Clear<'a, P>(&'a mut Memory<P>, &'a Hashing, usize);
+/// What is done with each table, given with the same table of another version.
+enum Work<'a, P> {
+    /// Makes the table a draft of the other one.
+    Share,
+    /// Adds the other table, of the last version, to a dead list.
+    Retire(&'a mut DeadList<P>),
+    /// Frees the table of a draft.
+    Abandon(&'a mut Memory<P>),
+    /// Empties the table of a draft, and reserves pages for as many entries as it has, but at most so many.
+    Clear(&'a mut Memory<P>, &'a Hashing, usize),
+}
 
 impl<P> Deref for Version<P> {
     type Target = Snapshot<P>;
@@ -112,7 +109,6 @@ impl<P> Versions<P> {
             retired: VecDeque::new(),
             next: 0,
             memory: Memory::default(),
-            scratch: None,
             now: None,
             time: None,
         }
@@ -143,15 +139,19 @@ impl<P> Versions<P> {
     /// Starts a draft of the next version, based on the current one.
     pub(crate) fn draft(&mut self) -> Draft<'_, P> {
         let mut next = self.current.next();
-        next.each(&self.current, &mut Share);
+        next.each(&self.current, &mut Work::Share);
         // SAFETY: a draft borrows these versions, so there is no other one; the current version is the newest.
         unsafe { self.memory.begin(next.generation()) };
         Draft { versions: self, next }
     }
 
     /// Checks some of the retired versions, those first that were not checked for longest, and frees what it
-    /// can.
+    /// can. Drops the pods that no version has.
+    ///
+    /// # Panics
+    /// If the `Drop` of a pod panics.
     pub(crate) fn reclaim_some(&mut self, count: usize) {
+        self.memory.drop_freed();
         for _ in 0..count.min(self.retired.len()) {
             if self.next >= self.retired.len() {
                 self.next = 0;
@@ -179,6 +179,7 @@ impl<P> Versions<P> {
         // SAFETY: only this module held the version, and it is gone. Every remaining version is in the queue,
         // in order, or newer than the whole queue.
         unsafe { self.memory.reclaim(dead, older) };
+        self.memory.drop_freed();
         true
     }
 }
@@ -191,7 +192,7 @@ impl<P> Drop for Versions<P> {
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
         let mut dead = DeadList::default();
         // The current version is the last one.
-        self.current.next().each(&self.current, &mut Retire(&mut dead));
+        self.current.next().each(&self.current, &mut Work::Retire(&mut dead));
         for retired in self.retired.drain(..) {
             // SAFETY: all lists of these versions belong to one index.
             unsafe { dead.append(retired.dead) };
@@ -207,34 +208,23 @@ impl<P> Drop for Versions<P> {
     }
 }
 
-impl<P> EachTable<P> for Share {
-    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, base: &Table<K, T>) {
-        // SAFETY: only `Versions::draft` shares tables, and it starts one draft of a version at a time. The version stays,
-        // because the draft borrows the versions, until the draft is abandoned, or it is published and the version is
-        // retired.
-        *table = unsafe { base.draft() };
-    }
-}
-
-impl<P> EachTable<P> for Retire<'_, P> {
-    fn table<K: Key, T: Value<Pod = P>>(&mut self, _: &mut Table<K, T>, last: &Table<K, T>) {
-        // SAFETY: only the drop of `Versions` retires tables: of the current version, which is the last one, and once.
-        unsafe { last.retire_into(self.0) };
-    }
-}
-
-impl<P> EachTable<P> for Abandon<'_, P> {
-    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, _: &Table<K, T>) {
-        // SAFETY: only the drop of a draft abandons tables: its own ones, with the memory that works on it.
-        unsafe { table.abandon(self.0) };
-    }
-}
-
-impl<P> EachTable<P> for Clear<'_, P> {
-    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, _: &Table<K, T>) {
-        let capacity = table.len().min(self.2);
-        // SAFETY: only `TablesMut::clear` makes this, from the tables of a draft and the memory that works on it.
-        unsafe { TableMut::new(table, self.0, self.1) }.clear(capacity);
+impl<P> EachTable<P> for Work<'_, P> {
+    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, other: &Table<K, T>) {
+        match self {
+            // SAFETY: only `Versions::draft` shares tables, and it starts one draft of a version at a time. The version
+            // stays, because the draft borrows the versions, until the draft is abandoned, or it is published and the version
+            // is retired.
+            Self::Share => *table = unsafe { other.draft() },
+            // SAFETY: only the drop of `Versions` retires tables: of the current version, which is the last one, and once.
+            Self::Retire(dead) => unsafe { other.retire_into(dead) },
+            // SAFETY: only the drop of a draft abandons tables: its own ones, with the memory that works on it.
+            Self::Abandon(memory) => unsafe { table.abandon(memory) },
+            Self::Clear(memory, hashing, most) => {
+                let capacity = table.len().min(*most);
+                // SAFETY: only `TablesMut::clear` does this, to the tables of a draft with the memory that works on it.
+                unsafe { TableMut::new(table, memory, hashing) }.clear(capacity);
+            }
+        }
     }
 }
 
@@ -257,7 +247,6 @@ impl<P> Snapshot<P> {
             generation: self.generation + 1,
             pods_generation: self.generation + 1,
             hashing: self.hashing.clone(),
-            kept: self.kept,
             live: self.live.next(),
             history: self.history.clone(),
             removed: self.removed.as_deref().map(next).map(Box::new),
@@ -266,7 +255,7 @@ impl<P> Snapshot<P> {
     }
 }
 
-impl<V: PodValue> TablesMut<'_, V> {
+impl<V: Value> TablesMut<'_, V> {
     /// One of the tables.
     #[inline]
     pub(crate) fn of<K: Key, T: Value<Pod = V::Pod>>(
@@ -280,7 +269,7 @@ impl<V: PodValue> TablesMut<'_, V> {
     /// Removes everything, and reserves pages for as many entries as now, but at most `capacity` in a table. With 1,000
     /// pods a set then takes a third of the time of one with pages that grow and split, with 100,000 five sixths.
     pub(crate) fn clear(&mut self, capacity: usize) {
-        self.tables.each(&Tables::new(), &mut Clear(self.memory, self.hashing, capacity));
+        self.tables.each(&Tables::new(), &mut Work::Clear(self.memory, self.hashing, capacity));
         self.tables.contenders = OrdSet::new();
     }
 
@@ -301,9 +290,9 @@ impl<V: Value> Deref for TablesMut<'_, V> {
     }
 }
 
-impl<P> Draft<'_, P> {
-    /// Makes the draft the current version. Drops the pods that were both added and removed in it.
-    pub(crate) fn publish(self) {
+impl<'w, P> Draft<'w, P> {
+    /// Makes the draft the current version. Call [`Versions::reclaim_some`] afterwards.
+    pub(crate) fn publish(self) -> &'w mut Versions<P> {
         let this = ManuallyDrop::new(self);
         // SAFETY: `this` is neither used nor dropped afterwards.
         let (versions, snapshot) =
@@ -314,7 +303,7 @@ impl<P> Draft<'_, P> {
         let version = versions.published.swap(next);
         let dead = versions.memory.end();
         versions.retired.push_back(Retired { version, dead });
-        versions.memory.drop_unpublished();
+        versions
     }
 
     /// The version on which the draft is based.
@@ -333,10 +322,6 @@ impl<P> Draft<'_, P> {
 
     pub(crate) fn history(&mut self) -> &mut History {
         &mut self.next.history
-    }
-
-    pub(crate) fn scratch(&mut self) -> &mut Option<Box<[Claims; 2]>> {
-        &mut self.versions.scratch
     }
 
     /// The last time that was passed to the writer. Without one, the clock's.
@@ -359,15 +344,15 @@ impl<P> Draft<'_, P> {
     /// The tables of the current pods.
     #[inline]
     pub(crate) fn live_mut(&mut self) -> TablesMut<'_, Arc<P>> {
-        let Snapshot { live: tables, hashing, kept, .. } = &mut self.next;
-        TablesMut { tables, memory: &mut self.versions.memory, hashing, kept: *kept }
+        let Snapshot { live: tables, hashing, .. } = &mut self.next;
+        TablesMut { tables, memory: &mut self.versions.memory, hashing }
     }
 
     /// The tables of the removed pods, if the index keeps those.
     pub(crate) fn removed_mut(&mut self) -> Option<TablesMut<'_, RemovedPod<P>>> {
-        let Snapshot { removed, hashing, kept, .. } = &mut self.next;
+        let Snapshot { removed, hashing, .. } = &mut self.next;
         let tables = &mut removed.as_mut()?.tables;
-        Some(TablesMut { tables, memory: &mut self.versions.memory, hashing, kept: *kept })
+        Some(TablesMut { tables, memory: &mut self.versions.memory, hashing })
     }
 }
 
@@ -383,7 +368,7 @@ impl<P> Deref for Draft<'_, P> {
 impl<P> Drop for Draft<'_, P> {
     fn drop(&mut self) {
         let Versions { current, memory, .. } = &mut *self.versions;
-        self.next.each(current, &mut Abandon(memory));
+        self.next.each(current, &mut Work::Abandon(memory));
         self.versions.memory.cancel();
     }
 }

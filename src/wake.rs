@@ -20,6 +20,7 @@
 //! This module knows nothing of snapshots; `follow` looks at the index.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -72,7 +73,7 @@ impl Wake {
     }
 
     /// Counts a publication that was just made, and wakes who sleeps.
-    fn published(&self) {
+    pub(crate) fn published(&self) {
         if self.word.fetch_add(PUBLICATION, Ordering::AcqRel) & ASLEEP != 0 {
             self.wake_all();
         }
@@ -113,34 +114,12 @@ impl Wake {
 }
 
 /// The writer's side. Dropped with the writer.
-pub(crate) struct Announcer(Arc<Wake>);
-
-impl Announcer {
-    pub(crate) fn new(wake: Arc<Wake>) -> Self {
-        Self(wake)
-    }
-
-    /// Create it before a publication and drop it afterwards. After a panic in between, followers wake up and may
-    /// find nothing new.
-    pub(crate) fn publication(&self) -> Publication<'_> {
-        Publication(&self.0)
-    }
-}
+pub(crate) struct Announcer(pub(crate) Arc<Wake>);
 
 impl Drop for Announcer {
     fn drop(&mut self) {
         if !has_failed() {
             self.0.writer_goes();
-        }
-    }
-}
-
-pub(crate) struct Publication<'a>(&'a Wake);
-
-impl Drop for Publication<'_> {
-    fn drop(&mut self) {
-        if !has_failed() {
-            self.0.published();
         }
     }
 }
@@ -151,7 +130,29 @@ pub(crate) struct Follower {
     id: u64,
 }
 
-pub(crate) struct TimedOut;
+/// Why there is nothing to return.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// Nothing was published since the last step.
+    Empty,
+    /// The deadline has passed.
+    TimedOut,
+    /// The writer is gone, so nothing more will be published.
+    WriterGone,
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "nothing was published since the last step",
+            Self::TimedOut => "timed out",
+            Self::WriterGone => "the index has no writer any more",
+        })
+    }
+}
+
+impl std::error::Error for WaitError {}
 
 impl Follower {
     pub(crate) fn new(wake: &Arc<Wake>) -> Self {
@@ -188,12 +189,12 @@ impl Follower {
         &mut self,
         deadline: Option<Instant>,
         mut look: impl FnMut() -> Option<T>,
-    ) -> Result<Option<T>, TimedOut> {
+    ) -> Result<T, WaitError> {
         let sleeper = Arc::new(Sleeper { woken: AtomicBool::new(false), parker: Parker::of_this_thread() });
         let waker = Waker::from(Arc::clone(&sleeper));
         loop {
             if let Poll::Ready(found) = self.poll(&Context::from_waker(&waker), &mut look) {
-                return Ok(found);
+                return found.ok_or(WaitError::WriterGone);
             }
             while !sleeper.woken.swap(false, Ordering::AcqRel) {
                 let Some(deadline) = deadline else {
@@ -202,7 +203,7 @@ impl Follower {
                 };
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
-                    return Err(TimedOut);
+                    return Err(WaitError::TimedOut);
                 }
                 sleeper.parker.park_timeout(left);
             }

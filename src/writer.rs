@@ -159,7 +159,6 @@ impl<P: PodMeta> Writer<P> {
         let upserted = draft.upsert(&pod);
         if matches!(upserted, Ok(Upserted::Added | Upserted::Replaced(_))) {
             publish(draft, &self.announcer);
-            self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         } else {
             drop(draft);
         }
@@ -192,7 +191,6 @@ impl<P: PodMeta> Writer<P> {
         let mut draft = self.versions.draft();
         let removed = draft.remove(uid)?;
         publish(draft, &self.announcer);
-        self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         Some(removed)
     }
 
@@ -298,7 +296,6 @@ impl<P: PodMeta> Writer<P> {
         let expired = draft.expire();
         draft.keeps_pods();
         publish(draft, &self.announcer);
-        self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
         expired
     }
 
@@ -341,10 +338,7 @@ impl<P: PodMeta> Writer<P> {
         }
     }
 
-    fn applied(&mut self, published: bool, refused: Vec<Refused>) -> Applied {
-        if published {
-            self.versions.reclaim_some(RECLAIM_PER_PUBLICATION);
-        }
+    fn applied(&self, published: bool, refused: Vec<Refused>) -> Applied {
         Applied { generation: self.current().generation(), published, refused }
     }
 }
@@ -361,11 +355,11 @@ fn publish_if_it_differs<P: PodMeta>(mut draft: Draft<'_, P>, announcer: &Announ
     true
 }
 
+/// Publishes the draft, and wakes the followers before anything is freed.
 fn publish<P>(draft: Draft<'_, P>, announcer: &Announcer) {
-    let publication = announcer.publication();
-    draft.publish();
-    // Wakes the followers before anything is freed.
-    drop(publication);
+    let versions = draft.publish();
+    announcer.0.published();
+    versions.reclaim_some(RECLAIM_PER_PUBLICATION);
 }
 
 impl<P> Writer<P> {

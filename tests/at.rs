@@ -80,7 +80,7 @@ impl PodMeta for Pod {
 }
 
 fn index(age: i64, most: usize) -> (Writer<Pod>, Reader<Pod>, Instant) {
-    let options = Options::all().keep_removed(span(age), most).keep_times(true);
+    let options = Options::new().keep_removed(span(age), most).keep_times(true);
     let (mut writer, reader) = pod_index::with_options(options);
     let start = Instant::now();
     writer.expire(start);
@@ -279,6 +279,8 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
         .collect();
     asked.sort_by_key(|(asked, ..)| *asked);
     let (mut writer, reader, start) = index(age, 1000);
+    let removals = news.iter().filter(|(.., state)| state.is_none());
+    let removed: BTreeMap<_, _> = removals.map(|(_, told, uid, _)| (uid.clone(), *told)).collect();
     let (mut news, mut seen, mut counts) = (news.into_iter().peekable(), Vec::new(), [0; 3]);
     for now in 0..=asked.last().map_or(0, |(asked, ..)| *asked) {
         writer.expire(start + span(now));
@@ -303,7 +305,9 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
             let snapshot = reader.load();
             let at = snapshot.at(time(happened + skew)).skew(span(SKEW)).delay(span(DELAY));
             let is_kept = happened + age > now + DELAY + 2 * SKEW;
-            let knows = |one: &Held| is_kept && seen.contains(&(one.uid.clone(), one.key));
+            // A pod that runs on after its removal is kept for a time that begins with the removal.
+            let forgotten = |one: &Held| removed.get(&one.uid).is_some_and(|told| told + age <= now);
+            let knows = |one: &Held| is_kept && seen.contains(&(one.uid.clone(), one.key)) && !forgotten(one);
             let answer = at.get(ip(*key));
             let context = || format!("{happened} + {skew}: {owner:?} {answer:?}");
             match &answer {
@@ -483,8 +487,16 @@ impl Model {
             self.end(&pod.uid, word, old.as_ref().expect("it had words").life, false);
         }
         for word in words(pod) {
+            let runs_again =
+                |before: &Life| matches!(word, Word::Ip(_)) && before.stopped && !pod.life.stopped;
+            if let Some(old) = old.as_ref().filter(|old| old_words.contains(&word) && runs_again(&old.life)) {
+                self.end(&pod.uid, &word, old.life, false);
+            }
+            let returns = |one: &Interval| {
+                one.end.as_ref().is_none_or(|(.., life, removed)| *removed && !runs_again(life))
+            };
             let mine = self.list.iter_mut().rev().find(|one| one.uid == pod.uid && one.word == word);
-            match mine.filter(|one| one.end.as_ref().is_none_or(|(.., removed)| *removed)) {
+            match mine.filter(|one| returns(one)) {
                 Some(mine) => {
                     mine.end = None;
                     if let Some(old) = old.as_ref().filter(|_| old_words.contains(&word)) {
@@ -848,4 +860,45 @@ fn what_ended_before_the_first_heard_time_is_unknown_although_a_gap_ended_earlie
     };
     assert_eq!(ask(200), NotFound::TooEarly);
     assert_eq!(ask(600), NotFound::NoPod);
+}
+
+/// A pod whose containers all ended may have got a new sandbox, and another pod the IP meanwhile.
+#[test]
+fn a_pod_that_runs_again_may_have_been_without_its_ip() {
+    let (mut writer, reader, start) = index(40_000, 100);
+    let pod = |uid: &str, stopped, by| Pod {
+        uid: uid.into(),
+        name: uid.into(),
+        ips: vec![7],
+        life: Life { stopped, ip_by: Some(time(by)), ..Life::default() },
+        ..Pod::default()
+    };
+    writer.heard(time(0));
+    let mut tell = |tick, pod: Result<Pod, &str>| {
+        writer.heard(time(tick));
+        writer.expire(start + span(tick));
+        writer.set_time(time(tick));
+        match pod {
+            Ok(pod) => drop(writer.add_pod(pod).expect("a good pod")),
+            Err(gone) => drop(writer.remove_pod_by_uid(gone)),
+        }
+        writer.heard(time(tick));
+    };
+    tell(400, Ok(pod("first", false, 400)));
+    tell(800, Ok(pod("first", true, 400)));
+    tell(1000, Ok(pod("second", false, 1000)));
+    tell(1400, Ok(pod("second", true, 1000)));
+    tell(1500, Err("second"));
+    tell(2000, Ok(pod("first", false, 2000)));
+    tell(2400, Ok(pod("first", false, 2000)));
+    let snapshot = reader.load();
+    let who = |tick| match snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY)).get(ip(7)) {
+        Holder::Pod(found) => found.pod.uid.clone(),
+        Holder::Ambiguous { candidates: all, .. } => format!("{} candidates", all.len()),
+        unsure => format!("{unsure:?}"),
+    };
+    assert_eq!([600, 1200, 2200].map(who), ["first", "second", "first"]);
+    assert_eq!(who(900), "1 candidates", "it may still have it");
+    assert_eq!(who(1450), "1 candidates", "the second may still have it, the first has lost it before");
+    assert_eq!(who(1700), "Unknown(NoPod)");
 }

@@ -83,7 +83,7 @@ fn a_pod_whose_name_changes_affects_no_other_pods_name() {
 
 #[test]
 fn a_removed_pod_whose_uid_changes_is_forgotten_in_its_turn() {
-    let options = Options::all().keep_removed(Duration::from_secs(60), 2);
+    let options = Options::new().keep_removed(Duration::from_secs(60), 2);
     let (mut writer, reader) = pod_index::with_options::<Fickle>(options);
     writer.expire(Instant::now());
     // The index compares an unusual UID with the pod's own.
@@ -228,7 +228,7 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
     for (stored, write) in cases {
         for answers in 0.. {
             // One removed pod, which the next ones push out.
-            let options = Options::all().keep_removed(Duration::from_secs(60), 1);
+            let options = Options::new().keep_removed(Duration::from_secs(60), 1);
             let manager = PodManager::with_options(options);
             manager.write(|writer| writer.expire(Instant::now()));
             manager.add_pod(Trap(TestPod::plain("gone", "web"))).expect("a good pod");

@@ -1,6 +1,4 @@
 //! The index against the kubelet: every field of every state of every recorded history.
-//!
-//! The property tests' model of the kubelet is run on the same recordings.
 
 mod support;
 
@@ -9,8 +7,6 @@ use std::sync::Arc;
 
 use pod_index::{Snapshot, Writer, is_mirror_pod, is_mirror_pod_of};
 use serde_json::{Map, Value, json};
-use support::kubelet::Kubelet;
-use support::observation::{Id, Universe, id};
 use support::{TestPod, mirror_to_pod, pod_to_mirror};
 
 const HISTORIES: &str = include_str!("conformance/histories.jsonl");
@@ -120,83 +116,22 @@ fn is_mirror_of(seen: &Seen) -> Value {
     json!(pairs)
 }
 
-/// The same fields, from the model of the kubelet.
-fn state_of_model(kubelet: &Kubelet, seen: &Seen) -> BTreeMap<&'static str, Value> {
-    let universe = Universe {
-        uids: seen.newest.keys().cloned().collect(),
-        full_names: seen.full_names.iter().cloned().collect(),
-    };
-    let all = kubelet.observe(&universe);
-    let id_of = |id: Option<&Id>| id.map_or(Value::Null, |id| json!(id));
-    let by_uid = |ask: &dyn Fn(&Arc<TestPod>) -> Value| {
-        Value::Object(seen.newest.iter().map(|(uid, pod)| (uid.clone(), ask(pod))).collect())
-    };
-    let of_name = |pod: &TestPod| kubelet.by_full_name(&format!("{}_{}", pod.name, pod.namespace));
-    let texts = |pairs: Vec<(String, String)>| json!(pairs.into_iter().collect::<BTreeMap<_, _>>());
-    BTreeMap::from([
-        ("gauge", json!(all.ephemeral_containers)),
-        ("pods", json!(all.pods)),
-        ("allMirrorPods", json!(all.mirror_pods)),
-        ("orphans", json!(all.orphans)),
-        (
-            "podToMirror",
-            texts(
-                all.pod_to_mirror
-                    .iter()
-                    .map(|(pod, mirror)| {
-                        (pod.to_string(), mirror.as_ref().map_or_else(String::new, ToString::to_string))
-                    })
-                    .collect(),
-            ),
-        ),
-        (
-            "mirrorToPod",
-            texts(
-                all.mirror_to_pod.iter().map(|(mirror, pod)| (mirror.to_string(), pod.to_string())).collect(),
-            ),
-        ),
-        (
-            "staticToMirror",
-            all.static_to_mirror.iter().map(|(pod, mirror)| json!([pod, id_of(mirror.as_ref())])).collect(),
-        ),
-        ("byUID", by_uid(&|pod| id_of(kubelet.by_uid(&pod.uid).pod.as_ref()))),
-        ("translate", by_uid(&|pod| json!(kubelet.by_uid(&pod.uid).translated))),
-        (
-            "byFullName",
-            all.by_full_name.iter().map(|(name, found)| (name.clone(), id_of(found.pod.as_ref()))).collect(),
-        ),
-        ("mirrorByPod", by_uid(&|pod| id_of(of_name(pod).mirror_pod.as_ref()))),
-        ("podByMirror", by_uid(&|pod| id_of(of_name(pod).pod.as_ref()))),
-        (
-            "podAndMirror",
-            by_uid(&|pod| {
-                let (own, found) = (id(pod), of_name(pod));
-                if is_mirror_pod(&**pod) {
-                    json!([id_of(found.pod.as_ref()), own, true])
-                } else {
-                    json!([own, id_of(found.mirror_pod.as_ref()), false])
-                }
-            }),
-        ),
-        ("isMirrorOf", is_mirror_of(seen)),
-    ])
-}
-
-/// Calls `step` with each recorded step, whether it starts a history, its pods, and all names used so far.
-/// Panics unless it returns the recorded state.
-fn replay(mut step: impl FnMut(&str, bool, Vec<Arc<TestPod>>, &Seen) -> BTreeMap<&'static str, Value>) {
+#[test]
+fn every_recorded_state_of_the_kubelet_is_matched_in_every_field() {
+    let (mut writer, reader) = pod_index::new();
     let mut seen = Seen::default();
     let mut history = u64::MAX;
     let (mut states, mut fields) = (0, 0);
     for line in HISTORIES.lines() {
         let recorded: Value = serde_json::from_str(line).expect("a line of JSON");
-        let begins = recorded["history"] != history;
-        if begins {
+        if recorded["history"] != history {
             history = recorded["history"].as_u64().expect("a number");
             seen = Seen::default();
+            drop(writer.set_pods(Vec::<Arc<TestPod>>::new()));
         }
         let pods = recorded["pods"].as_array().expect("pods").iter().map(|pod| seen.pod(pod)).collect();
-        let have = step(recorded["op"].as_str().expect("an operation"), begins, pods, &seen);
+        apply(&mut writer, recorded["op"].as_str().expect("an operation"), pods);
+        let have = state(&reader.load(), &seen);
 
         let want = recorded["state"].as_object().expect("a state");
         assert_eq!(want.len(), have.len(), "every field is compared");
@@ -207,37 +142,6 @@ fn replay(mut step: impl FnMut(&str, bool, Vec<Arc<TestPod>>, &Seen) -> BTreeMap
         states += 1;
     }
     assert_eq!((states, fields), (30 * 40, 30 * 40 * 14));
-    println!("{states} states, {fields} fields compared, 0 differences");
-}
-
-#[test]
-fn every_recorded_state_of_the_kubelet_is_matched_in_every_field() {
-    let (mut writer, reader) = pod_index::new();
-    replay(|operation, begins, pods, seen| {
-        if begins {
-            drop(writer.set_pods(Vec::<Arc<TestPod>>::new()));
-        }
-        apply(&mut writer, operation, pods);
-        state(&reader.load(), seen)
-    });
-}
-
-/// The property tests' model equals the kubelet, as far as the recordings go.
-#[test]
-fn every_recorded_state_of_the_kubelet_is_matched_by_its_model() {
-    let mut kubelet = Kubelet::default();
-    replay(|operation, begins, pods, seen| {
-        if begins {
-            kubelet = Kubelet::default();
-        }
-        match operation {
-            "set" => kubelet.set_pods(&pods),
-            "add" | "update" => pods.iter().for_each(|pod| kubelet.update_pod(pod)),
-            "remove" => pods.iter().for_each(|pod| kubelet.remove_pod(pod)),
-            other => panic!("no such operation: {other}"),
-        }
-        state_of_model(&kubelet, seen)
-    });
 }
 
 fn apply(writer: &mut Writer<TestPod>, operation: &str, pods: Vec<Arc<TestPod>>) {

@@ -8,7 +8,7 @@ mod support;
 use std::sync::Arc;
 
 use pod_index::{ErrorKind, Operation, PodUid, Reader, Upserted, Writer};
-use support::{TestPod, mirror_to_pod, pod_to_mirror, uids};
+use support::{TestPod, invariants, mirror_to_pod, pod_to_mirror, uids};
 
 fn index() -> (Writer<TestPod>, Reader<TestPod>) {
     pod_index::new()
@@ -20,83 +20,103 @@ fn put(writer: &mut Writer<TestPod>, pods: impl IntoIterator<Item = Arc<TestPod>
     }
 }
 
-fn orphans(reader: &Reader<TestPod>) -> Vec<String> {
-    reader.load().orphaned_mirror_pod_full_names().map(|name| name.to_string()).collect()
-}
-
 /// The translation of one UID, as a string.
 fn translated(reader: &Reader<TestPod>, uid: &str) -> String {
     reader.load().translate_pod_uid(uid).to_string()
 }
 
-// Corner 1. Kubelet: RemovePod of a static pod keeps the translation. The status manager needs it to report
-// the last status of a terminating static pod. Same here.
-
-#[test]
-fn a_mirror_still_translates_to_a_removed_static_pod() {
+/// The index after these steps. `s!web` stores the static pod `s` named `web`, `m~web` a mirror pod, `u.web` another pod;
+/// `-s` removes one. Each pod has an ephemeral container.
+fn after(history: &str) -> Reader<TestPod> {
     let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
-    writer.remove_pod_by_uid("s");
+    for step in history.split(' ') {
+        if let Some(uid) = step.strip_prefix('-') {
+            writer.remove_pod_by_uid(uid).expect("a known pod");
+            continue;
+        }
+        let at = step.find(['!', '~', '.']).expect("a kind");
+        let (uid, name) = (&step[..at], &step[at + 1..]);
+        let pod = match &step[at..=at] {
+            "!" => TestPod::fixed(uid, name),
+            "~" => TestPod::mirror(uid, name, "any hash"),
+            _ => TestPod::plain(uid, name),
+        };
+        put(&mut writer, [pod.with_ephemeral(1)]);
+    }
+    reader
+}
 
-    assert_eq!(translated(&reader, "m"), "s");
-    assert_eq!(orphans(&reader), ["web_default"]);
+/// For each name, the pod and the mirror pod that hold it: `web:s/m`. Then the translations of mirrors: `m>s`. Then the
+/// mirror of each static or translated pod: `s<m`.
+fn state(reader: &Reader<TestPod>) -> String {
     let snapshot = reader.load();
-    assert_eq!(pod_to_mirror(&snapshot), [("s".into(), "m".into())].into());
-    assert_eq!(snapshot.mirror_uid_of_pod("s").expect("still there"), "m");
-    assert_eq!(snapshot.pod_uid_of_mirror("m").expect("still there"), "s");
+    invariants::check(&snapshot);
+    let mut parts = Vec::new();
+    let orphaned: Vec<_> = snapshot.orphaned_mirror_pod_full_names().map(|name| name.to_string()).collect();
+    for name in ["a", "b", "new", "old", "web"] {
+        let full_name = format!("{name}_default");
+        let uid = |pod: Option<&Arc<TestPod>>| pod.map_or("-".to_owned(), |pod| pod.uid.clone());
+        let pod = snapshot.pod_by_full_name(&full_name);
+        let mirror = snapshot.mirror_pod_by_full_name(&full_name);
+        assert_eq!(orphaned.contains(&full_name), pod.is_none() && mirror.is_some(), "{name}");
+        if pod.is_some() || mirror.is_some() {
+            parts.push(format!("{name}:{}/{}", uid(pod), uid(mirror)));
+        }
+    }
+    parts.extend(mirror_to_pod(&snapshot).iter().map(|(mirror, pod)| format!("{mirror}>{pod}")));
+    parts.extend(pod_to_mirror(&snapshot).iter().map(|(pod, mirror)| format!("{pod}<{mirror}")));
+    parts.join(" ")
 }
 
 #[test]
-fn the_translation_to_a_gone_static_pod_ends_with_the_mirror() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
-    writer.remove_pod_by_uid("s");
-    writer.remove_pod_by_uid("m");
-    put(&mut writer, [TestPod::mirror("m", "web", "s")]);
-
-    assert_eq!(translated(&reader, "m"), "m");
-    assert_eq!(reader.load().mirror_uid_of_pod("s"), None);
-}
-
-#[test]
-fn the_translation_to_a_gone_static_pod_ends_when_another_pod_takes_the_full_name() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s1", "web"), TestPod::mirror("m", "web", "s1")]);
-    writer.remove_pod_by_uid("s1");
-    put(&mut writer, [TestPod::fixed("s2", "web")]);
-
-    assert_eq!(translated(&reader, "m"), "s2");
-    assert_eq!(pod_to_mirror(&reader.load()), [("s2".into(), "m".into())].into());
-}
-
-#[test]
-fn the_translation_to_a_gone_static_pod_is_there_again_when_the_pod_comes_back() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
-    writer.remove_pod_by_uid("s");
-    put(&mut writer, [TestPod::fixed("s", "web")]);
-    assert_eq!(translated(&reader, "m"), "s");
-    assert_eq!(orphans(&reader), [""; 0]);
-}
-
-/// A difference. Kubelet: a mirror added while no pod holds its full name translates to its own UID. So one
-/// pod has two identities if its mirror is created again while it terminates. Here the full name keeps its
-/// translation as long as it has a mirror.
-#[test]
-fn a_mirror_added_after_its_static_pod_was_removed_translates_like_the_previous_mirror() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m1", "web", "s")]);
-    writer.remove_pod_by_uid("s");
-    put(&mut writer, [TestPod::mirror("m2", "web", "s")]);
-    assert_eq!(translated(&reader, "m2"), "s", "whatever its hash is");
-    assert_eq!(translated(&reader, "m1"), "s");
-    assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), "m2".into())].into());
-    writer.remove_pod_by_uid("m1");
-    assert_eq!(translated(&reader, "m2"), "s");
-    // With the last mirror of the name, the translation ends.
-    writer.remove_pod_by_uid("m2");
-    put(&mut writer, [TestPod::mirror("m3", "web", "s")]);
-    assert_eq!(translated(&reader, "m3"), "m3");
+fn the_differences_from_the_kubelet_in_names_and_translations() {
+    for (history, expected, why) in [
+        // Corner 1. Kubelet: RemovePod of a static pod keeps the translation. The status manager needs it to report
+        // the last status of a terminating static pod. Same here.
+        ("s!web m~web -s", "web:-/m m>s s<m", "a mirror still translates to a removed static pod"),
+        ("s!web m~web -s -m m~web", "web:-/m", "that translation ends with the mirror"),
+        ("s1!web m~web -s1 s2!web", "web:s2/m m>s2 s2<m", "and when another pod takes the full name"),
+        ("s!web m~web -s s!web", "web:s/m m>s s<m", "it is there again when the pod comes back"),
+        // A difference. Kubelet: a mirror added while no pod holds its full name translates to its own UID. So one
+        // pod has two identities if its mirror is created again while it terminates. Here the full name keeps its
+        // translation as long as it has a mirror.
+        (
+            "s!web m1~web -s m2~web",
+            "web:-/m2 m1>s m2>s s<m2",
+            "a later mirror translates like the previous one",
+        ),
+        ("s!web m1~web -s m2~web -m1", "web:-/m2 m2>s s<m2", "also without the previous one"),
+        ("s!web m1~web -s m2~web -m1 -m2 m3~web", "web:-/m3", "it ends with the last mirror of the name"),
+        // Corner 2. Kubelet: RemovePod of u1 deletes the name entry although u2 exists and holds it: logs and exec
+        // return 404, and u2's mirror looks orphaned and is deleted. Two sources with one name can cause this
+        // (k/k#105204).
+        ("u1!web u2!web m~web -u1", "web:u2/m m>u2 u2<m", "the remaining pod keeps the name"),
+        ("u3.web u1.web u2.web u4.web m~web", "web:u4/m m>u4 u4<m", "the last one holds the name"),
+        ("u3.web u1.web u2.web u4.web m~web -u4", "web:u1/m m>u1 u1<m", "then the smallest UID"),
+        ("u3.web u1.web u2.web u4.web m~web -u4 -u1", "web:u2/m m>u2 u2<m", "and the next"),
+        ("u3.web u1.web u2.web u4.web m~web -u4 -u1 -u2", "web:u3/m m>u3 u3<m", "and the last"),
+        ("u3.web m~web -u3", "web:-/m m>u3 u3<m", "and nobody"),
+        ("u1.web u2.web u1.web", "web:u1/-", "an updated pod takes its name back"),
+        ("u1.web u2.web u1.web -u1", "web:u2/-", "until it goes"),
+        // Corner 3. Kubelet: if m2 is added before m1 is removed, GetUIDTranslations picks one of them at random, and
+        // removing m1 deletes the name entry that m2 holds.
+        ("s!web m1~web m2~web", "web:s/m2 m1>s m2>s s<m2", "every living mirror translates, the holder back"),
+        ("s!web m1~web m2~web -m1", "web:s/m2 m2>s s<m2", "the new mirror stays when the old one goes"),
+        ("s!web m1~web m2~web -m2", "web:s/m1 m1>s s<m1", "and the other way round"),
+        ("s1!web m1~web m2~web -s1 s2!web", "web:s2/m2 m1>s2 m2>s2 s2<m2", "all mirrors follow another UID"),
+        // Corner 4. Kubelet: a UID that is added again under another full name leaves its old name entry. A static
+        // pod that takes the old name is then paired with a mirror of the new one.
+        ("u.old u.new", "new:u/-", "a renamed pod leaves no entry under its old name"),
+        ("m~a m~b s!a", "a:s/- b:-/m s<", "a renamed mirror is not joined to the pod of its old name"),
+        ("s!a m~a s!b", "a:-/m b:s/- s<", "the translation ends when the static pod is renamed"),
+        ("s!a m~a -s s!b", "a:-/m b:s/- s<", "also when it comes back under another name"),
+        // Corner 5. Kubelet: a pod that gains or loses the mirror annotation stays in both sets of maps.
+        ("u.web u~web", "web:-/u", "a pod that becomes a mirror is no longer a pod"),
+        ("s!web u~web u.web", "web:u/- s<", "a mirror that becomes a pod is no longer a mirror"),
+        ("s!web m~web s~web", "web:-/s", "the translation ends when the static pod becomes a mirror"),
+    ] {
+        assert_eq!(state(&after(history)), expected, "{history}: {why}");
+    }
 }
 
 /// Both pack to the same words.
@@ -118,168 +138,6 @@ fn a_uuid_and_32_digits_with_equal_packed_words_are_two_pods() {
     assert_eq!(translated(&reader, uuid), "s");
     assert_eq!(translated(&reader, hex), hex);
     assert_eq!(reader.load().mirror_pod_by_uid(hex), None);
-}
-
-// Corner 2. Kubelet: RemovePod of u1 deletes the name entry although u2 exists and holds it: logs and exec
-// return 404, and u2's mirror looks orphaned and is deleted. Two sources with one name can cause this
-// (k/k#105204).
-
-#[test]
-fn the_full_name_stays_with_the_remaining_pod_when_its_namesake_is_removed() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("u1", "web"), TestPod::fixed("u2", "web")]);
-    put(&mut writer, [TestPod::mirror("m", "web", "u2")]);
-    writer.remove_pod_by_uid("u1");
-
-    assert_eq!(reader.load().pod_by_full_name("web_default").expect("u2").uid, "u2");
-    assert_eq!(translated(&reader, "m"), "u2");
-    assert_eq!(orphans(&reader), [""; 0]);
-}
-
-#[test]
-fn the_namesake_with_the_smallest_uid_takes_over_when_the_holder_of_a_full_name_goes() {
-    let (mut writer, reader) = index();
-    put(&mut writer, ["u3", "u1", "u2", "u4"].map(|uid| TestPod::plain(uid, "web")));
-    put(&mut writer, [TestPod::mirror("m", "web", "")]);
-
-    for next in ["u1", "u2", "u3"] {
-        let holder = reader.get(("default", "web")).expect("a pod holds it");
-        writer.remove_pod(&holder);
-        assert_eq!(reader.load().pod_by_full_name("web_default").expect("the next holds it").uid, next);
-        assert_eq!(translated(&reader, "m"), next);
-    }
-    writer.remove_pod_by_uid("u3");
-    assert_eq!(reader.load().pod_by_full_name("web_default"), None);
-}
-
-#[test]
-fn a_pod_that_is_updated_takes_its_full_name_back_from_a_namesake() {
-    let (mut writer, reader) = index();
-    let first = TestPod::plain("u1", "web");
-    put(&mut writer, [Arc::clone(&first), TestPod::plain("u2", "web"), first]);
-    assert_eq!(reader.load().pod_by_full_name("web_default").expect("u1").uid, "u1");
-    writer.remove_pod_by_uid("u1");
-    assert_eq!(reader.load().pod_by_full_name("web_default").expect("u2").uid, "u2");
-}
-
-// Corner 3. Kubelet: if m2 is added before m1 is removed, GetUIDTranslations picks one of them at random, and
-// removing m1 deletes the name entry that m2 holds.
-
-#[test]
-fn the_new_mirror_holds_the_full_name_when_the_old_one_goes_after_it() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "web")]);
-    put(&mut writer, [TestPod::mirror("m1", "web", "s"), TestPod::mirror("m2", "web", "s")]);
-
-    let both = [("m1".into(), "s".into()), ("m2".into(), "s".into())].into();
-    assert_eq!(mirror_to_pod(&reader.load()), both, "every living mirror translates");
-    assert_eq!(
-        pod_to_mirror(&reader.load()),
-        [("s".into(), "m2".into())].into(),
-        "the holder translates back"
-    );
-
-    writer.remove_pod_by_uid("m1");
-    let pod = reader.get("s").expect("s");
-    assert_eq!(reader.load().mirror_pod_by_pod(&pod).expect("m2").uid, "m2");
-    assert_eq!(mirror_to_pod(&reader.load()), [("m2".into(), "s".into())].into());
-}
-
-#[test]
-fn the_old_mirror_holds_the_full_name_again_when_the_new_one_goes() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "web")]);
-    put(&mut writer, [TestPod::mirror("m1", "web", "s"), TestPod::mirror("m2", "web", "s")]);
-    writer.remove_pod_by_uid("m2");
-    assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), "m1".into())].into());
-    assert_eq!(translated(&reader, "m1"), "s");
-}
-
-#[test]
-fn all_mirrors_follow_their_static_pod_when_its_uid_changes() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s1", "web")]);
-    put(&mut writer, [TestPod::mirror("m1", "web", "s1"), TestPod::mirror("m2", "web", "s1")]);
-    writer.remove_pod_by_uid("s1");
-    put(&mut writer, [TestPod::fixed("s2", "web")]);
-    for mirror in ["m1", "m2"] {
-        assert_eq!(translated(&reader, mirror), "s2");
-    }
-}
-
-// Corner 4. Kubelet: a UID that is added again under another full name leaves its old name entry. A static
-// pod that takes the old name is then paired with a mirror of the new one.
-
-#[test]
-fn a_renamed_pod_leaves_no_entry_under_its_old_full_name() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::plain("u", "old"), TestPod::plain("u", "new")]);
-    assert_eq!(reader.load().pod_by_full_name("old_default"), None);
-    assert_eq!(reader.load().pod_by_full_name("new_default").expect("u").uid, "u");
-    assert_eq!(uids(reader.load().pods()), ["u"]);
-}
-
-#[test]
-fn a_renamed_mirror_is_not_joined_to_the_static_pod_of_its_old_full_name() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::mirror("m", "a", "x"), TestPod::mirror("m", "b", "x")]);
-    put(&mut writer, [TestPod::fixed("s", "a")]);
-    assert_eq!(translated(&reader, "m"), "m");
-    assert_eq!(reader.load().mirror_pod_by_pod(reader.load().pod_by_uid("s").expect("s")), None);
-}
-
-#[test]
-fn the_translation_ends_when_the_static_pod_is_renamed() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "a"), TestPod::mirror("m", "a", "s"), TestPod::fixed("s", "b")]);
-    assert_eq!(translated(&reader, "m"), "m");
-    assert_eq!(orphans(&reader), ["a_default"]);
-}
-
-#[test]
-fn the_translation_to_a_gone_static_pod_ends_when_its_uid_comes_back_under_another_full_name() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "a"), TestPod::mirror("m", "a", "s")]);
-    writer.remove_pod_by_uid("s");
-    put(&mut writer, [TestPod::fixed("s", "b")]);
-    assert_eq!(translated(&reader, "m"), "m");
-    assert_eq!(pod_to_mirror(&reader.load()), [("s".into(), String::new())].into());
-}
-
-// Corner 5. Kubelet: a pod that gains or loses the mirror annotation stays in both sets of maps.
-
-#[test]
-fn a_pod_that_becomes_a_mirror_is_no_longer_a_pod() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::plain("u", "web").with_ephemeral(3), TestPod::mirror("u", "web", "x")]);
-    let snapshot = reader.load();
-    assert!(snapshot.pod_by_uid("u").is_none());
-    assert!(snapshot.mirror_pod_by_uid("u").is_some());
-    assert_eq!((snapshot.pods().len(), snapshot.mirror_pods().len()), (0, 1));
-    assert_eq!(snapshot.ephemeral_container_count(), 0);
-}
-
-#[test]
-fn a_mirror_that_becomes_a_pod_is_no_longer_a_mirror() {
-    let (mut writer, reader) = index();
-    put(
-        &mut writer,
-        [TestPod::fixed("s", "web"), TestPod::mirror("u", "web", "s"), TestPod::plain("u", "web")],
-    );
-    let snapshot = reader.load();
-    assert!(snapshot.mirror_pod_by_uid("u").is_none());
-    assert_eq!(snapshot.pod_by_full_name("web_default").expect("u").uid, "u");
-    assert_eq!(snapshot.translate_pod_uid("u"), "u");
-    assert_eq!(pod_to_mirror(&snapshot), [("s".into(), String::new())].into());
-}
-
-#[test]
-fn the_translation_ends_when_the_static_pod_becomes_a_mirror_itself() {
-    let (mut writer, reader) = index();
-    put(&mut writer, [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s")]);
-    put(&mut writer, [TestPod::mirror("s", "web", "x")]);
-    assert_eq!(translated(&reader, "m"), "m");
-    assert_eq!(mirror_to_pod(&reader.load()), [].into());
 }
 
 // Corner 6. Kubelet: RemovePod subtracts the argument's ephemeral containers, even for an unknown pod, so the
@@ -309,22 +167,23 @@ fn removing_an_unknown_pod_returns_none_and_publishes_nothing() {
 // Corner 7. Kubelet: accepts them.
 
 #[test]
-fn empty_fields_are_refused_by_name_and_do_not_change_the_index() {
+fn empty_and_ambiguous_names_are_refused_by_their_field_and_do_not_change_the_index() {
     let (mut writer, reader) = index();
     put(&mut writer, [TestPod::plain("u", "web")]);
-    let good = TestPod { uid: "v".into(), name: "n".into(), namespace: "ns".into(), ..TestPod::default() };
-    let cases = [
-        (TestPod { uid: String::new(), ..good.clone() }, ErrorKind::Empty, "metadata.uid"),
-        (TestPod { name: String::new(), ..good.clone() }, ErrorKind::Empty, "metadata.name"),
-        (TestPod { namespace: String::new(), ..good.clone() }, ErrorKind::Empty, "metadata.namespace"),
-    ];
-    for (bad, kind, field) in cases {
-        let error = writer.update_pod(bad.clone()).expect_err("refused");
+    for (uid, name, namespace, kind, field) in [
+        ("", "n", "ns", ErrorKind::Empty, "metadata.uid"),
+        ("v", "", "ns", ErrorKind::Empty, "metadata.name"),
+        ("v", "n", "", ErrorKind::Empty, "metadata.namespace"),
+        // Another difference. Kubelet: joins name and namespace by `_` without checking them, so pod `a_b` of namespace
+        // `c` and pod `a` of namespace `b_c` share an entry. Kubernetes' validation allows `_` in neither.
+        ("v", "a_b", "ns", ErrorKind::Separator, "metadata.name"),
+        ("v", "n", "b_c", ErrorKind::Separator, "metadata.namespace"),
+    ] {
+        let bad =
+            TestPod { uid: uid.into(), name: name.into(), namespace: namespace.into(), ..TestPod::default() };
+        let error = writer.update_pod(bad).expect_err("refused");
         assert_eq!((error.kind(), error.field()), (kind, field));
-        assert_eq!(
-            (error.uid(), error.full_name()),
-            (&*bad.uid, &*format!("{}_{}", bad.name, bad.namespace))
-        );
+        assert_eq!((error.uid(), error.full_name()), (uid, &*format!("{name}_{namespace}")));
         assert!(error.to_string().contains(field), "{error}");
     }
     assert_eq!(reader.load().generation(), 1);
@@ -355,20 +214,6 @@ fn a_refused_update_of_a_known_pod_leaves_it_as_it_was() {
         assert!(snapshot.mirror_pod_by_uid("m").is_some_and(|known| Arc::ptr_eq(known, &mirror)));
         assert_eq!(translated(&reader, "m"), "s");
     }
-}
-
-// Another difference. Kubelet: joins name and namespace by `_` without checking them, so pod `a_b` of namespace `c`
-// and pod `a` of namespace `b_c` share an entry. Kubernetes' validation allows `_` in neither.
-
-#[test]
-fn names_that_would_make_a_full_name_ambiguous_are_refused() {
-    let (mut writer, reader) = index();
-    let good = TestPod { uid: "v".into(), name: "n".into(), namespace: "ns".into(), ..TestPod::default() };
-    let name = writer.add_pod(TestPod { name: "a_b".into(), ..good.clone() }).expect_err("refused");
-    assert_eq!((name.kind(), name.field()), (ErrorKind::Separator, "metadata.name"));
-    let namespace = writer.add_pod(TestPod { namespace: "b_c".into(), ..good }).expect_err("refused");
-    assert_eq!((namespace.kind(), namespace.field()), (ErrorKind::Separator, "metadata.namespace"));
-    assert_eq!(reader.load().generation(), 0);
 }
 
 // Corner 8. Kubelet: upserts into fresh maps, but counts each duplicate's ephemeral containers.

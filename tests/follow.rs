@@ -277,7 +277,7 @@ impl Wake for Enters {
 /// It publishes without a change of the current pods.
 #[test]
 fn dropping_removed_pods_wakes_subscribers() {
-    let options = Options::all().keep_removed(Duration::from_secs(60), 10);
+    let options = Options::new().keep_removed(Duration::from_secs(60), 10);
     let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
     writer.add_pod(TestPod::plain("u1", "web")).expect("a good pod");
     writer.remove_pod_by_uid("u1").expect("a known pod");

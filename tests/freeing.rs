@@ -250,9 +250,9 @@ impl Held {
 /// Every second one keeps removed pods.
 fn index(seed: u64) -> (Writer<Pod>, Reader<Pod>, Instant) {
     let options = if seed.is_multiple_of(2) {
-        Options::all()
+        Options::new()
     } else {
-        Options::all().keep_removed(Duration::from_secs(6), 12)
+        Options::new().keep_removed(Duration::from_secs(6), 12)
     };
     let (writer, reader) = pod_index::with_options(options);
     (writer, reader, Instant::now())

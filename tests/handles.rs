@@ -187,7 +187,7 @@ fn lookups_take_uids_and_full_names_of_all_types() {
     found(snapshot.pod_by_uid(&std::borrow::Cow::from("p")));
     found(snapshot.pod_by_uid(&uid));
     found(snapshot.pod_by_uid(uid.as_uid_ref()));
-    found(snapshot.pod_by_uid(&*uid.to_text()));
+    found(snapshot.pod_by_uid(&*uid.to_string()));
     found(["p"].iter().find_map(|uid| snapshot.pod_by_uid(uid)));
     found(snapshot.pod_by_full_name("db_default"));
     found(snapshot.pod_by_full_name(&"db_default"));

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use pod_index::identity::{ContainerId, Identity};
 use pod_index::{
-    FoundBy, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, Options, PodKeys, PodManager, PodMeta,
-    Reader, WaitError, is_mirror_pod,
+    FoundBy, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, PodKeys, PodMeta, Reader, WaitError,
+    is_mirror_pod,
 };
 use support::{TestKeys, TestPod, uids};
 
@@ -219,38 +219,29 @@ impl<F: Fn(&mut PodKeys<'_>)> PodMeta for Names<F> {
     }
 }
 
-/// A pod may name nothing, not even its creation time, to an index that wants none of its kinds of keys.
 #[test]
 fn the_strength_of_a_claim_is_that_with_which_it_was_made() {
-    for options in [Options::new().ips(true), Options::all()] {
-        let pod = |uid, created, ip: &'static str| {
-            Names(uid, move |keys: &mut PodKeys<'_>| {
-                if keys.wants_ips() {
-                    keys.ip_text(ip);
-                    keys.created(created);
-                }
-            })
-        };
-        let (mut writer, reader) = pod_index::with_options(options);
-        writer.add_pod(pod("younger", 200, "10.0.0.7")).expect("a good pod");
-        let holder = || Some(reader.load().pod_by_ip("10.0.0.7".parse().ok()?)?.0);
-        writer.add_pod(pod("older", 100, "10.0.0.7")).expect("a good pod");
-        assert_eq!(holder(), Some("younger"));
-        writer.update_pod(pod("older", 100, "10.0.0.8")).expect("a good pod");
-        assert_eq!(reader.load().key_counts().contended, 0);
-        writer.remove_pod_by_uid("younger").expect("a known pod");
-        assert_eq!(holder(), None);
-    }
+    let pod = |uid, created, ip: &'static str| {
+        Names(uid, move |keys: &mut PodKeys<'_>| {
+            keys.ip_text(ip);
+            keys.created(created);
+        })
+    };
+    let (mut writer, reader) = pod_index::new();
+    writer.add_pod(pod("younger", 200, "10.0.0.7")).expect("a good pod");
+    let holder = || Some(reader.load().pod_by_ip("10.0.0.7".parse().ok()?)?.0);
+    writer.add_pod(pod("older", 100, "10.0.0.7")).expect("a good pod");
+    assert_eq!(holder(), Some("younger"));
+    writer.update_pod(pod("older", 100, "10.0.0.8")).expect("a good pod");
+    assert_eq!(reader.load().key_counts().contended, 0);
+    writer.remove_pod_by_uid("younger").expect("a known pod");
+    assert_eq!(holder(), None);
 }
 
 #[test]
 fn only_the_first_thousand_of_a_million_keys_are_kept_and_no_other_pod_is_affected() {
     let (mut writer, reader) = pod_index::new();
-    let greedy = |keys: &mut PodKeys<'_>| {
-        if keys.wants_keys() {
-            (0..1_000_000u32).for_each(|n| keys.key(OWNER, n.to_be_bytes()));
-        }
-    };
+    let greedy = |keys: &mut PodKeys<'_>| (0..1_000_000u32).for_each(|n| keys.key(OWNER, n.to_be_bytes()));
     writer.add_pod(Names("greedy", greedy)).expect("it is stored");
     let snapshot = reader.load();
     assert_eq!(snapshot.key_counts().keys, MAX_KEYS_PER_POD);
@@ -320,30 +311,6 @@ fn keys_that_look_alike_are_told_apart() {
         let kind = KeyKind(u16::try_from(n).expect("small"));
         assert_eq!(uids(snapshot.pods_by_key(kind, b"\0\x01")), [n.to_string()]);
         assert_eq!(uids(snapshot.pods_by_key(KeyKind(7), &vec![b'k'; n + 1])), [n.to_string()]);
-    }
-}
-
-#[test]
-fn a_kind_that_is_left_out_is_not_kept() {
-    for (options, kept) in [
-        (Options::new(), (0, 0, 0)),
-        (Options::new().container_ids(true), (1, 0, 0)),
-        (Options::new().ips(true), (0, 1, 0)),
-        (Options::new().keys(true), (0, 0, 1)),
-        (Options::all(), (1, 1, 1)),
-    ] {
-        let manager = PodManager::<TestPod>::with_options(options);
-        manager.add_pod(claims("u", 1, false)).expect("a good pod");
-        manager.update_pod(claims("u", 2, false)).expect("a good pod");
-        let counts = manager.load().key_counts();
-        assert_eq!((counts.container_ids, counts.ips, counts.keys), kept, "{options:?}");
-        let found = (
-            usize::from(manager.load().pod_by_container_id(&id('a')).is_some()),
-            usize::from(manager.load().pod_by_ip(IP.parse().expect("an IP")).is_some()),
-            manager.load().pods_by_key(OWNER, b"job").count(),
-        );
-        assert_eq!(found, kept, "{options:?}");
-        manager.remove_pod_by_uid("u").expect("a known pod");
     }
 }
 

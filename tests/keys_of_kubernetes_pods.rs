@@ -143,3 +143,83 @@ fn the_life_of_a_pod_is_what_its_containers_prove() {
     assert_eq!(life("Running", "Always", true, &[running(5)]), runs);
     assert_eq!(life("Pending", "Always", true, &[]), base);
 }
+
+/// A pod of which the kubelet says this.
+fn told(uid: &str, annotations: &Value, spec: &Value, deleted: bool, status: &Value) -> Pod {
+    let mut pod = pod(uid, "2026-11-22T10:00:00Z", spec, status);
+    pod.metadata.annotations = serde_json::from_value(annotations.clone()).expect("annotations");
+    pod.metadata.deletion_timestamp = pod.metadata.creation_timestamp.clone().filter(|_| deleted);
+    pod
+}
+
+/// A container that cannot be started has a start in 1970. Since Kubernetes 1.34, a container may restart although the pod
+/// does not, and its pod may get another sandbox.
+#[test]
+fn only_a_credible_start_in_the_only_sandbox_proves_an_ip() {
+    let ended = |started: &str| {
+        let mut container = container("app", "", None);
+        container["state"] = json!({"terminated": {
+            "exitCode": 128, "reason": "StartError", "startedAt": started, "finishedAt": "2026-11-22T10:00:09Z",
+        }});
+        json!({"phase": "Running", "startTime": "2026-11-22T10:00:01Z", "containerStatuses": [container]})
+    };
+    let by = |containers: Value, started: &str| {
+        let spec = json!({"restartPolicy": "Never", "containers": containers});
+        PodMeta::life(&told("u1", &json!({}), &spec, false, &ended(started))).ip_by
+    };
+    let plain = json!([{"name": "app"}]);
+    assert!(by(plain.clone(), "2026-11-22T10:00:01Z").is_some());
+    assert_eq!(by(plain.clone(), "1970-01-01T00:00:00Z"), None);
+    assert_eq!(by(plain, "0001-01-01T00:00:00Z"), None);
+    assert_eq!(by(json!([{"name": "app", "restartPolicy": "Always"}]), "2026-11-22T10:00:01Z"), None);
+}
+
+/// The kubelet keeps the IP in the status of a pod whose sandbox is gone, until the pod has another one.
+#[test]
+fn a_pod_without_a_running_container_may_have_lost_its_ip() {
+    let waiting = || {
+        let mut container = container("waits", "", None);
+        container["state"] = json!({"waiting": {"reason": "ContainerCreating"}});
+        container
+    };
+    let mut crashed = waiting();
+    crashed["lastState"] = json!({"terminated": {"exitCode": 1}});
+    let (mut runs, mut ended) = (waiting(), waiting());
+    runs["state"] = json!({"running": {"startedAt": "2026-11-22T10:00:05Z"}});
+    ended["state"] = json!({"terminated": {"exitCode": 0}});
+    let stopped = |containers: &[&Value], sandbox: Option<&str>, deleted| {
+        let conditions: Vec<_> = sandbox
+            .iter()
+            .map(|status| json!({"type": "PodReadyToStartContainers", "status": status}))
+            .collect();
+        let status = json!({"phase": "Running", "conditions": conditions, "containerStatuses": containers});
+        PodMeta::life(&told("u1", &json!({}), &json!({"containers": []}), deleted, &status)).stopped
+    };
+    let waits = waiting();
+    for (containers, sandbox, deleted, expected) in [
+        (&[&waits][..], None, false, false),
+        (&[&waits], Some("False"), false, true),
+        (&[&waits], None, true, true),
+        (&[&crashed], None, false, true),
+        (&[&crashed], Some("True"), false, false),
+        (&[&crashed], Some("False"), false, true),
+        (&[&ended, &waits], None, false, true),
+        (&[&ended, &waits], Some("True"), false, false),
+        (&[&ended, &waits], Some("True"), true, true),
+        (&[&runs, &crashed], Some("False"), true, false),
+        (&[], None, true, false),
+    ] {
+        assert_eq!(stopped(containers, sandbox, deleted), expected, "{containers:?} {sandbox:?} {deleted}");
+    }
+}
+
+/// A manifest may be a copy of an old pod. The API server does not know a static pod.
+#[test]
+fn a_static_pods_creation_time_proves_nothing() {
+    let created = |source: &str| {
+        let annotations = json!({"kubernetes.io/config.source": source});
+        PodMeta::life(&told("u1", &annotations, &json!({"containers": []}), false, &json!({}))).created
+    };
+    assert!(created("api").is_some());
+    assert_eq!((created("file"), created("http")), (None, None));
+}

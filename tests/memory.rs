@@ -75,7 +75,7 @@ fn removed(times: bool, [pages, other]: [std::ops::Range<usize>; 2]) {
     // So many that the writer's pool, of at most 2 MiB, has a small share.
     let pods: Vec<_> = some(20_000).zip(0..).map(|(pod, n)| pod.with_keys(containers(n))).collect();
     let count = pods.len();
-    let options = Options::all().keep_removed(Duration::from_secs(60), count).keep_times(times);
+    let options = Options::new().keep_removed(Duration::from_secs(60), count).keep_times(times);
     let start = Instant::now();
     let (mut writer, _reader) = pod_index::with_options::<TestPod>(options);
     writer.expire(start);
@@ -152,8 +152,8 @@ fn every_table() {
             ..TestKeys::default()
         })
     };
-    let keeping = Options::all().keep_removed(Duration::from_secs(60), 20);
-    for (options, keeps) in [(Options::all(), false), (keeping, true)] {
+    let keeping = Options::new().keep_removed(Duration::from_secs(60), 20);
+    for (options, keeps) in [(Options::new(), false), (keeping, true)] {
         let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
         writer.expire(Instant::now());
         assert!(writer.set_pods((0..79).map(pod)).refused.is_empty());

@@ -274,7 +274,7 @@ fn removed_lookups(snapshot: &Snapshot<TestPod>) {
 
 #[test]
 fn reads_of_removed_pods_allocate_nothing_and_readers_free_none_of_them() {
-    let options = Options::all().keep_removed(Duration::from_secs(60), 30_000);
+    let options = Options::new().keep_removed(Duration::from_secs(60), 30_000);
     let (mut writer, reader) = pod_index::with_options(options);
     let start = Instant::now();
     writer.expire(start);

@@ -9,10 +9,10 @@ mod seeded;
 mod support;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pod_index::{PodMeta, is_mirror_pod};
+use pod_index::is_mirror_pod;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -22,8 +22,8 @@ use support::TestPod;
 use support::history::{Kind, NAMES, NAMESPACES, Run, Spec, Step, UIDS, pod, universe};
 use support::keys::COMBINATIONS;
 use support::kubelet::Kubelet;
-use support::model::{Model, Upsert};
-use support::observation::{FullNameAnswers, Observation, UidAnswers};
+use support::model::Model;
+use support::observation::Observation;
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![
@@ -339,125 +339,4 @@ fn on_well_formed_histories_the_index_is_the_kubelets() {
         }
         compared
     });
-}
-
-/// A difference affects only its own UIDs and full names, and those that ever shared one with them. For all
-/// others, the index equals the kubelet.
-#[test]
-fn where_nothing_departs_the_index_is_the_kubelets() {
-    holds(&vec(single_steps(), 1..60), 15, |history| {
-        let mut run = Run::default();
-        let mut kubelet = Kubelet::default();
-        let mut departures = Departures::default();
-        let mut compared = 0;
-        for step in &history {
-            match step {
-                Step::Update(spec) | Step::Add(spec) => {
-                    let pod = run.pod(*spec);
-                    departures.upsert(&pod, &run.model);
-                    let _ = run.writer.update_pod(Arc::clone(&pod));
-                    kubelet.update_pod(&pod);
-                    run.model.upsert(&pod);
-                }
-                Step::RemovePod(spec) => {
-                    let pod = run.pod(*spec);
-                    departures.remove(&pod, &run.model);
-                    run.writer.remove_pod(&pod);
-                    kubelet.remove_pod(&pod);
-                    run.model.remove(&pod.uid);
-                }
-                Step::RemoveUid(uid) => {
-                    let pod = run.model.live().find(|pod| pod.uid == UIDS[*uid]).cloned();
-                    let Some(pod) = pod else { continue };
-                    run.writer.remove_pod(&pod);
-                    kubelet.remove_pod(&pod);
-                    run.model.remove(&pod.uid);
-                }
-                Step::Set(specs) => {
-                    let pods: Vec<_> = specs.iter().map(|spec| run.pod(*spec)).collect();
-                    departures = Departures::default();
-                    run.model.set(&[]);
-                    for pod in &pods {
-                        departures.upsert(pod, &run.model);
-                        run.model.upsert(pod);
-                    }
-                    let _ = run.writer.set_pods(pods.clone());
-                    kubelet.set_pods(&pods);
-                }
-                Step::Again(_)
-                | Step::SetSome(..)
-                | Step::SwapNames(..)
-                | Step::Batch(_)
-                | Step::Expire(_) => continue,
-            }
-            let snapshot = run.reader.load();
-            let observation = Observation::of(&snapshot, &run.universe);
-            let (uids, full_names) = departures.reach();
-            for (uid, answers) in observation.by_uid.iter().filter(|(uid, _)| !uids.contains(uid)) {
-                assert_eq!(answers, &kubelet.by_uid(uid), "{uid}");
-                compared +=
-                    usize::from(*answers != UidAnswers { translated: uid.clone(), ..Default::default() });
-            }
-            // An invalid full name is not looked up here; it is found only if it was stored.
-            let by_full_name = observation.by_full_name.iter();
-            for (full_name, answers) in by_full_name.filter(|(name, _)| !full_names.contains(name)) {
-                assert_eq!(answers, &kubelet.by_full_name(full_name), "{full_name}");
-                compared += usize::from(*answers != FullNameAnswers::default());
-            }
-        }
-        compared
-    });
-}
-
-/// UIDs and full names affected by differences from the kubelet in one history.
-#[derive(Default)]
-struct Departures {
-    /// Which UID ever had which full name.
-    met: BTreeSet<(String, String)>,
-    kinds: BTreeSet<(String, bool)>,
-    uids: BTreeSet<String>,
-}
-
-impl Departures {
-    fn upsert(&mut self, pod: &Arc<TestPod>, model: &Model) {
-        let full_name = format!("{}_{}", pod.name, pod.namespace);
-        self.met.insert((pod.uid.clone(), full_name));
-        self.kinds.insert((pod.uid.clone(), is_mirror_pod(&**pod)));
-        let renamed = self.met.iter().filter(|(uid, _)| *uid == pod.uid).count() > 1;
-        let flipped = self.kinds.iter().filter(|(uid, _)| *uid == pod.uid).count() > 1;
-        let refused = matches!(model.clone().upsert(pod), Upsert::Refused(_));
-        if renamed || flipped || refused || is_contested(pod, model.live()) {
-            self.uids.insert(pod.uid.clone());
-        }
-    }
-
-    fn remove(&mut self, pod: &Arc<TestPod>, model: &Model) {
-        let like = |known: &&Arc<TestPod>| {
-            known.uid == pod.uid
-                && known.name() == pod.name()
-                && known.namespace() == pod.namespace()
-                && is_mirror_pod(&***known) == is_mirror_pod(&**pod)
-        };
-        if model.live().find(like).is_none() {
-            self.met.insert((pod.uid.clone(), format!("{}_{}", pod.name, pod.namespace)));
-            self.uids.insert(pod.uid.clone());
-        }
-    }
-
-    /// The UIDs and full names that a difference may have changed.
-    fn reach(&self) -> (BTreeSet<String>, BTreeSet<String>) {
-        let (mut uids, mut full_names) = (self.uids.clone(), BTreeSet::new());
-        loop {
-            let before = uids.len() + full_names.len();
-            for (uid, full_name) in &self.met {
-                if uids.contains(uid) || full_names.contains(full_name) {
-                    uids.insert(uid.clone());
-                    full_names.insert(full_name.clone());
-                }
-            }
-            if uids.len() + full_names.len() == before {
-                return (uids, full_names);
-            }
-        }
-    }
 }

@@ -88,7 +88,7 @@ fn what_finds_a_removed_pod_is_what_the_list_of_removals_says() {
 #[test]
 fn a_pod_that_is_missing_in_a_set_of_nearly_the_same_pods_is_kept() {
     let (mut writer, reader) =
-        pod_index::with_options::<TestPod>(Options::all().keep_removed(Duration::from_secs(60), 100));
+        pod_index::with_options::<TestPod>(Options::new().keep_removed(Duration::from_secs(60), 100));
     writer.expire(time(0));
     let set = |from| (from..40).map(|n| TestPod::plain(&format!("u{n}"), &format!("pod-{n}")));
     let _ = writer.set_pods(set(0));
@@ -128,7 +128,7 @@ const U1: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const U2: &str = "1f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 
 fn index(max_age: u64, max_pods: usize) -> (Writer<TestPod>, Reader<TestPod>) {
-    pod_index::with_options(Options::all().keep_removed(Duration::from_secs(max_age), max_pods))
+    pod_index::with_options(Options::new().keep_removed(Duration::from_secs(max_age), max_pods))
 }
 
 fn web(uid: &str, container_id: &str) -> Arc<TestPod> {
@@ -217,8 +217,8 @@ fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
 
 #[test]
 fn nothing_is_kept_if_it_is_off() {
-    let limits = |age, most| Options::all().keep_removed(Duration::from_secs(age), most);
-    for options in [Options::all(), limits(0, 10), limits(60, 0)] {
+    let limits = |age, most| Options::new().keep_removed(Duration::from_secs(age), most);
+    for options in [Options::new(), limits(0, 10), limits(60, 0)] {
         let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
         writer.expire(time(0));
         writer.add_pod(web(U1, ID)).expect("a good pod");
@@ -309,7 +309,7 @@ fn a_pod_that_comes_and_goes_in_one_batch_is_kept() {
 #[test]
 fn a_manager_keeps_removed_pods_too() {
     let manager =
-        PodManager::<TestPod>::with_options(Options::all().keep_removed(Duration::from_secs(60), 10));
+        PodManager::<TestPod>::with_options(Options::new().keep_removed(Duration::from_secs(60), 10));
     manager.write(|writer| writer.expire(time(5)));
     manager.add_pod(web(U1, ID)).expect("a good pod");
     manager.remove_pod_by_uid(U1).expect("a known pod");

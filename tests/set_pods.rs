@@ -102,7 +102,7 @@ fn a_set_gives_the_index_that_a_fresh_one_would_be() {
         full_names: (0..UIDS).map(|name| format!("pod-{name}_default")).collect(),
     };
     let result = TestRunner::new(seeded(64)).run(&vec(vec(edits(), 0..4), 1..12), |sets| {
-        let (mut writer, reader) = pod_index::with_options::<TestPod>(Options::all());
+        let (mut writer, reader) = pod_index::with_options::<TestPod>(Options::new());
         let mut specs: Vec<_> = (0..FIRST).map(Spec::usual).collect();
         let _ = writer.set_pods(specs.iter().map(|spec| spec.pod(0)));
         for (version, edits) in (1..).zip(&sets) {
@@ -148,7 +148,7 @@ fn a_set_gives_the_index_that_a_fresh_one_would_be() {
                 .collect();
             batch.push(Operation::Set(pods.clone()));
             assert!(writer.apply(batch).refused.is_empty());
-            let (mut fresh, other) = pod_index::with_options::<TestPod>(Options::all());
+            let (mut fresh, other) = pod_index::with_options::<TestPod>(Options::new());
             let _ = fresh.set_pods(pods);
             invariants::check(&reader.load());
             assert_eq!(Observation::of(&reader.load(), &universe), Observation::of(&other.load(), &universe));

@@ -15,7 +15,7 @@ fn keys(digit: &str, ip: &str) -> TestKeys {
 /// Additions, a replacement with other keys, a batch, a set and removals, while every snapshot is held.
 #[test]
 fn every_snapshot_of_a_small_history_stays_as_it_was() {
-    let options = Options::all().keep_removed(Duration::from_secs(60), 2);
+    let options = Options::new().keep_removed(Duration::from_secs(60), 2);
     let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
     let mut held = vec![(reader.snapshot(), 0)];
     writer.expire(Instant::now());

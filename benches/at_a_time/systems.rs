@@ -103,8 +103,7 @@ fn uid(pod: usize) -> String {
 
 impl Ours {
     fn new() -> Self {
-        let options =
-            Options::new().ips(true).keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
+        let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
         let (writer, reader) = pod_index::with_options(options);
         Self { writer, reader: reader.cached(), start: Instant::now() }
     }

@@ -21,7 +21,7 @@ const MOST: usize = 10_000;
 const WRITES: usize = 5_000;
 
 fn kept() -> Options {
-    Options::all().keep_removed(Duration::from_secs(60), MOST)
+    Options::new().keep_removed(Duration::from_secs(60), MOST)
 }
 
 /// Pairs of a removal and the addition of the pod that was removed longest ago: one publication each. Compares an index
@@ -30,7 +30,7 @@ fn kept() -> Options {
 pub fn removals(workload: &Workload, time: Duration) -> Vec<Figure> {
     let pods = keyed(workload, true, 1);
     let mut rounds = Rounds::default();
-    for (what, options) in [(NOT_KEPT, Options::all()), ("the same, and the removed pod is kept", kept())] {
+    for (what, options) in [(NOT_KEPT, Options::new()), ("the same, and the removed pod is kept", kept())] {
         // Half of the pods are in the index. The others take turns with them.
         let living = pods.len() / 2;
         let (mut writer, reader) = filled(&pods[..living], options);

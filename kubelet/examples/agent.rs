@@ -52,7 +52,7 @@ async fn run(
     out: impl Write + Send + 'static,
 ) -> Result<(), Box<dyn std::error::Error>> {
     // Events may arrive after their pod was removed.
-    let options = Options::all().keep_removed(Duration::from_secs(60), 10_000);
+    let options = Options::new().keep_removed(Duration::from_secs(60), 10_000);
     let (writer, reader) = pod_index::with_options(options);
     let metrics = Arc::new(Metrics::default());
     let (news, received) = mpsc::channel(64);

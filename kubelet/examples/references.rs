@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Follows the pods of `node` and what they name. Passes the state to `show` when it changes.
 async fn run(client: Client, node: &str, mut show: impl FnMut(ManagerStatus, ManagerStatus)) {
     // Nothing asks for an object here, so no watch may end for lack of requests.
-    let options = Options::default().idle(Duration::MAX);
+    let options = Options { idle: Duration::MAX, ..Options::default() };
     let secrets = SecretManager::new(client.clone(), options.clone());
     let config_maps = ConfigMapManager::new(client.clone(), options);
     let (mut writer, reader) = pod_index::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName};
 use hyper_util::client::legacy::connect::HttpConnector;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -33,14 +33,20 @@ pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Con
     // Otherwise the end of a request may wait for the acknowledgement of its beginning, which many servers delay
     // by 40 ms.
     tcp.set_nodelay(true);
-    let builder = HttpsConnectorBuilder::new().with_tls_config(config).https_or_http();
-    match name {
-        Some(name) => {
-            let builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
-            builder.enable_http1().wrap_connector(tcp)
-        }
-        None => builder.enable_http1().wrap_connector(tcp),
-    }
+    encrypted(tcp, config, name)
+}
+
+/// A connector with other options of TCP.
+pub(crate) fn encrypted(
+    tcp: HttpConnector,
+    config: ClientConfig,
+    name: Option<ServerName<'static>>,
+) -> Connector {
+    let names: Arc<dyn ResolveServerName + Send + Sync> = match name {
+        Some(name) => Arc::new(FixedServerNameResolver::new(name)),
+        None => Arc::new(DefaultServerNameResolver::default()),
+    };
+    HttpsConnector::new(tcp, config, false, names)
 }
 
 /// A client configuration that accepts any certificate. Connections are encrypted but not authenticated.

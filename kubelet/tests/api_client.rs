@@ -4,7 +4,6 @@
 #[path = "support/followed.rs"]
 mod followed;
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use followed::Followed;
@@ -15,6 +14,7 @@ use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
 use pod_index_kubelet::references::{Options, SecretManager};
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_test_support::api_server::{self, ApiServer, DEADLINE, Fault, Verb};
+use pod_index_test_support::files::Directory;
 use pod_index_test_support::proxy::{Forwards, Proxy};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ const AGENT: &str = "pod-index/0 (node n1)";
 struct Site {
     server: ApiServer,
     config: Config,
+    /// The files of credentials.
+    directory: Directory,
 }
 
 impl Site {
@@ -40,7 +42,32 @@ impl Site {
         };
         let mut config = Config::new(server.url().parse().unwrap());
         config.root_cert = Some(vec![cert.der().to_vec()]);
-        Self { server, config }
+        Self { server, config, directory: Directory::new() }
+    }
+
+    fn at(&self, file: &str) -> String {
+        self.directory.at(file).to_str().unwrap().to_owned()
+    }
+
+    /// A client certificate and its key, in files.
+    fn with_certificate_files(&mut self) {
+        self.config.auth_info.client_certificate = Some(self.at("crt"));
+        self.config.auth_info.client_key = Some(self.at("key"));
+    }
+
+    /// Writes another certificate and its key, which the server does not accept yet. Returns the certificate.
+    fn write_another_certificate(&self) -> String {
+        let (certificate, key) = another_identity();
+        self.directory.write("crt", &certificate);
+        self.directory.write("key", &key);
+        certificate
+    }
+
+    /// The result of a list, and the number of requests that it took.
+    async fn list(&self, pods: &Api<Pod>) -> (Result<(), String>, u64) {
+        let before = self.server.requests(Verb::List);
+        let result = pods.list(&ListParams::default()).await;
+        (result.map(drop).map_err(|error| error.to_string()), self.server.requests(Verb::List) - before)
     }
 
     async fn client(&self) -> Client {
@@ -76,12 +103,12 @@ fn typed(pod: Value) -> Pod {
 }
 
 fn quick() -> Times {
-    Times::default().backoff(QUICK, 4 * QUICK)
+    Times { backoff: (QUICK, 4 * QUICK), ..Times::default() }
 }
 
 /// Follows one Secret for each number.
 fn follow_secrets(site: &Site, client: &Client, count: usize) -> SecretManager {
-    let secrets = SecretManager::new(client.clone(), Options::default().times(quick()));
+    let secrets = SecretManager::new(client.clone(), Options { times: quick(), ..Options::default() });
     for number in 0..count {
         let name = format!("s{number}");
         site.server.put("secrets", &json!({ "metadata": { "namespace": "a", "name": name } }));
@@ -146,10 +173,10 @@ async fn without_http2_each_watch_takes_an_http1_connection() {
 async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let site = Site::new(true).await;
     let (proxy, config) = site.behind_proxy().await;
-    let options = ConnectionOptions::default().pings(10 * QUICK, 10 * QUICK);
+    let options = ConnectionOptions { pings: (10 * QUICK, 10 * QUICK), ..ConnectionOptions::default() };
     let client = ApiClient::new(config, AGENT, &options).await.unwrap().client();
     site.server.put("pods", &pod("one", "s"));
-    let source = Source::new(client).times(quick().silence(10 * DEADLINE));
+    let source = Source::new(client).times(Times { silence: 10 * DEADLINE, ..quick() });
     let mut followed = Followed::whole(source.pods());
     for silence in [
         Forwards::NOTHING,
@@ -173,8 +200,9 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
 #[tokio::test]
 async fn a_watch_dropped_after_silence_retires_its_connection() {
     let site = Site::new(true).await;
-    let options = ConnectionOptions::default().silences(DEADLINE, 10 * QUICK);
-    let source = Source::new(site.client_with(&options).await).times(quick().silence(20 * QUICK));
+    let options = ConnectionOptions { silences: (DEADLINE, 10 * QUICK), ..ConnectionOptions::default() };
+    let source =
+        Source::new(site.client_with(&options).await).times(Times { silence: 20 * QUICK, ..quick() });
     let mut followed = Followed::whole(source.pods());
     site.server.watched_by(1).await;
     assert_eq!(site.server.connections(), 1);
@@ -188,7 +216,8 @@ async fn a_watch_dropped_after_silence_retires_its_connection() {
 async fn a_request_dropped_without_an_answer_retires_its_connection() {
     let site = Site::new(true).await;
     let silence = 50 * QUICK;
-    let client = site.client_with(&ConnectionOptions::default().silences(silence, DEADLINE)).await;
+    let options = ConnectionOptions { silences: (silence, DEADLINE), ..ConnectionOptions::default() };
+    let client = site.client_with(&options).await;
     let pods: Api<Pod> = Api::all(client);
     pods.list(&ListParams::default()).await.unwrap();
     // A request that is dropped this long after it has reached the server.
@@ -213,22 +242,17 @@ async fn a_request_dropped_without_an_answer_retires_its_connection() {
 #[tokio::test]
 async fn a_rotated_token_is_read_again_after_a_401() {
     let mut site = Site::new(true).await;
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("token-{}", std::process::id()));
     // With the end of a line, as an editor leaves it.
-    std::fs::write(&path, "one\n").unwrap();
-    site.config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
+    site.directory.write("token", "one\n");
+    site.config.auth_info.token_file = Some(site.at("token"));
     site.server.demand_token("one");
     let pods: Api<Pod> = Api::all(site.client().await);
-    let list = async || {
-        let before = site.server.requests(Verb::List);
-        let result = pods.list(&ListParams::default()).await;
-        (result.map_err(|error| error.to_string()), site.server.requests(Verb::List) - before)
-    };
-    assert!(matches!(list().await, (Ok(_), 1)));
-    std::fs::write(&path, "two\r\n").unwrap();
+    let list = async || site.list(&pods).await;
+    assert!(matches!(list().await, (Ok(()), 1)));
+    site.directory.write("token", "two\r\n");
     site.server.demand_token("two");
-    assert!(matches!(list().await, (Ok(_), 2)), "once with the old one, once with the new one");
-    assert!(matches!(list().await, (Ok(_), 1)));
+    assert!(matches!(list().await, (Ok(()), 2)), "once with the old one, once with the new one");
+    assert!(matches!(list().await, (Ok(()), 1)));
 
     // The server accepts the new token before the file has it.
     site.server.demand_token("three");
@@ -238,78 +262,33 @@ async fn a_rotated_token_is_read_again_after_a_401() {
         assert_eq!(requests, 1, "the file holds the token that was refused");
     }
     // An empty file is one that is being written.
-    std::fs::write(&path, "").unwrap();
+    site.directory.write("token", "");
     assert!(list().await.0.is_err());
-    std::fs::write(&path, "three\n").unwrap();
+    site.directory.write("token", "three\n");
     // The file is read at most once a second.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let (result, requests) = list().await;
     result.expect("with the new token");
     assert_eq!(requests, 1, "it was read before the request, not after another refusal");
-    std::fs::remove_file(path).unwrap();
 }
 
 /// As in client-go.
 #[tokio::test]
 async fn a_token_file_takes_precedence_over_a_token_in_the_kubeconfig() {
     let mut site = Site::new(true).await;
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("both-{}", std::process::id()));
-    std::fs::write(&path, "of the file").unwrap();
-    site.config.auth_info.token_file = Some(path.to_str().unwrap().to_owned());
+    site.directory.write("token", "of the file");
+    site.config.auth_info.token_file = Some(site.at("token"));
     site.config.auth_info.token = Some("inline".to_owned().into());
     let list = async |client| Api::<Pod>::all(client).list(&ListParams::default()).await;
     site.server.demand_token("of the file");
     list(site.client().await).await.expect("with the token of the file");
-    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(site.directory.at("token")).unwrap();
     site.server.demand_token("inline");
     let client = site.client().await;
     list(client.clone()).await.expect("without the file, with the other one");
-    std::fs::write(&path, "rotated").unwrap();
+    site.directory.write("token", "rotated");
     site.server.demand_token("rotated");
     list(client).await.expect("with the token of the file, which is there now");
-    std::fs::remove_file(path).unwrap();
-}
-
-/// The files of a client certificate and its key.
-struct Identity(PathBuf);
-
-impl Identity {
-    fn new(site: &mut Site, name: &str) -> Self {
-        let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let identity = Self(files);
-        site.config.auth_info.client_certificate = Some(identity.at("crt"));
-        site.config.auth_info.client_key = Some(identity.at("key"));
-        identity
-    }
-
-    fn at(&self, kind: &str) -> String {
-        self.0.with_extension(kind).to_str().unwrap().to_owned()
-    }
-
-    fn write(&self, kind: &str, pem: &str) {
-        std::fs::write(self.at(kind), pem).unwrap();
-    }
-
-    /// Writes another certificate and its key, which are the only ones that the server accepts from now on.
-    fn rotate(&self, server: &ApiServer) {
-        server.demand_certificate(&self.write_another());
-    }
-
-    /// Writes another certificate and its key. Returns the certificate.
-    fn write_another(&self) -> String {
-        let (certificate, key) = another_identity();
-        self.write("crt", &certificate);
-        self.write("key", &key);
-        certificate
-    }
-}
-
-impl Drop for Identity {
-    fn drop(&mut self) {
-        for kind in ["crt", "key"] {
-            let _ = std::fs::remove_file(self.at(kind));
-        }
-    }
 }
 
 fn another_identity() -> (String, String) {
@@ -321,15 +300,11 @@ fn another_identity() -> (String, String) {
 async fn a_rotated_client_certificate_is_read_again_after_a_401() {
     for is_http2 in [true, false] {
         let mut site = Site::new(is_http2).await;
-        let identity = Identity::new(&mut site, &format!("refused-{is_http2}"));
-        identity.rotate(&site.server);
+        site.with_certificate_files();
+        site.server.demand_certificate(&site.write_another_certificate());
         let client = site.client().await;
         let pods: Api<Pod> = Api::all(client.clone());
-        let list = async || {
-            let before = site.server.requests(Verb::List);
-            let result = pods.list(&ListParams::default()).await;
-            (result.map_err(|error| error.to_string()), site.server.requests(Verb::List) - before)
-        };
+        let list = async || site.list(&pods).await;
         // On the other connection of the client.
         let secrets: Api<Secret> = Api::all(client);
         secrets.list(&ListParams::default()).await.unwrap();
@@ -337,12 +312,12 @@ async fn a_rotated_client_certificate_is_read_again_after_a_401() {
         site.server.put("pods", &pod("zero", "s"));
         followed.equals(&site.server, |_| true).await;
         site.server.watched_by(1).await;
-        assert!(matches!(list().await, (Ok(_), 1)));
+        assert!(matches!(list().await, (Ok(()), 1)));
         let idle = site.server.open_connections();
 
-        identity.rotate(&site.server);
-        assert!(matches!(list().await, (Ok(_), 2)), "once with the old one, once with the new one");
-        assert!(matches!(list().await, (Ok(_), 1)));
+        site.server.demand_certificate(&site.write_another_certificate());
+        assert!(matches!(list().await, (Ok(()), 2)), "once with the old one, once with the new one");
+        assert!(matches!(list().await, (Ok(()), 1)));
         secrets.list(&ListParams::default()).await.unwrap();
         let is_replaced = |server: &ApiServer| server.open_connections() <= idle;
         site.server.until("the old connections are closed", is_replaced).await;
@@ -353,13 +328,13 @@ async fn a_rotated_client_certificate_is_read_again_after_a_401() {
         // The certificate was written, its key not yet.
         let (certificate, key) = another_identity();
         site.server.demand_certificate(&certificate);
-        identity.write("crt", &certificate);
+        site.directory.write("crt", &certificate);
         // The files are read at most once a second.
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let (result, requests) = list().await;
         assert!(result.is_err_and(|error| error.contains("Unauthorized")));
         assert_eq!(requests, 1);
-        identity.write("key", &key);
+        site.directory.write("key", &key);
         tokio::time::sleep(Duration::from_millis(1100)).await;
         let (result, requests) = list().await;
         result.expect("with the new certificate");
@@ -370,11 +345,11 @@ async fn a_rotated_client_certificate_is_read_again_after_a_401() {
 #[tokio::test]
 async fn a_rotated_client_certificate_is_read_again_after_a_minute() {
     let mut site = Site::new(true).await;
-    let identity = Identity::new(&mut site, "old");
-    identity.write_another();
+    site.with_certificate_files();
+    site.write_another_certificate();
     let pods: Api<Pod> = Api::all(site.client().await);
     pods.list(&ListParams::default()).await.unwrap();
-    identity.write_another();
+    site.write_another_certificate();
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
@@ -389,28 +364,23 @@ async fn a_rotated_client_certificate_is_read_again_after_a_minute() {
 
 /// A credential plugin that prints what was issued last.
 #[cfg(target_os = "linux")]
-struct Plugin(PathBuf);
-
-#[cfg(target_os = "linux")]
-impl Plugin {
+impl Site {
     const API_VERSION: &str = "client.authentication.k8s.io/v1";
 
-    fn new(site: &mut Site, name: &str) -> Self {
+    fn ask_plugin(&mut self) {
         use std::os::unix::fs::PermissionsExt;
 
-        let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let (script, answer) = (files.with_extension("sh"), files.with_extension("json"));
-        std::fs::write(&script, format!("#!/bin/sh\ncat '{}'\n", answer.display())).unwrap();
+        let script = self.directory.at("plugin");
+        self.directory.write("plugin", "#!/bin/sh\ncat \"$0.json\"\n");
         std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
         let exec = json!({ "apiVersion": Self::API_VERSION, "command": script, "interactiveMode": "Never" });
-        site.config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
-        Self(files)
+        self.config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
     }
 
     fn issue(&self, status: &Value) {
         let credential =
             json!({ "apiVersion": Self::API_VERSION, "kind": "ExecCredential", "status": status });
-        std::fs::write(self.0.with_extension("json"), credential.to_string()).unwrap();
+        self.directory.write("plugin.json", credential.to_string());
     }
 
     /// Returns the certificate.
@@ -422,25 +392,16 @@ impl Plugin {
 }
 
 #[cfg(target_os = "linux")]
-impl Drop for Plugin {
-    fn drop(&mut self) {
-        for kind in ["sh", "json"] {
-            let _ = std::fs::remove_file(self.0.with_extension(kind));
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn another_certificate_of_a_plugin_is_used_after_a_401() {
     let mut site = Site::new(true).await;
-    let plugin = Plugin::new(&mut site, "another");
-    site.server.demand_certificate(&plugin.issue_certificate());
+    site.ask_plugin();
+    site.server.demand_certificate(&site.issue_certificate());
     let pods: Api<Pod> = Api::all(site.client().await);
     for requests in [1, 3] {
         pods.list(&ListParams::default()).await.unwrap();
         assert_eq!(site.server.requests(Verb::List), requests, "the second was refused once");
-        site.server.demand_certificate(&plugin.issue_certificate());
+        site.server.demand_certificate(&site.issue_certificate());
     }
 }
 
@@ -448,11 +409,11 @@ async fn another_certificate_of_a_plugin_is_used_after_a_401() {
 #[tokio::test]
 async fn a_certificate_of_a_plugin_is_not_used_after_an_answer_without_one() {
     let mut site = Site::new(true).await;
-    let plugin = Plugin::new(&mut site, "without");
-    plugin.issue_certificate();
+    site.ask_plugin();
+    site.issue_certificate();
     let pods: Api<Pod> = Api::all(site.client().await);
     pods.list(&ListParams::default()).await.unwrap();
-    plugin.issue(&json!({ "token": "two" }));
+    site.issue(&json!({ "token": "two" }));
     site.server.demand_token("two");
     let connections = site.server.connections();
     pods.list(&ListParams::default()).await.unwrap();

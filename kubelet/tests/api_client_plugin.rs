@@ -155,7 +155,8 @@ async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answ
     site.server.put("pods", &serde_json::json!({ "metadata": { "namespace": "a", "name": "one" } }));
     site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
     let api = ApiClient::new(site.config(), "test", &ConnectionOptions::default()).await.unwrap();
-    let mut pods = Source::new(api.client()).times(Times::default().backoff(QUICK, 4 * QUICK)).pods();
+    let mut pods =
+        Source::new(api.client()).times(Times { backoff: (QUICK, 4 * QUICK), ..Times::default() }).pods();
     let mut status = pods.status();
     let first = tokio::spawn(async move { pods.next().await });
     let says_so = |status: &SourceStatus| {
@@ -171,7 +172,10 @@ async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answ
 #[tokio::test]
 async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
     let site = Site::new().await;
-    let options = ConnectionOptions::default().plugin(Duration::from_secs(1), Duration::from_secs(4));
+    let options = ConnectionOptions {
+        plugin: (Duration::from_secs(1), Duration::from_secs(4)),
+        ..ConnectionOptions::default()
+    };
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let before = site.processes().len();
     site.server.demand_token("two");
@@ -202,7 +206,7 @@ async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
 async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
     let site = Site::new().await;
     site.expire_in(40);
-    let options = ConnectionOptions::default().plugin(DEADLINE, DEADLINE);
+    let options = ConnectionOptions { plugin: (DEADLINE, DEADLINE), ..ConnectionOptions::default() };
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let runs = site.processes().len();
     let any = ListParams::default();
@@ -231,7 +235,7 @@ async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
 async fn a_plugin_that_hangs_fails_no_request_while_the_token_is_valid() {
     let site = Site::new().await;
     site.expire_in(40);
-    let options = ConnectionOptions::default().plugin(10 * QUICK, DEADLINE);
+    let options = ConnectionOptions { plugin: (10 * QUICK, DEADLINE), ..ConnectionOptions::default() };
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let before = site.processes().len();
     site.directory.write("hangs", "");
@@ -266,7 +270,7 @@ async fn the_answer_of_a_plugin_that_leaves_a_process_behind_is_used() {
     let site = Site::new().await;
     let leave = "echo $$ >> runs\nsetsid sleep 1000 & echo $! > left\n";
     site.directory.write("plugin", PLUGIN.replace("echo $$ >> runs\n", leave));
-    let options = ConnectionOptions::default().plugin(DEADLINE, DEADLINE);
+    let options = ConnectionOptions { plugin: (DEADLINE, DEADLINE), ..ConnectionOptions::default() };
     let client = site.try_client(&options).await;
     let left = std::fs::read_to_string(site.directory.at("left")).unwrap();
     let left = nix::unistd::Pid::from_raw(left.trim().parse().unwrap());

@@ -15,7 +15,8 @@ use api_server::{ApiServer, DEADLINE, Fault, Verb};
 use followed::{Followed, STAYS, Said, truth};
 use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
 use pod_index_kubelet::sources::ProblemKind;
-use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
+use pod_index_test_support::dice::Dice;
 use pod_index_test_support::proxy::{Forwards, Proxy};
 use serde_json::json;
 
@@ -187,6 +188,22 @@ async fn versions_may_jump() {
 }
 
 #[tokio::test]
+async fn a_watch_that_goes_on_has_told_nothing_before_its_first_event() {
+    let (server, mut followed) = followed().await;
+    server.hold();
+    server.refuse();
+    followed.until_status("a failure", |status| !status.problems.is_empty()).await;
+    let heard = followed.status.borrow().last_heard;
+    server.put("pods", &changed("stays-0", 1));
+    server.accept().await;
+    followed.until_status("a watch", |status| status.problems.is_empty()).await;
+    assert_eq!(followed.status.borrow().last_heard, heard, "the change has not arrived");
+    server.release();
+    followed.equals(&server, of_n1).await;
+    assert!(followed.status.borrow().last_heard > heard);
+}
+
+#[tokio::test]
 async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
     let server = ApiServer::start().await;
     server.bookmark_every(5 * QUICK);
@@ -195,7 +212,7 @@ async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
     let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
     let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
     let silence = Duration::from_secs(2);
-    let source = Source::new(client).times(quick().silence(silence));
+    let source = Source::new(client).times(Times { silence, ..quick() });
     let mut followed = follow_with(&server, source).await;
     let lists = server.requests(Verb::List);
     tokio::time::sleep(silence + 5 * QUICK).await;
@@ -282,7 +299,8 @@ async fn failures_wait_longer_each_time() {
     let server = ApiServer::start().await;
     server.fail_always(Verb::List, Fault::Status(500));
     let start = Instant::now();
-    let _followed = Followed::whole(source(&server).times(quick().backoff(8 * QUICK, 64 * QUICK)).pods());
+    let _followed =
+        Followed::whole(source(&server).times(Times { backoff: (8 * QUICK, 64 * QUICK), ..quick() }).pods());
     server.seen(Verb::List, 5).await;
     // Four waits, each at least two thirds of 8, 16, 32, 64.
     assert!(start.elapsed() >= 80 * QUICK);
@@ -293,7 +311,8 @@ async fn a_server_that_closes_each_watch_at_once_is_not_hammered() {
     let server = ApiServer::start().await;
     server.fail_always(Verb::Watch, Fault::End(0));
     let start = Instant::now();
-    let _followed = Followed::whole(source(&server).times(quick().backoff(8 * QUICK, 64 * QUICK)).pods());
+    let _followed =
+        Followed::whole(source(&server).times(Times { backoff: (8 * QUICK, 64 * QUICK), ..quick() }).pods());
     server.seen(Verb::Watch, 5).await;
     assert!(start.elapsed() >= 58 * QUICK);
 }
@@ -305,7 +324,8 @@ async fn a_server_that_never_answers_is_asked_again() {
     let silence = Fault::Delay(2 * DEADLINE);
     server.fail(Verb::List, silence.clone());
     server.fail(Verb::Watch, silence);
-    let mut followed = Followed::whole(source(&server).times(quick().patience(10 * QUICK)).pods());
+    let mut followed =
+        Followed::whole(source(&server).times(Times { patience: 10 * QUICK, ..quick() }).pods());
     followed.equals(&server, |_| true).await;
     server.seen(Verb::Watch, 2).await;
     let checks = followed.status.borrow().failed_checks;
@@ -324,16 +344,6 @@ async fn a_pod_that_cannot_be_read_is_reported_and_the_others_stay() {
     follows_on(&server, &mut followed).await;
 }
 
-/// A generator of numbers that look random: the same ones for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % sides
-    }
-}
-
 #[tokio::test]
 async fn after_any_mixture_of_changes_and_faults_the_index_holds_the_truth() {
     for seed in 0..12 {
@@ -350,14 +360,14 @@ async fn after_any_mixture_of_changes_and_faults_the_index_holds_the_truth() {
                 11 => server.compact(),
                 12 => server.cut_connections(),
                 13 => server.close_watches(),
-                14 => server.fail(Verb::Watch, Fault::CutInEvent(dice.roll(3))),
+                14 => server.fail(Verb::Watch, Fault::CutInEvent(dice.index(3))),
                 15 => server
-                    .fail(Verb::Watch, [Fault::Status(410), Fault::ErrorEvent(500)][dice.roll(2)].clone()),
-                16 => server.fail(Verb::List, [Fault::Status(500), Fault::Drop][dice.roll(2)].clone()),
-                17 => server.jump(dice.roll(1000) as u64),
+                    .fail(Verb::Watch, dice.pick(&[&Fault::Status(410), &Fault::ErrorEvent(500)]).clone()),
+                16 => server.fail(Verb::List, dice.pick(&[&Fault::Status(500), &Fault::Drop]).clone()),
+                17 => server.jump(dice.roll(1000)),
                 18 if step % 2 == 0 => server.hold(),
                 18 => server.release_reversed(),
-                _ => tokio::time::sleep(Duration::from_millis(dice.roll(10) as u64)).await,
+                _ => tokio::time::sleep(Duration::from_millis(dice.roll(10))).await,
             }
         }
         server.heal();

@@ -12,11 +12,11 @@ mod node_followed;
 use api_server::{ApiServer, Store, Verb};
 use followed::{Followed, Said};
 use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
-use pod_index_kubelet::sources::api_server::ApiServer as Source;
+use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 
 /// A source that compares soon.
 fn comparing(server: &ApiServer) -> Source {
-    source(server).times(quick().compare_after(4 * QUICK))
+    source(server).times(Times { compare_after: 4 * QUICK, ..quick() })
 }
 
 /// A server with three lasting pods, its backup, and an index that follows later changes and compares soon.
@@ -44,6 +44,7 @@ async fn a_server_restored_from_a_backup_is_detected_although_its_watch_is_silen
         server.put("pods", &pod(&format!("new-{number}"), "n1"));
     }
     followed.equals(&server, of_n1).await;
+    assert_eq!(followed.status.borrow().relists, 1, "pods may have come and gone");
     follows_on(&server, &mut followed).await;
 }
 

@@ -127,33 +127,11 @@ async fn a_node_may_follow_its_own_pods() {
 
 #[tokio::test]
 async fn pods_are_slimmed_before_they_are_stored() {
-    struct Slim {
-        uid: String,
-        name: String,
-        namespace: String,
-    }
-    impl PodMeta for Slim {
-        fn uid(&self) -> &str {
-            &self.uid
-        }
-        fn name(&self) -> &str {
-            &self.name
-        }
-        fn namespace(&self) -> &str {
-            &self.namespace
-        }
-        fn annotation(&self, _key: &str) -> Option<&str> {
-            None
-        }
-    }
     let (server, _whole) = followed().await;
-    let slim = source(&server).pods_with(|pod| Slim {
-        uid: pod.uid().to_owned(),
-        name: pod.name().to_owned(),
-        namespace: pod.namespace().to_owned(),
-    });
+    let slim = source(&server).pods_with(|pod| Pod { spec: None, status: None, ..pod });
     let mut slim = Followed::new(slim, |_| None);
     slim.until("all of them", |snapshot| snapshot.pods().len() == 4).await;
+    assert!(slim.reader.load().pods().all(|pod| pod.spec.is_none()));
     server.remove("pods", "a", "elsewhere");
     slim.until("one less", |snapshot| snapshot.pod_by_full_name("elsewhere_a").is_none()).await;
 }

@@ -33,7 +33,8 @@ fn bad(name: &str, version: u64) -> Value {
 }
 
 fn source(server: &ApiServer) -> Source {
-    Source::new(server.client()).times(Times::default().backoff(QUICK, 4 * QUICK).compare_after(QUICK))
+    let times = Times { backoff: (QUICK, 4 * QUICK), compare_after: QUICK, ..Times::default() };
+    Source::new(server.client()).times(times)
 }
 
 /// The problems of pods: the pod and the field of each.

@@ -1,10 +1,12 @@
-//! Checkpoints in real files: restarts, and damaged or foreign files.
+//! Checkpoints in real files: restarts, damaged or foreign files, and a full disk. `checkpoint_internal` has disks that fail
+//! at any step, and the tests of `checkpoint::load` files that cannot be read.
 
 mod checkpoint_support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use checkpoint_support::{PATIENCE, Place, Run, add, kept, open, pod, refused, restored, unmarked};
@@ -244,7 +246,7 @@ fn only_one_process_at_a_time_can_use_a_directory() {
 #[test]
 fn an_unusable_directory_is_an_error_that_names_it() {
     let place = Place::new();
-    let file = place.0.join("file");
+    let file = place.0.at("file");
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("below"), PathBuf::from("/proc/nowhere/checkpoints")] {
         let error = Checkpoints::open(&path, Which::Annotated).unwrap_err();
@@ -290,4 +292,37 @@ fn a_read_only_directory_is_read_and_blocks_nothing() {
     assert_eq!(late.error().map(CheckpointError::kind), Some(CheckpointErrorKind::Write), "{late}");
 }
 
-// -------------------------------------------------------------------------------------------------- a killed process
+/// Runs as a child of the next test, with a limit on file sizes.
+#[test]
+fn the_child_whose_disk_is_full() {
+    let Ok(directory) = std::env::var("POD_INDEX_TEST_FULL_DISK") else { return };
+    let mut run = Run::start(Path::new(&directory), Which::Annotated);
+    // `large` exceeds the file size limit; `small` is written nevertheless.
+    let mut large = kept("large", 1);
+    large.metadata.annotations.as_mut().unwrap().insert("large".to_owned(), "x".repeat(100_000));
+    run.apply([add(large), add(kept("small", 1))]);
+    let error = refused(&run);
+    assert!(error.path().ends_with("Pod_large.yaml"), "{error}");
+    // Frees space: the pod that did not fit is removed.
+    run.apply([Operation::Remove(PodUid::from("large"))]);
+    run.acknowledged();
+    println!("the disk was full, and nothing was lost");
+}
+
+#[test]
+fn a_full_disk_loses_no_other_pod_and_is_reported_by_file() {
+    let place = Place::new();
+    // 32 blocks of 512 bytes. A larger file is an error (EFBIG) if the signal is ignored, as on a full disk.
+    let script = "trap '' XFSZ; ulimit -f 32; exec \"$0\" --exact the_child_whose_disk_is_full --nocapture";
+    let output = Command::new("sh")
+        .args(["-c", script, std::env::current_exe().unwrap().to_str().unwrap()])
+        .env("POD_INDEX_TEST_FULL_DISK", place.directory())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("the disk was full, and nothing was lost"), "{said}");
+    assert_eq!(restored(&place.directory()), BTreeMap::from([("small".to_owned(), kept("small", 1))]));
+    assert_eq!(place.names(), ["Pod_small.yaml"]);
+}

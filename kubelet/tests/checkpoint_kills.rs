@@ -235,5 +235,3 @@ fn five_hundred_kills_lose_nothing_that_was_acknowledged() {
     let Survived { acknowledged, set_aside } = sum;
     println!("500 kills, {acknowledged} steps acknowledged, 0 of them lost; {set_aside} bad files set aside");
 }
-
-// ------------------------------------------------------------------------------------------------------- a full disk

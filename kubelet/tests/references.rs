@@ -24,7 +24,8 @@ use serde_json::{Value, json};
 const QUICK: Duration = Duration::from_millis(20);
 
 fn quick() -> Options {
-    Options::default().times(Times::default().backoff(QUICK, 4 * QUICK)).first_sync(DEADLINE)
+    let times = Times { backoff: (QUICK, 4 * QUICK), ..Times::default() };
+    Options { times, first_sync: DEADLINE, ..Options::default() }
 }
 
 fn secret(name: &str, value: &str) -> Value {
@@ -199,7 +200,7 @@ async fn a_get_times_out_in_the_kubelets_words_with_the_reason() {
     let server = ApiServer::start().await;
     server.put("configmaps", &object("ConfigMap", "a", &json!({ "k": "v" })));
     server.fail_always(Verb::List, Fault::Status(403));
-    let config_maps = ConfigMapManager::new(server.client(), quick().first_sync(2 * QUICK));
+    let config_maps = ConfigMapManager::new(server.client(), Options { first_sync: 2 * QUICK, ..quick() });
     config_maps.register_pod(&pod("u1", &[], &["a"]));
     server.seen(Verb::List, 2).await;
     let error = config_maps.get("ns", "a").await.unwrap_err();
@@ -215,7 +216,7 @@ async fn a_waiting_get_ends_when_no_pod_names_its_object_any_more() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
     server.fail_always(Verb::List, Fault::Status(403));
-    let secrets = SecretManager::new(server.client(), quick().first_sync(100 * DEADLINE));
+    let secrets = SecretManager::new(server.client(), Options { first_sync: 100 * DEADLINE, ..quick() });
     let getting = || {
         let secrets = secrets.clone();
         tokio::spawn(async move { secrets.get("ns", "a").await })
@@ -276,7 +277,7 @@ async fn an_immutable_object_stops_its_watch_for_good_and_is_still_there() {
 async fn an_idle_watch_stops_and_the_next_get_starts_it_again() {
     let server = ApiServer::start().await;
     server.put("secrets", &secret("a", "one"));
-    let secrets = SecretManager::new(server.client(), quick().idle(2 * QUICK));
+    let secrets = SecretManager::new(server.client(), Options { idle: 2 * QUICK, ..quick() });
     secrets.register_pod(&pod("u1", &["a"], &[]));
     for version in ["one", "two", "three"] {
         // Changed while there is no watch: the old version must not be returned.

@@ -85,16 +85,19 @@ async fn no_output_contains_a_secrets_content() {
     server.put_all("secrets", broken);
 
     let mut said = String::new();
-    let options = Options::default()
-        .times(Times::default().backoff(Duration::from_millis(1), Duration::from_millis(10)));
-    let secrets = SecretManager::new(server.client(), options.first_sync(Duration::from_secs(5)));
+    let backoff = (Duration::from_millis(1), Duration::from_millis(10));
+    let times = Times { backoff, ..Times::default() };
+    let options = Options { times, first_sync: Duration::from_secs(5), ..Options::default() };
+    let secrets = SecretManager::new(server.client(), options);
     secrets.register_pod(&pod(&names));
     let good = secrets.get("ns", "good").await.unwrap();
     assert_eq!(good.data.as_ref().unwrap()["k"].0, CANARY.as_bytes(), "it is there");
     writeln!(said, "{good:?} {good:#?} {:?}", Some(&good)).unwrap();
     for name in &names[1..] {
-        let secrets =
-            SecretManager::new(server.client(), Options::default().first_sync(Duration::from_millis(1)));
+        let secrets = SecretManager::new(
+            server.client(),
+            Options { first_sync: Duration::from_millis(1), ..Options::default() },
+        );
         let lists = server.requests(Verb::List);
         secrets.register_pod(&pod(std::slice::from_ref(name)));
         // The answer has arrived and could not be decoded.

@@ -93,7 +93,7 @@ async fn reads_of_loaded_objects_do_not_wait_for_a_registration() {
     let server = ApiServer::start().await;
     let secret = json!({ "metadata": { "namespace": "ns", "name": "a" }, "data": { "k": "djE=" } });
     server.put("secrets", &secret);
-    let secrets = SecretManager::new(server.client(), Options::default().first_sync(DEADLINE));
+    let secrets = SecretManager::new(server.client(), Options { first_sync: DEADLINE, ..Options::default() });
     secrets.register_pod(&Slow { uid: "u1", halt: None });
     let first = secrets.get("ns", "a").await.expect("it comes");
 

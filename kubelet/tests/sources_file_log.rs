@@ -10,24 +10,9 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::{NodeName, SourceStatus, SourceUpdate};
-use sources_support::{Directory, manifest};
-
-/// Only a hang takes this long.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Polls until the status is as wanted; no update may come.
-async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus) -> bool) {
-    let mut status = source.status();
-    tokio::select! {
-        update = source.next() => panic!("an update where none was due: {update:?}"),
-        status = tokio::time::timeout(DEADLINE, status.wait_for(wanted)) => {
-            drop(status.expect("that status in time").expect("a living source"));
-        }
-    }
-}
+use sources_support::{Directory, manifest, next, until};
 
 /// The log lines, as `LEVEL message`.
 #[derive(Clone, Default)]
@@ -67,10 +52,11 @@ async fn each_problem_is_logged_once_with_its_line_and_field() {
     directory.write("bad.yaml", manifest("Bad"));
     let mut source =
         FileSource::with_period(directory.path(), NodeName::new("n1"), Duration::from_millis(10));
-    assert!(matches!(source.next().await, Some(SourceUpdate::Set(pods)) if pods.is_empty()));
-    until_status(&mut source, |status| status.checks > 5).await;
+    let status = source.status();
+    assert_eq!(next(&mut source).await.len(), 0);
+    until(&mut source, status.clone(), |status| status.checks > 5).await;
     fs::remove_file(directory.at("bad.yaml")).expect("removed");
-    until_status(&mut source, |status| status.problems.is_empty()).await;
+    until(&mut source, status, |status| status.problems.is_empty()).await;
     let lines = log.0.lock().expect("a log").clone();
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(lines[0].starts_with("WARN message=\"Bad-n1\": must consist of"), "{}", lines[0]);

@@ -12,26 +12,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::{NodeName, Problem, ProblemKind, SourceStatus, SourceUpdate};
-use sources_support::{Directory, manifest};
+use pod_index_kubelet::sources::{NodeName, Problem, ProblemKind, SourceStatus};
+use sources_support::{Directory, manifest, next};
 
 const NEVER: Duration = Duration::from_secs(3600);
 const OFTEN: Duration = Duration::from_millis(10);
-/// Only a hang takes this long.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 fn source(path: impl AsRef<Path>, period: Duration) -> FileSource {
     FileSource::with_period(path, NodeName::new("n1"), period)
-}
-
-async fn next(source: &mut FileSource) -> Vec<Arc<Pod>> {
-    let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
-    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is not a set") };
-    pods
 }
 
 /// Polls until the set is `names`, in that order. No intermediate set may lack `always`.
@@ -55,14 +46,8 @@ async fn until_image(source: &mut FileSource, image: &str) {
 
 /// Polls until the status is as wanted; no update may come.
 async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
-    let mut status = source.status();
-    let status = tokio::select! {
-        update = source.next() => panic!("an update where none was due: {update:?}"),
-        status = tokio::time::timeout(DEADLINE, status.wait_for(wanted)) => {
-            status.expect("that status in time").expect("a living source").clone()
-        }
-    };
-    status
+    let status = source.status();
+    sources_support::until(source, status, wanted).await
 }
 
 fn image_of(pods: &[Arc<Pod>]) -> Option<String> {

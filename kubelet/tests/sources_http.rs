@@ -1,44 +1,23 @@
 //! The http source against a real, badly behaved server on loopback.
 
+#[path = "support/http_server.rs"]
+mod http_server;
 mod sources_support;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use http_server::{Answer, Server, answer};
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
-use pod_index_kubelet::sources::{NodeName, ProblemKind, SourceStatus, SourceUpdate};
+use pod_index_kubelet::sources::{NodeName, ProblemKind, SourceStatus};
 use pod_index_test_support::port::Port;
-use sources_support::{Directory, manifest};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use sources_support::{DEADLINE, Directory, manifest, names, next};
 use tokio::sync::watch;
 
-/// Only a hang takes this long.
-const DEADLINE: Duration = Duration::from_secs(60);
 const OFTEN: Duration = Duration::from_millis(5);
-
-/// The server's reaction to one request.
-#[derive(Clone)]
-enum Answer {
-    Bytes(Vec<u8>),
-    /// Sends this, then nothing, but keeps the connection open.
-    Stall(Vec<u8>),
-    /// Sends this chunk again and again, until the client closes the connection.
-    Flood(Vec<u8>),
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> Answer {
-    let length = body.len();
-    Answer::Bytes(
-        format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes(),
-    )
-}
 
 fn ok(body: &str) -> Answer {
     answer("200 OK", "", body)
@@ -48,111 +27,45 @@ fn redirect(status: &str, location: &str) -> Answer {
     answer(status, &format!("location: {location}\r\n"), "")
 }
 
-/// A server that gives these answers in turn, and repeats the last one for ever.
-struct Server {
-    address: SocketAddr,
-    script: Arc<Mutex<VecDeque<Answer>>>,
-    requests: Arc<Mutex<Vec<String>>>,
-}
+/// These answers in turn; the last one for ever.
+#[derive(Clone)]
+struct Script(Arc<Mutex<VecDeque<Answer>>>);
 
-impl Server {
-    async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let script = Arc::new(Mutex::new(answers.into_iter().collect()));
-        let requests = Arc::default();
-        let server = Self { address, script: Arc::clone(&script), requests: Arc::clone(&requests) };
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&script), Arc::clone(&requests)));
-            }
-        });
-        server
+impl Script {
+    fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self(Arc::new(Mutex::new(answers.into_iter().collect())))
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-
+    /// From now on only this one.
     fn then(&self, answer: Answer) {
-        let mut script = self.script.lock().expect("a script");
-        script.clear();
-        script.push_back(answer);
+        *self.0.lock().expect("a script") = [answer].into();
     }
 
-    fn requests(&self) -> Vec<String> {
-        self.requests.lock().expect("the requests").clone()
+    fn next(&self) -> Option<Answer> {
+        let mut script = self.0.lock().expect("a script");
+        if script.len() > 1 { script.pop_front() } else { script.front().cloned() }
     }
-}
 
-async fn serve(
-    mut stream: TcpStream,
-    script: Arc<Mutex<VecDeque<Answer>>>,
-    requests: Arc<Mutex<Vec<String>>>,
-) {
-    let mut request = Vec::new();
-    loop {
-        while !request.ends_with(b"\r\n\r\n") {
-            let Ok(byte @ 0..=255) = stream.read_u8().await else { return };
-            request.push(byte);
-        }
-        let text = String::from_utf8_lossy(&request).to_lowercase();
-        requests.lock().expect("the requests").push(text);
-        request.clear();
-        let answer = {
-            let mut script = script.lock().expect("a script");
-            if script.len() > 1 { script.pop_front() } else { script.front().cloned() }
-        };
-        match answer {
-            Some(Answer::Bytes(bytes)) => {
-                let whole = bytes.windows(15).any(|window| window == b"content-length:");
-                if stream.write_all(&bytes).await.is_err() || !whole {
-                    return;
-                }
-            }
-            Some(Answer::Stall(bytes)) => {
-                let _ = stream.write_all(&bytes).await;
-                // Until the client closes the connection.
-                let _ = stream.read_u8().await;
-                return;
-            }
-            Some(Answer::Flood(chunk)) => {
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
-                while stream.write_all(&chunk).await.is_ok() {}
-                return;
-            }
-            None => return,
-        }
+    async fn serve(&self) -> Server {
+        let script = self.clone();
+        Server::start(move |_| script.next()).await
     }
 }
 
 fn config(url: &str) -> HttpConfig {
-    HttpConfig::new(url).expect("a good URL").period(OFTEN)
+    let mut config = HttpConfig::new(url).expect("a good URL");
+    config.period = OFTEN;
+    config
 }
 
 fn source(config: HttpConfig) -> HttpSource {
     HttpSource::new(config, NodeName::new("n1")).expect("a source")
 }
 
-async fn next(source: &mut HttpSource) -> Vec<Arc<Pod>> {
-    let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
-    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is not a set") };
-    pods
-}
-
-fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
-    pods.iter().map(PodMeta::name).collect()
-}
-
 /// Polls until the status is as wanted; no update may come.
 async fn until_status(source: &mut HttpSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
-    let mut status = source.status();
-    tokio::select! {
-        update = source.next() => panic!("an update where none was due: {update:?}"),
-        status = tokio::time::timeout(DEADLINE, status.wait_for(wanted)) => {
-            status.expect("that status in time").expect("a living source").clone()
-        }
-    }
+    let status = source.status();
+    sources_support::until(source, status, wanted).await
 }
 
 /// Polls until there is a problem, and returns it; no update may come.
@@ -170,8 +83,8 @@ async fn pods_and_lists_in_yaml_and_json_are_served_whatever_they_are_called() {
         item.replace('%', "b")
     );
     let yaml = answer("200 OK", "content-type: image/png\r\n", &manifest("web"));
-    let server =
-        Server::start([yaml, ok(&list), ok(&format!("{}---\n{}", manifest("d"), manifest("e")))]).await;
+    let answers = [yaml, ok(&list), ok(&format!("{}---\n{}", manifest("d"), manifest("e")))];
+    let server = Script::new(answers).serve().await;
     let mut source = source(config(&server.url("/pods")));
     let pods = next(&mut source).await;
     assert_eq!(names(&pods), ["web-n1"]);
@@ -184,7 +97,7 @@ async fn pods_and_lists_in_yaml_and_json_are_served_whatever_they_are_called() {
 
 #[tokio::test]
 async fn the_configured_headers_are_sent() {
-    let server = Server::start([ok(&manifest("web"))]).await;
+    let server = Script::new([ok(&manifest("web"))]).serve().await;
     let config = config(&server.url("/pods?node=n1"))
         .header("Authorization", "Bearer secret")
         .and_then(|config| config.header("X-Many", "1"))
@@ -203,14 +116,15 @@ async fn the_configured_headers_are_sent() {
 #[tokio::test]
 async fn unchanged_bytes_are_not_emitted_again_and_unchanged_pods_stay_the_same() {
     let both = |image: &str| format!("{}---\n{}", manifest("a"), manifest("b").replace("image: i", image));
-    let server = Server::start([ok(&both("image: one"))]).await;
+    let script = Script::new([ok(&both("image: one"))]);
+    let server = script.serve().await;
     let mut source = source(config(&server.url("/")));
     let first = next(&mut source).await;
     until_status(&mut source, |status| status.checks > 3).await;
-    server.then(ok(&format!("# news\n{}", both("image: one"))));
+    script.then(ok(&format!("# news\n{}", both("image: one"))));
     let checks = source.status().borrow().checks;
     until_status(&mut source, |status| status.checks > checks + 2).await;
-    server.then(ok(&both("image: two")));
+    script.then(ok(&both("image: two")));
     let second = next(&mut source).await;
     assert!(Arc::ptr_eq(&first[0], &second[0]));
     assert!(!Arc::ptr_eq(&first[1], &second[1]));
@@ -219,8 +133,10 @@ async fn unchanged_bytes_are_not_emitted_again_and_unchanged_pods_stay_the_same(
 #[tokio::test]
 async fn every_failure_keeps_the_pods_and_says_why() {
     let good = ok(&manifest("web"));
-    let server = Server::start([good.clone()]).await;
-    let config = config(&server.url("/")).timeout(Duration::from_millis(300));
+    let script = Script::new([good.clone()]);
+    let server = script.serve().await;
+    let mut config = config(&server.url("/"));
+    config.timeout = Duration::from_millis(300);
     let mut source = source(config);
     let first = next(&mut source).await;
     let raw = |bytes: &str| Answer::Bytes(bytes.as_bytes().to_vec());
@@ -246,7 +162,7 @@ async fn every_failure_keeps_the_pods_and_says_why() {
         (Answer::Stall(manifest_head.into_bytes()), "no complete answer within 300ms"),
         (Answer::Stall(Vec::new()), "no complete answer within 300ms"),
     ] {
-        server.then(bad);
+        script.then(bad);
         let wrong =
             |status: &SourceStatus| status.problems.iter().any(|problem| problem.message().contains(wanted));
         let checks = until_status(&mut source, wrong).await.checks;
@@ -255,10 +171,10 @@ async fn every_failure_keeps_the_pods_and_says_why() {
         assert!(wrong(&status), "{wanted:?} is not among {:?}", status.problems);
         assert_eq!(status.pods, 1);
         // Good again and unchanged: no update.
-        server.then(good.clone());
+        script.then(good.clone());
         until_status(&mut source, |status| status.problems.is_empty()).await;
     }
-    server.then(ok(&format!("{}---\n{}", manifest("web"), manifest("more"))));
+    script.then(ok(&format!("{}---\n{}", manifest("web"), manifest("more"))));
     let pods = next(&mut source).await;
     assert_eq!(names(&pods), ["web-n1", "more-n1"]);
     assert!(Arc::ptr_eq(&first[0], &pods[0]));
@@ -271,24 +187,28 @@ async fn a_body_is_bounded_whether_its_length_is_announced_or_not() {
     let mut chunk = b"1000\r\n".to_vec();
     chunk.extend([b'#'; 0x1000]);
     chunk.extend(b"\r\n");
-    let server = Server::start([Answer::Stall(announced.into_bytes()), Answer::Flood(chunk)]).await;
-    let mut source = source(config(&server.url("/")).timeout(DEADLINE));
+    let script = Script::new([Answer::Stall(announced.into_bytes()), Answer::Flood(chunk)]);
+    let server = script.serve().await;
+    let mut config = config(&server.url("/"));
+    config.timeout = DEADLINE;
+    let mut source = source(config);
     let limit = "answered with more than the limit of 10485760 bytes";
     let status = until_status(&mut source, |status| status.checks == 2).await;
     assert_eq!(status.problems[0].message(), limit);
     assert_eq!(status.failed_checks, 2);
     let limit = ok(&format!("{}#{}", manifest("web"), "x".repeat(large - 2 - manifest("web").len())));
-    server.then(limit);
+    script.then(limit);
     assert_eq!(names(&next(&mut source).await), ["web-n1"]);
 }
 
 #[tokio::test]
 async fn connections_that_break_are_survived() {
-    let server = Server::start([
+    let server = Script::new([
         Answer::Bytes(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nkind:".to_vec()),
         Answer::Bytes(Vec::new()),
         ok(&manifest("web")),
     ])
+    .serve()
     .await;
     let mut source = source(config(&server.url("/")));
     assert_eq!(names(&next(&mut source).await), ["web-n1"]);
@@ -302,20 +222,13 @@ async fn a_server_that_is_not_there_yet_is_found_when_it_comes() {
     let message = problem(&mut source).await;
     assert!(message.contains("refused"), "{message}");
     assert!(!source.status().borrow().seen);
-    let listener = TcpListener::bind(port.address()).await.expect("the same port");
-    let script = Arc::new(Mutex::new(VecDeque::from([ok(&manifest("web"))])));
-    let server = tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, Arc::clone(&script), Arc::default()));
-        }
-    });
+    let _server = Server::on(port.address(), None, |_| Some(ok(&manifest("web")))).await;
     assert_eq!(names(&next(&mut source).await), ["web-n1"]);
-    server.abort();
 }
 
 #[tokio::test]
 async fn nothing_at_all_is_an_error_that_marks_a_silent_source_seen() {
-    let server = Server::start([ok("")]).await;
+    let server = Script::new([ok("")]).serve().await;
     let mut source = source(config(&server.url("/")));
     assert_eq!(next(&mut source).await.len(), 0);
     let status = until_status(&mut source, |status| status.checks > 2).await;
@@ -325,8 +238,8 @@ async fn nothing_at_all_is_an_error_that_marks_a_silent_source_seen() {
 
 #[tokio::test]
 async fn configured_headers_are_sent_and_a_redirect_is_not_followed() {
-    let other = Server::start([ok(&manifest("web"))]).await;
-    let server = Server::start([redirect("302 Found", &other.url("/there?token=secret"))]).await;
+    let other = Script::new([ok(&manifest("web"))]).serve().await;
+    let server = Script::new([redirect("302 Found", &other.url("/there?token=secret"))]).serve().await;
     let config = config(&server.url("/first/"))
         .header("Authorization", "Bearer secret")
         .and_then(|config| config.header("X-Mine", "yes"))
@@ -368,51 +281,9 @@ fn bad_configuration_is_refused_by_its_field() {
     }
 }
 
-/// Serves one pod over TLS. Returns its URL and its authority's certificate in PEM.
-async fn tls_server() -> (String, String) {
-    tls_server_that(ok(&manifest("secure"))).await
-}
-
-/// The same with another answer.
-async fn tls_server_that(answer: Answer) -> (String, String) {
-    let Answer::Bytes(answer) = answer else { panic!("an answer in bytes") };
-    let authority_key = rcgen::KeyPair::generate().expect("a key");
-    let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
-    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let pem = authority.self_signed(&authority_key).expect("an authority").pem();
-    let authority = rcgen::Issuer::new(authority, authority_key);
-    let key = rcgen::KeyPair::generate().expect("a key");
-    let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])
-        .expect("parameters")
-        .signed_by(&key, &authority)
-        .expect("a certificate");
-
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let server = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![certificate.der().clone()],
-            rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).expect("a key"),
-        )
-        .expect("a server");
-    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(server));
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("https://{}/", listener.local_addr().expect("an address"));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let (acceptor, answer) = (acceptor.clone(), answer.clone());
-            tokio::spawn(async move {
-                let Ok(mut stream) = acceptor.accept(stream).await else { return };
-                let mut request = [0; 4096];
-                let _ = stream.read(&mut request).await;
-                let _ = stream.write_all(&answer).await;
-                let _ = stream.shutdown().await;
-            });
-        }
-    });
-    (url, pem)
+/// Serves one pod over TLS.
+async fn tls_server() -> Server {
+    Server::start_with_tls(|_| Some(ok(&manifest("secure")))).await
 }
 
 /// An authority that has signed nothing here.
@@ -422,7 +293,8 @@ fn another_authority() -> String {
 
 #[tokio::test]
 async fn tls_trusts_the_given_authority_and_no_other() {
-    let (url, pem) = tls_server().await;
+    let server = tls_server().await;
+    let (url, pem) = (server.url("/"), &server.authority);
     let trusting = config(&url).certificate_authorities(pem.as_bytes()).expect("an authority");
     assert_eq!(names(&next(&mut source(trusting)).await), ["secure-n1"]);
 
@@ -449,7 +321,8 @@ async fn without_a_given_authority_tls_trusts_the_systems_authorities() {
         println!("\nanswer: {said}");
         return;
     }
-    let (url, pem) = tls_server().await;
+    let server = tls_server().await;
+    let (url, pem) = (server.url("/"), &server.authority);
     let directory = Directory::new();
     directory.write("authority.pem", pem);
     directory.write("another.pem", another_authority());

@@ -1,87 +1,39 @@
 //! The kubelet as a source, against an HTTPS server on loopback that answers like a kubelet.
 
+#[path = "support/http_server.rs"]
+mod http_server;
 mod sources_support;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use http_server::{Server, answer};
 use pod_index::{PodMeta, is_static_pod};
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::kubelet::KubeletSource;
-use pod_index_kubelet::sources::{Merge, Nudge, Problem, ProblemKind, Source, SourceUpdate};
+use pod_index_kubelet::sources::{Merge, Nudge, Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
 use serde_json::{Value, json};
-use sources_support::Directory;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
-
-/// Only a hang takes this long.
-const DEADLINE: Duration = Duration::from_secs(60);
+use sources_support::{Directory, names, next};
 
 /// A kubelet's answer to a client with the token.
 struct Kubelet {
-    url: String,
-    /// Its own authority, in PEM.
-    authority: String,
-    token: Mutex<String>,
-    body: Mutex<String>,
-    asked: Mutex<Vec<String>>,
+    server: Server,
+    body: Arc<Mutex<String>>,
 }
 
 impl Kubelet {
-    async fn start(token: &str, body: &Value) -> Arc<Self> {
-        let certified =
-            rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("versions")
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![certified.cert.der().clone()],
-                rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der())
-                    .expect("a key"),
-            )
-            .expect("a server");
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let kubelet = Arc::new(Self {
-            url: format!("https://{}", listener.local_addr().expect("an address")),
-            authority: certified.cert.pem(),
-            token: Mutex::new(token.to_owned()),
-            body: Mutex::new(body.to_string()),
-            asked: Mutex::default(),
+    async fn start(token: &str, body: &Value) -> Self {
+        let wanted = format!("authorization: bearer {token}\r\n");
+        let body = Arc::new(Mutex::new(body.to_string()));
+        let current = Arc::clone(&body);
+        let server = Server::start_with_tls(move |request| {
+            Some(if request.contains(&wanted) {
+                answer("200 OK", "", &current.lock().expect("a body"))
+            } else {
+                answer("401 Unauthorized", "", "Unauthorized")
+            })
         });
-        let serving = Arc::clone(&kubelet);
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(Arc::clone(&serving).serve(stream, acceptor.clone()));
-            }
-        });
-        kubelet
-    }
-
-    async fn serve(self: Arc<Self>, stream: TcpStream, acceptor: TlsAcceptor) {
-        let Ok(mut stream) = acceptor.accept(stream).await else { return };
-        let mut request = Vec::new();
-        while !request.ends_with(b"\r\n\r\n") {
-            let Ok(byte) = stream.read_u8().await else { return };
-            request.push(byte);
-        }
-        let request = String::from_utf8_lossy(&request).into_owned();
-        let wanted = format!("authorization: Bearer {}\r\n", self.token.lock().expect("a token"));
-        let (status, body) = if request.contains(&wanted) {
-            ("200 OK", self.body.lock().expect("a body").clone())
-        } else {
-            ("401 Unauthorized", "Unauthorized".to_owned())
-        };
-        self.asked.lock().expect("the requests").push(request.lines().next().unwrap_or_default().to_owned());
-        let head =
-            format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
-        let _ = stream.write_all((head + &body).as_bytes()).await;
-        let _ = stream.shutdown().await;
+        Self { server: server.await, body }
     }
 
     fn answers(&self, body: &Value) {
@@ -89,12 +41,13 @@ impl Kubelet {
     }
 
     fn config(&self, token: &Directory) -> HttpConfig {
-        let config = HttpConfig::of_kubelet(&self.url).expect("a URL").token_file(&token.at("token"));
-        config.period(Duration::from_millis(10))
+        let mut config = HttpConfig::of_kubelet(&self.server.url("")).expect("a URL");
+        (config.token_file, config.period) = (Some(token.at("token")), Duration::from_millis(10));
+        config
     }
 
     fn trusted(&self, token: &Directory) -> KubeletSource {
-        let config = self.config(token).certificate_authorities(self.authority.as_bytes());
+        let config = self.config(token).certificate_authorities(self.server.authority.as_bytes());
         KubeletSource::new(config.expect("an authority")).expect("a source")
     }
 }
@@ -113,32 +66,15 @@ fn list(pods: &[Value]) -> Value {
     json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})
 }
 
-async fn next(source: &mut KubeletSource) -> Vec<Arc<Pod>> {
-    match tokio::time::timeout(DEADLINE, source.next()).await.expect("an update") {
-        Some(SourceUpdate::Set(pods)) => pods,
-        other => panic!("{other:?}"),
-    }
+/// Polls until the status is as wanted; no update may come.
+async fn until_status(source: &mut KubeletSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
+    let status = source.status();
+    sources_support::until(source, status, wanted).await
 }
 
 /// The source's problem while it emits nothing.
 async fn problem(source: &mut KubeletSource) -> Problem {
-    let mut status = source.status();
-    let problem = async {
-        let status = status.wait_for(|status| !status.problems.is_empty()).await.expect("a source");
-        status.problems[0].clone()
-    };
-    tokio::time::timeout(DEADLINE, async {
-        tokio::select! {
-            problem = problem => problem,
-            update = source.next() => panic!("{update:?}"),
-        }
-    })
-    .await
-    .expect("a problem")
-}
-
-fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
-    pods.iter().map(PodMeta::name).collect()
+    until_status(source, |status| !status.problems.is_empty()).await.problems.remove(0)
 }
 
 #[tokio::test]
@@ -149,7 +85,7 @@ async fn the_kubelets_pods_keep_the_marks_that_it_gave_them() {
     let mut source = kubelet.trusted(&token);
     let pods = next(&mut source).await;
     assert_eq!(names(&pods), ["api", "web-n1"]);
-    assert_eq!(kubelet.asked.lock().expect("the requests")[0], "GET /pods HTTP/1.1");
+    assert!(kubelet.server.requests()[0].starts_with("get /pods http/1.1\r\n"));
 
     let mut merge = Merge::new([Source::Kubelet]);
     let merged = merge.update(Source::Kubelet, SourceUpdate::Set(pods));
@@ -164,25 +100,18 @@ async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {
     let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
     let token = token("secret");
     let nudge = Nudge::default();
-    let config = HttpConfig::of_kubelet(&kubelet.url)
-        .and_then(|config| config.certificate_authorities(kubelet.authority.as_bytes()))
-        .expect("a configuration")
-        .token_file(&token.at("token"))
-        .period(Duration::from_secs(3600))
-        .nudge(nudge.clone());
+    let mut config = kubelet
+        .config(&token)
+        .certificate_authorities(kubelet.server.authority.as_bytes())
+        .expect("an authority");
+    (config.period, config.nudge) = (Duration::from_secs(3600), nudge.clone());
     let mut source = KubeletSource::new(config).expect("a source");
     let status = source.status();
     assert_eq!(names(&next(&mut source).await), ["one"]);
     let first = status.borrow().last_read.expect("a read");
     nudge.nudge();
-    let mut checks = source.status();
     // The kubelet has the change only after the first of the reads that follow.
-    let read = async { drop(checks.wait_for(|status| status.checks == 2).await) };
-    tokio::time::timeout(DEADLINE, async {
-        tokio::select! { () = read => {}, update = source.next() => panic!("{update:?}") }
-    })
-    .await
-    .expect("a read");
+    until_status(&mut source, |status| status.checks == 2).await;
     assert!(status.borrow().last_read > Some(first));
     kubelet.answers(&list(&[pod("2", "two", "api")]));
     assert_eq!(names(&next(&mut source).await), ["two"]);
@@ -196,13 +125,9 @@ async fn another_order_is_no_change_and_unchanged_pods_stay_the_same_objects() {
     let mut source = kubelet.trusted(&token);
     let first = next(&mut source).await;
     kubelet.answers(&list(&[two.clone(), one.clone()]));
-    let mut status = source.status();
-    let checks = status.borrow().checks;
+    let checks = source.status().borrow().checks;
     // Two more requests; the second ends after the first saw the new order.
-    tokio::select! {
-        update = source.next() => panic!("{update:?}"),
-        _ = status.wait_for(|status| status.checks >= checks + 2) => {}
-    }
+    until_status(&mut source, |status| status.checks >= checks + 2).await;
     kubelet.answers(&list(&[two, one, pod("3", "three", "api")]));
     let second = next(&mut source).await;
     assert_eq!(names(&second), ["one", "three", "two"]);
@@ -249,14 +174,8 @@ async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
         (list(&[json!(5)]), "is missing from the pod /"),
     ] {
         kubelet.answers(&body);
-        let mut status = source.status();
-        tokio::select! {
-            update = source.next() => panic!("{update:?}"),
-            found = status.wait_for(|status| status.problems.iter().any(|problem| problem.message() == wrong)) => {
-                assert!(found.is_ok());
-            }
-            () = tokio::time::sleep(DEADLINE) => panic!("{:?}", source.status().borrow().problems),
-        }
+        let is_it = |status: &SourceStatus| status.problems.iter().any(|problem| problem.message() == wrong);
+        until_status(&mut source, is_it).await;
     }
     // A kubelet without pods.
     kubelet.answers(&json!({"kind": "PodList", "items": null}));
@@ -265,19 +184,8 @@ async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
 
 /// The problems once there are `count`.
 async fn problems(source: &mut KubeletSource, count: usize) -> Vec<String> {
-    let mut status = source.status();
-    let found = async {
-        let status = status.wait_for(|status| status.problems.len() == count).await.expect("a source");
-        status.problems.iter().map(ToString::to_string).collect()
-    };
-    tokio::time::timeout(DEADLINE, async {
-        tokio::select! {
-            found = found => found,
-            update = source.next() => panic!("{update:?}"),
-        }
-    })
-    .await
-    .expect("these problems")
+    let status = until_status(source, |status| status.problems.len() == count).await;
+    status.problems.iter().map(ToString::to_string).collect()
 }
 
 #[tokio::test]
@@ -325,7 +233,9 @@ async fn an_untrusted_certificate_is_accepted_only_if_configured() {
     let wary = kubelet.config(&token).certificate_authorities(other.as_bytes()).expect("an authority");
     let mut wary = KubeletSource::new(wary).expect("a source");
     assert!(problem(&mut wary).await.message().contains("invalid peer certificate"));
-    assert!(kubelet.asked.lock().expect("the requests").is_empty(), "the token was sent");
-    let mut trusting = KubeletSource::new(kubelet.config(&token).insecure()).expect("a source");
+    assert_eq!(kubelet.server.requests(), [""; 0], "the token was sent");
+    let mut trusting = kubelet.config(&token);
+    trusting.insecure = true;
+    let mut trusting = KubeletSource::new(trusting).expect("a source");
     assert_eq!(names(&next(&mut trusting).await), ["one"]);
 }

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use k8s_openapi::jiff::Timestamp;
 use pod_index::{Operation, PodMeta, PodUid, is_static_pod};
 use pod_index_kubelet::sources::{Merge, Merged, ProblemKind, Source, SourceUpdate};
+use pod_index_test_support::dice::Dice;
 
 fn pod(uid: &str, name: &str) -> Pod {
     Pod {
@@ -59,13 +60,13 @@ fn uids(pods: &[Arc<Pod>]) -> Vec<&str> {
 }
 
 /// `removed | added | updated | deleted | reconciled`
-fn summary(merged: &Merged<Pod>) -> String {
+fn summary(merged: &Merged) -> String {
     [&merged.removed, &merged.added, &merged.updated, &merged.deleted, &merged.reconciled]
         .map(|pods| uids(pods).join(" "))
         .join("|")
 }
 
-fn of_the_api() -> Merge<Pod> {
+fn of_the_api() -> Merge {
     Merge::new([Source::Api])
 }
 
@@ -253,17 +254,17 @@ fn a_pod_that_returns_before_all_sources_are_seen_was_never_removed() {
 
 #[test]
 fn an_empty_first_set_marks_its_source_seen() {
-    let mut merge = Merge::<Pod>::new([Source::File]);
+    let mut merge = Merge::new([Source::File]);
     assert!(!merge.all_sources_seen());
     assert!(merge.update(Source::File, set([])).is_empty());
     assert!(merge.all_sources_seen());
-    assert!(Merge::<Pod>::new([]).all_sources_seen());
+    assert!(Merge::new([]).all_sources_seen());
 }
 
 #[test]
 fn a_pod_that_one_source_drops_stays_as_another_source_names_it() {
     let source_of =
-        |merged: &Merged<Pod>| merged.updated[0].annotation("kubernetes.io/config.source").map(str::to_owned);
+        |merged: &Merged| merged.updated[0].annotation("kubernetes.io/config.source").map(str::to_owned);
     let mut merge = Merge::new([Source::File, Source::Api]);
     let _ = merge.update(Source::File, set([pod("u", "p")]));
     let merged = merge.update(Source::Api, set([on_node(pod("u", "p"), "n")]));
@@ -298,16 +299,6 @@ fn the_next_pod_with_a_name_replaces_the_last_one_also_within_one_batch() {
     assert_eq!(merge.pod_count(Source::Api), 1);
 }
 
-/// A small random number generator: repeatable and random enough.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
 #[test]
 fn whatever_the_sources_say_the_index_holds_what_they_name() {
     for seed in 0..300 {
@@ -318,7 +309,7 @@ fn whatever_the_sources_say_the_index_holds_what_they_name() {
         let mut truth: BTreeMap<Source, BTreeMap<u64, (u64, u64)>> = BTreeMap::new();
         let mut ever = BTreeSet::new();
         for step in 0..60 {
-            let source = Source::ALL[usize::try_from(dice.roll(4)).expect("a small number")];
+            let source = *dice.pick(&Source::ALL.each_ref());
             let named = truth.entry(source).or_default();
             let make = |uid: u64, (name, version): (u64, u64)| {
                 on_node(pod(&format!("u{uid}"), &format!("p{name}")), &version.to_string())
@@ -386,9 +377,7 @@ fn objects_of_the_last_set_are_merged_like_copies_of_them() {
         let mut by_copies = Merge::new([Source::File, Source::Http]);
         let mut said: Vec<Arc<Pod>> = Vec::new();
         for step in 0..60 {
-            let pick = |dice: &mut Dice, said: &[Arc<Pod>]| {
-                usize::try_from(dice.roll(said.len() as u64 + 1)).expect("a small number")
-            };
+            let pick = |dice: &mut Dice, said: &[Arc<Pod>]| dice.index(said.len() + 1);
             // Few names and UIDs, so that they collide, and some pods without them.
             for _ in 0..dice.roll(4) {
                 let at = pick(&mut dice, &said);

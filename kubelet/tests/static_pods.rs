@@ -12,6 +12,7 @@ use pod_index_kubelet::sources::static_pods::{
     CLAIMED_ANNOTATION, Derive, OwnNode, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR,
 };
 use pod_index_kubelet::sources::{Merge, Merged, NodeName, ProblemKind, Source, SourceUpdate};
+use pod_index_test_support::dice::Dice;
 use serde_json::json;
 
 fn read(value: serde_json::Value) -> Pod {
@@ -78,7 +79,7 @@ fn remove(uid: &str) -> SourceUpdate<Pod> {
 
 /// A merge on node `n1`, and the pods that should exist according to it.
 struct Merging {
-    merge: Merge<Pod>,
+    merge: Merge,
     pods: BTreeMap<String, Arc<Pod>>,
 }
 
@@ -95,7 +96,7 @@ impl Merging {
     }
 
     /// `-` for removed, `+` for added, `~` for changed.
-    fn take(&mut self, merged: &Merged<Pod>) -> String {
+    fn take(&mut self, merged: &Merged) -> String {
         let mut summary = Vec::new();
         for pod in &merged.removed {
             assert!(self.pods.remove(pod.uid()).is_some(), "{} was not there", pod.uid());
@@ -604,47 +605,33 @@ fn a_manifest_takes_the_uid_that_the_kubelet_gave_its_pod() {
     assert_eq!(merging.say(Source::Kubelet, set([api_pod("a", "p", "Running", 1)])), "-s +a +f");
 }
 
-/// A small random number generator: repeatable and random enough.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[usize::try_from(self.roll(of.len() as u64)).expect("a small number")]
-    }
-
-    fn pod_of(&mut self, source: Source) -> Pod {
-        let name = self.pick(&["p", "q", "r"]);
-        let phase = self.pick(&["Running", "Failed"]);
-        let image = self.pick(&["one", "two"]);
-        match (source, self.roll(3)) {
-            // One version is one state, as in an API server.
-            (Source::Api, 0) => {
-                let version = self.roll(4);
-                api_pod(self.pick(&["a", "b", "s"]), name, &version.to_string(), version)
-            }
-            (Source::Api, _) => {
-                let (uid, of) = (self.pick(&["m", "n", "o", "s"]), self.pick(&["s", "t", "a", "m"]));
-                let mut pod = mirror(uid, name, of, self.pick(&["n1", "n2"]));
-                let time = format!("2026-01-01T00:00:0{}Z", self.roll(2)).parse().expect("a time");
-                pod.metadata.creation_timestamp =
-                    Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
-                if self.roll(6) == 0 {
-                    pod.metadata.owner_references = None;
-                }
-                pod
-            }
-            (Source::Kubelet, 0) => {
-                let version = self.roll(4);
-                api_pod(self.pick(&["a", "b"]), name, &version.to_string(), version)
-            }
-            (Source::Kubelet, _) => static_pod(self.pick(&["s", "t", "u"]), name, image, phase),
-            _ => static_pod(self.pick(&["f", "g", "s"]), name, image, "Pending"),
+fn pod_of(dice: &mut Dice, source: Source) -> Pod {
+    let name = dice.pick(&["p", "q", "r"]);
+    let phase = dice.pick(&["Running", "Failed"]);
+    let image = dice.pick(&["one", "two"]);
+    match (source, dice.roll(3)) {
+        // One version is one state, as in an API server.
+        (Source::Api, 0) => {
+            let version = dice.roll(4);
+            api_pod(dice.pick(&["a", "b", "s"]), name, &version.to_string(), version)
         }
+        (Source::Api, _) => {
+            let (uid, of) = (dice.pick(&["m", "n", "o", "s"]), dice.pick(&["s", "t", "a", "m"]));
+            let mut pod = mirror(uid, name, of, dice.pick(&["n1", "n2"]));
+            let time = format!("2026-01-01T00:00:0{}Z", dice.roll(2)).parse().expect("a time");
+            pod.metadata.creation_timestamp =
+                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+            if dice.roll(6) == 0 {
+                pod.metadata.owner_references = None;
+            }
+            pod
+        }
+        (Source::Kubelet, 0) => {
+            let version = dice.roll(4);
+            api_pod(dice.pick(&["a", "b"]), name, &version.to_string(), version)
+        }
+        (Source::Kubelet, _) => static_pod(dice.pick(&["s", "t", "u"]), name, image, phase),
+        _ => static_pod(dice.pick(&["f", "g", "s"]), name, image, "Pending"),
     }
 }
 
@@ -724,23 +711,22 @@ fn the_pods_are_a_function_of_each_sources_last_report() {
         let mut merging = Merging::new(Source::ALL);
         let mut said = Said::new();
         for step in 0..50 {
-            let source = Source::ALL[usize::try_from(dice.roll(4)).expect("a small number")];
+            let source = *dice.pick(&Source::ALL.each_ref());
             let pods = said.entry(source).or_default();
             if source == Source::Api && step > 0 && dice.roll(2) == 0 {
                 if dice.roll(2) == 0 {
-                    let pod = dice.pod_of(source);
+                    let pod = pod_of(&mut dice, source);
                     pods.retain(|other| other.name() != pod.name() && other.uid() != pod.uid());
                     pods.push(pod.clone());
                     merging.say(source, upsert([pod]));
                 } else if !pods.is_empty() {
-                    let gone =
-                        pods.remove(usize::try_from(dice.roll(pods.len() as u64)).expect("a small number"));
+                    let gone = pods.remove(dice.index(pods.len()));
                     merging.say(source, remove(gone.uid()));
                 }
             } else {
                 pods.clear();
                 for _ in 0..dice.roll(5) {
-                    let pod = dice.pod_of(source);
+                    let pod = pod_of(&mut dice, source);
                     let is_free = |other: &Pod| {
                         other.uid() != pod.uid() && (source == Source::Kubelet || other.name() != pod.name())
                     };
@@ -764,8 +750,7 @@ fn the_pods_are_a_function_of_each_sources_last_report() {
             let mut fresh = Merging::new(Source::ALL);
             let mut order = Source::ALL.to_vec();
             while !order.is_empty() {
-                let source =
-                    order.remove(usize::try_from(dice.roll(order.len() as u64)).expect("a small number"));
+                let source = order.remove(dice.index(order.len()));
                 let pods = said.get(&source).cloned().unwrap_or_default();
                 fresh.say(source, set(pods));
             }

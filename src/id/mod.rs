@@ -12,4 +12,4 @@ pub use error::ParseIdError;
 pub use full_name::FullName;
 pub(crate) use full_name::{SEPARATOR, split};
 pub(crate) use packed::{Form, Packed, unhex_64};
-pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef, UidText};
+pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef};

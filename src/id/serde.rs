@@ -1,28 +1,11 @@
 //! UIDs and full names as strings for serde.
 
-use std::fmt::{self, Display};
-use std::marker::PhantomData;
-use std::str::FromStr;
+use std::borrow::Cow;
 
-use serde_core::de::{Deserialize, Deserializer, Error, Visitor};
+use serde_core::de::{Deserialize, Deserializer, Error};
 use serde_core::ser::{Serialize, Serializer};
 
 use super::{FullName, MirrorPodUid, PodUid, ResolvedPodUid};
-
-/// Any string that parses.
-struct Parsed<T>(PhantomData<T>);
-
-impl<T: FromStr<Err: Display>> Visitor<'_> for Parsed<T> {
-    type Value = T;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
-}
 
 macro_rules! as_string {
     ($($name:ident),*) => {$(
@@ -33,10 +16,10 @@ macro_rules! as_string {
             }
         }
 
-        /// From a string. Refuses what [`FromStr`] refuses.
+        /// From a string. Refuses what [`FromStr`](std::str::FromStr) refuses.
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_str(Parsed(PhantomData))
+                Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
             }
         }
     )*};

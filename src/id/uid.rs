@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -53,7 +52,7 @@ impl Uid {
 /// By spelling, so that "the smallest UID" means the same as in a sorted list of strings.
 impl Ord for Uid {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.as_ref().to_text().cmp(&*other.as_ref().to_text())
+        self.as_ref().text(&mut [0; 36]).cmp(other.as_ref().text(&mut [0; 36]))
     }
 }
 
@@ -87,7 +86,15 @@ pub struct UidRef<'a> {
     pub(crate) other: &'a str,
 }
 
-impl UidRef<'_> {
+impl<'a> UidRef<'a> {
+    /// The text of the UID, which is perhaps written to this buffer.
+    fn text<'t>(self, buffer: &'t mut [u8; 36]) -> &'t str
+    where
+        'a: 't,
+    {
+        self.usual.map_or(self.other, |packed| packed.spell(buffer))
+    }
+
     /// Whether this is the empty UID, which no pod may have.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -129,70 +136,15 @@ macro_rules! from_texts {
 
 from_texts!(&str, String, Box<str>, Arc<str>, Cow<'_, str>);
 
-/// The text of a UID in its spelling; returned by `to_text` of the UID types. It is built in place, without
-/// allocation.
-///
-/// # Examples
-/// ```
-/// use pod_index::PodUid;
-///
-/// let uid = PodUid::from("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
-/// let text = uid.to_text();
-/// assert_eq!(text.split_once('-'), Some(("0f1e2d3c", "4b5a-6978-8796-a5b4c3d2e1f0")));
-/// ```
-#[derive(Clone)]
-pub struct UidText<'a>(Text<'a>);
-
-#[derive(Clone)]
-enum Text<'a> {
-    Usual([u8; 36], usize),
-    Other(&'a str),
-}
-
-impl<'a> UidRef<'a> {
-    /// The text of the UID.
-    #[must_use]
-    pub fn to_text(&self) -> UidText<'a> {
-        let Some(packed) = self.usual else { return UidText(Text::Other(self.other)) };
-        let mut buffer = [0; 36];
-        let length = packed.spell(&mut buffer).len();
-        UidText(Text::Usual(buffer, length))
-    }
-}
-
-impl Deref for UidText<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        match &self.0 {
-            // Only ASCII was written.
-            Text::Usual(buffer, length) => str::from_utf8(&buffer[..*length]).unwrap_or_default(),
-            Text::Other(text) => text,
-        }
-    }
-}
-
-impl fmt::Display for UidText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self)
-    }
-}
-
-impl fmt::Debug for UidText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
-}
-
 impl fmt::Display for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.to_text(), f)
+        f.pad(self.text(&mut [0; 36]))
     }
 }
 
 impl fmt::Debug for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.to_text(), f)
+        fmt::Debug::fmt(self.text(&mut [0; 36]), f)
     }
 }
 
@@ -220,12 +172,6 @@ macro_rules! uid_type {
             #[inline]
             pub fn as_uid_ref(&self) -> UidRef<'_> {
                 self.0.as_ref()
-            }
-
-            /// The text of the UID in its spelling; no allocation.
-            #[must_use]
-            pub fn to_text(&self) -> UidText<'_> {
-                self.as_uid_ref().to_text()
             }
         }
 
@@ -262,7 +208,7 @@ macro_rules! uid_type {
 
         impl PartialEq<str> for $name {
             fn eq(&self, other: &str) -> bool {
-                *self.to_text() == *other
+                self.as_uid_ref().text(&mut [0; 36]) == other
             }
         }
 
@@ -463,12 +409,9 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_a_uid_equals_its_source() {
+    fn a_uid_is_padded_like_its_string() {
         for text in SPELLINGS {
-            assert_eq!(*PodUid::from(text).to_text(), *text);
-            assert_eq!(&*UidRef::from(text).to_text(), text);
-            let padded =
-                format!("{:>40}|{:?}", MirrorPodUid::from(text).to_text(), PodUid::from(text).to_text());
+            let padded = format!("{:>40}|{:?}", MirrorPodUid::from(text), UidRef::from(text));
             assert_eq!(padded, format!("{text:>40}|{text:?}"));
         }
     }

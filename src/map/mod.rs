@@ -36,17 +36,13 @@ pub(crate) trait Key {
     fn into_record(self) -> Option<Record>;
 }
 
-/// The value of a key.
+/// The value of a key: a pod, perhaps with more.
 pub(crate) trait Value {
     /// The pods of the index.
     type Pod;
-    /// What the value owns.
-    fn into_parts(self) -> (Option<Arc<Self::Pod>>, Option<Arc<str>>);
-}
-
-/// A value that has a pod.
-pub(crate) trait PodValue: Value {
     fn pod(&self) -> &Arc<Self::Pod>;
+    /// What the value owns.
+    fn into_parts(self) -> (Arc<Self::Pod>, Option<Arc<str>>);
 }
 
 /// A key of sixteen bytes.
@@ -99,15 +95,13 @@ impl<P> Value for Arc<P> {
     type Pod = P;
 
     #[inline]
-    fn into_parts(self) -> (Option<Self>, Option<Arc<str>>) {
-        (Some(self), None)
-    }
-}
-
-impl<P> PodValue for Arc<P> {
-    #[inline]
     fn pod(&self) -> &Self {
         self
+    }
+
+    #[inline]
+    fn into_parts(self) -> (Self, Option<Arc<str>>) {
+        (self, None)
     }
 }
 
@@ -127,26 +121,17 @@ pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
 }
 
 impl<V> Table<Text, V> {
-    /// The entry with this text, whose hash is given.
-    #[inline]
+    /// The entry with this text, whose tag and hash are given, and its place.
+    #[expect(clippy::inline_always, reason = "a call would pass the place through memory")]
+    #[inline(always)]
     pub(crate) fn find_text(
         &self,
-        hash: u64,
-        first: impl AsRef<[u8]>,
-        second: impl AsRef<[u8]>,
-    ) -> Option<&Entry<Text, V>> {
-        let (first, second) = (first.as_ref(), second.as_ref());
-        self.find(hash, any_tag(hash), |entry| entry.key.hash == hash && entry.key.record.is(first, second))
-    }
-
-    /// Like [`find_text`](Self::find_text), with the entry's place.
-    pub(crate) fn locate_text(
-        &self,
+        tag: NonZero<u8>,
         hash: u64,
         first: impl AsRef<[u8]>,
         second: impl AsRef<[u8]>,
     ) -> Option<(Place, &Entry<Text, V>)> {
         let (first, second) = (first.as_ref(), second.as_ref());
-        self.locate(hash, any_tag(hash), |entry| entry.key.hash == hash && entry.key.record.is(first, second))
+        self.find(hash, tag, |entry| entry.key.hash == hash && entry.key.record.is(first, second))
     }
 }

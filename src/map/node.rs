@@ -44,7 +44,7 @@ use wide::u8x16;
 
 use super::pool::Line;
 use super::{Entry, Value};
-use memory::FLAG_BITS;
+use memory::Dead;
 pub(crate) use memory::{DeadList, Memory};
 
 /// The low bits of a link are free, because nodes are aligned to lines.
@@ -53,38 +53,26 @@ const TAG: usize = size_of::<Line>() - 1;
 pub(super) const MAX_LEN: usize = 15;
 const TAGS: usize = 16;
 
-// The foot of an array follows its links without padding, also in `EmptyArray`; and the tags of links have six bits.
+// The birth of an array follows its links without padding, also in `EmptyArray`; and the tags of links have six bits.
 const _: () = assert!(usize::BITS == 64 && size_of::<Line>() == 64, "nodes are laid out for 64-bit pointers");
 
 /// A link to an array of links; its holder owns the array. A root is an array of chunks, a chunk an array of
 /// pages.
 ///
-/// Its tag is 63 minus the binary logarithm of the length: the distance by which a hash has to be shifted.
+/// Its tag is 63 minus the binary logarithm of the length: the distance by which a hash has to be shifted. Its birth follows
+/// its links.
 #[repr(transparent)]
 pub(super) struct Array<T> {
     at: NonNull<Line>,
     children: PhantomData<T>,
 }
 
-/// Stored after the links of an array.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct ArrayFoot {
-    born: u64,
-    /// Approximate number of entries below a chunk: when the root grows, each half of a chunk is assumed to
-    /// have half of them. Only the table's shape depends on it.
-    count: u64,
-}
-
-/// An array that belongs to a draft.
-pub(super) struct ArrayMut<'a, T> {
-    pub(super) children: &'a mut [T],
-    pub(super) count: &'a mut u64,
-}
+/// The link to a whole tree.
+pub(super) type Root<E> = Array<Array<PageLink<E>>>;
 
 /// A link to a page. Its tag is the page's number of lines minus one.
 ///
-/// A page consists of 16 tags, the entries, their stamps, and at its end its birth and the next page of a
+/// A page consists of 16 tags, the entries, the births of their values, and at its end its birth and the next page of a
 /// chain.
 #[repr(transparent)]
 pub(super) struct PageLink<E> {
@@ -102,54 +90,40 @@ struct PageFoot {
     next: Option<NonNull<Line>>,
 }
 
-/// A page for reading.
+/// A page.
 pub(super) struct Page<'a, E> {
     at: NonNull<Line>,
     lines: usize,
     entries: PhantomData<&'a E>,
 }
 
-/// A page that belongs to a draft.
-pub(super) struct PageMut<'a, E> {
-    page: Page<'a, E>,
-    unique: PhantomData<&'a mut E>,
-}
-
 /// An entry that is moved between pages. Dropping it leaks the entry.
 pub(super) struct Slot<E> {
     tag: NonZero<u8>,
-    stamp: u64,
+    born: u64,
     entry: ManuallyDrop<E>,
 }
 
-/// The statics of an empty table. A draft copies them like any node; they are never freed.
+/// The statics of an empty table. A draft copies them like any node. They are never freed, because they are born in generation
+/// 0, before every draft.
 #[repr(C, align(64))]
 struct EmptyArray {
     child: NonNull<Line>,
-    foot: ArrayFoot,
+    born: u64,
 }
 
 // SAFETY: it is never written to, and it points only to statics.
 unsafe impl Sync for EmptyArray {}
 
 static EMPTY_PAGE: Line = Line::ZERO;
-static EMPTY_CHUNK: EmptyArray =
-    EmptyArray { child: NonNull::from_ref(&EMPTY_PAGE), foot: ArrayFoot { born: 0, count: 0 } };
-static EMPTY_ROOT: EmptyArray =
-    EmptyArray { child: empty(&EMPTY_CHUNK), foot: ArrayFoot { born: 0, count: 0 } };
+static EMPTY_CHUNK: EmptyArray = EmptyArray { child: NonNull::from_ref(&EMPTY_PAGE), born: 0 };
+static EMPTY_ROOT: EmptyArray = EmptyArray { child: empty(&EMPTY_CHUNK), born: 0 };
 
 /// A link to an array of length one.
 const fn empty(array: &'static EmptyArray) -> NonNull<Line> {
     let at = ptr::from_ref(array).cast::<Line>().cast_mut().wrapping_byte_add(TAG);
     // SAFETY: the address is within a static.
     unsafe { NonNull::new_unchecked(at) }
-}
-
-fn is_static(at: NonNull<Line>) -> bool {
-    let at = untagged(at).as_ptr().cast_const();
-    at == &raw const EMPTY_PAGE
-        || at == (&raw const EMPTY_CHUNK).cast()
-        || at == (&raw const EMPTY_ROOT).cast()
 }
 
 // SAFETY: sharing or sending a link shares or sends its entries, and gives the same access to them as a
@@ -161,18 +135,6 @@ unsafe impl<T: Send + Sync> Sync for Array<T> {}
 unsafe impl<E: Send + Sync> Send for PageLink<E> {}
 // SAFETY: a shared link gives only shared access to a page's entries, which are `Sync`.
 unsafe impl<E: Send + Sync> Sync for PageLink<E> {}
-
-/// Marks a node as dead, unless it is a static.
-///
-/// # Safety
-/// The node has this size and birth. The draft had the only link to it that is not in a published node, and no longer
-/// follows it.
-unsafe fn retire<P>(memory: &mut Memory<P>, at: NonNull<Line>, lines: usize, born: u64) {
-    if !is_static(at) {
-        // SAFETY: the node is no static, so `allocate` returned it, in this size. The draft no longer follows its link.
-        unsafe { memory.retire_node(at, lines, born) };
-    }
-}
 
 #[inline]
 fn untagged(at: NonNull<Line>) -> NonNull<Line> {
@@ -198,18 +160,9 @@ impl<E> PartialEq for PageLink<E> {
     }
 }
 
-impl<E> Array<Array<PageLink<E>>> {
+impl<E> Root<E> {
     /// The root of an empty table.
     pub(super) const EMPTY: Self = Self { at: empty(&EMPTY_ROOT), children: PhantomData };
-
-    /// The same root, for a draft.
-    ///
-    /// # Safety
-    /// Of all drafts of this version, only this one may be published or dropped as its draft, and the version
-    /// must be kept until then.
-    pub(super) unsafe fn share(&self) -> Self {
-        Self { at: self.at, children: PhantomData }
-    }
 }
 
 impl<E> Array<PageLink<E>> {
@@ -218,20 +171,20 @@ impl<E> Array<PageLink<E>> {
 }
 
 fn array_lines(bits: u32) -> usize {
-    ((size_of::<usize>() << bits) + size_of::<ArrayFoot>()).div_ceil(size_of::<Line>())
+    ((size_of::<usize>() << bits) + size_of::<u64>()).div_ceil(size_of::<Line>())
 }
 
 impl<T> Array<T> {
-    /// A new array of `2^bits` links.
-    pub(super) fn new<P>(bits: u32, count: u64, mut children: Vec<T>, memory: &mut Memory<P>) -> Self {
+    /// A new array of these links, whose number is a power of two.
+    pub(super) fn new<P>(mut children: Vec<T>, memory: &mut Memory<P>) -> Self {
+        let bits = children.len().ilog2();
         assert_eq!((size_of::<T>(), children.len()), (size_of::<usize>(), 1 << bits));
         let at = memory.allocate(array_lines(bits));
-        // SAFETY: the memory is new and large enough for the links and the foot. The vector's links are
-        // moved.
+        // SAFETY: the memory is new and large enough for the links and the birth. The vector's links are moved.
         unsafe {
             let first = at.cast::<T>();
             ptr::copy_nonoverlapping(children.as_ptr(), first.as_ptr(), children.len());
-            first.add(children.len()).cast().write(ArrayFoot { born: memory.generation, count });
+            first.add(children.len()).cast().write(memory.generation);
             children.set_len(0);
         }
         let tag = TAG - bits as usize;
@@ -263,32 +216,24 @@ impl<T> Array<T> {
         unsafe { &*untagged(self.at).cast::<T>().as_ptr().add(index) }
     }
 
-    fn foot(&self) -> NonNull<ArrayFoot> {
-        // SAFETY: the foot follows the links.
+    fn birth(&self) -> NonNull<u64> {
+        // SAFETY: the birth follows the links.
         unsafe { untagged(self.at).cast::<T>().add(1 << self.bits()).cast() }
     }
 
     fn born(&self) -> u64 {
         // SAFETY: by the rules the node exists and is not written to.
-        unsafe { (*self.foot().as_ptr()).born }
+        unsafe { self.birth().read() }
     }
 
-    pub(super) fn count(&self) -> u64 {
-        // SAFETY: the foot is initialised with the node, which exists and is not written to while it is borrowed.
-        unsafe { (*self.foot().as_ptr()).count }
-    }
-
-    /// The array, to write to. If it is not the draft's yet, it becomes a copy.
+    /// The links, to write to. If the array is not the draft's yet, it becomes a copy.
     #[inline]
-    pub(super) fn own<P>(&mut self, memory: &mut Memory<P>) -> ArrayMut<'_, T> {
+    pub(super) fn own<P>(&mut self, memory: &mut Memory<P>) -> &mut [T] {
         if self.born() != memory.generation {
             self.copy(memory);
         }
         // SAFETY: it was born in this draft, so that nobody else can reach it, and this link to it is borrowed.
-        unsafe {
-            let children = slice::from_raw_parts_mut(untagged(self.at).cast().as_ptr(), 1 << self.bits());
-            ArrayMut { children, count: &mut (*self.foot().as_ptr()).count }
-        }
+        unsafe { slice::from_raw_parts_mut(untagged(self.at).cast().as_ptr(), 1 << self.bits()) }
     }
 
     #[inline(never)]
@@ -299,18 +244,18 @@ impl<T> Array<T> {
         // replaced by one to the copy.
         unsafe {
             ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
-            retire(memory, untagged(self.at), lines, self.born());
+            memory.retire(self.born(), Dead::Node(untagged(self.at), lines));
         }
         let tag = tag(self.at);
         self.at = copy.map_addr(|address| address | tag);
         // SAFETY: the copy is the draft's.
-        unsafe { (*self.foot().as_ptr()).born = memory.generation };
+        unsafe { self.birth().write(memory.generation) };
     }
 
     /// The node's address; `None` for the statics of an empty table.
     #[cfg(test)]
     pub(super) fn address(&self) -> Option<usize> {
-        (!is_static(self.at)).then(|| untagged(self.at).addr().get())
+        (self.born() > 0).then(|| untagged(self.at).addr().get())
     }
 
     /// Takes the array apart.
@@ -318,7 +263,7 @@ impl<T> Array<T> {
         // SAFETY: the links are read once; afterwards only versions that have the node read them from it.
         let children = self.children().iter().map(|child| unsafe { ptr::read(child) }).collect();
         // SAFETY: this link, which is the draft's, ends here.
-        unsafe { retire(memory, untagged(self.at), array_lines(self.bits()), self.born()) };
+        unsafe { memory.retire(self.born(), Dead::Node(untagged(self.at), array_lines(self.bits()))) };
         children
     }
 
@@ -347,7 +292,7 @@ impl<E> PageLink<E> {
 
     /// Evaluated where pages are made, for each type of entries.
     const FITS: () = {
-        // Entries begin behind the tags; stamps follow them without padding.
+        // Entries begin behind the tags; births follow them without padding.
         assert!(align_of::<E>() <= TAGS && size_of::<E>().is_multiple_of(align_of::<u64>()));
         // A link has room for the number of lines.
         assert!(page_lines::<E>(MAX_LEN) <= TAG + 1);
@@ -355,26 +300,18 @@ impl<E> PageLink<E> {
 
     /// Moves `slots` to new pages: one page, or a chain if there are too many.
     pub(super) fn new<P>(slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) -> Self {
-        let () = Self::FITS;
-        let mut link = Self::EMPTY;
+        let mut next = None;
         // From the last page of a chain, the only one that may not be full, to the first.
         while !slots.is_empty() {
             let first = (slots.len() - 1) / MAX_LEN * MAX_LEN;
-            let lines = page_lines::<E>(slots.len() - first);
-            let at = memory.allocate(lines);
-            let next = (link != Self::EMPTY).then_some(link.at);
-            let mut page = PageMut { page: Page { at, lines, entries: PhantomData }, unique: PhantomData };
-            // SAFETY: the memory is new and has that many lines.
-            unsafe {
-                at.cast().write([0u8; TAGS]);
-                page.page.foot().write(PageFoot { born: memory.generation, next });
-            }
+            let page = Page::new(slots.len() - first, next, memory);
             for (index, slot) in slots.drain(first..).enumerate() {
-                page.write(index, slot);
+                // SAFETY: the page is new and has room for all of them.
+                unsafe { page.write(index, slot) };
             }
-            link = Self { at: at.map_addr(|address| address | (lines - 1)), entries: PhantomData };
+            next = Some(page.link());
         }
-        link
+        next.map_or(Self::EMPTY, |at| Self { at, entries: PhantomData })
     }
 
     #[inline]
@@ -403,55 +340,35 @@ impl<E> PageLink<E> {
         let _ = lines;
     }
 
-    /// The page for writing, copied unless the draft already owns it. `None` if the page is empty or in a
-    /// chain.
-    pub(super) fn own<P>(&mut self, memory: &mut Memory<P>) -> Option<PageMut<'_, E>> {
-        let PageFoot { born, next } = self.page().read_foot();
-        if next.is_some() || is_static(self.at) {
-            return None;
-        }
-        if born != memory.generation {
-            let lines = tag(self.at) + 1;
-            let copy = memory.allocate(lines);
-            // SAFETY: by the rules the page exists; the copy is new and has the same size. This link, which is the
-            // draft's, is replaced by one to the copy.
-            unsafe {
-                ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
-                retire(memory, untagged(self.at), lines, born);
-            }
-            self.at = copy.map_addr(|address| address | (lines - 1));
-            // SAFETY: the copy belongs to the draft.
-            unsafe { (*self.page().foot().as_ptr()).born = memory.generation };
-        }
-        // It was born in this draft, so nothing else can reach it, and its link is borrowed.
-        Some(PageMut { page: self.page(), unique: PhantomData })
-    }
-
-    /// The page for adding an entry. `None` if it already has [`MAX_LEN`] entries. If it has no space or does
-    /// not belong to the draft, it is copied with space for one more entry.
-    pub(super) fn own_with_room<P>(&mut self, memory: &mut Memory<P>) -> Option<PageMut<'_, E>> {
-        let (page, PageFoot { born, .. }) = (self.page(), self.page().read_foot());
+    /// The page, to write to, with room for so many more entries. It is copied if it has no room or is not the draft's yet.
+    /// `None` if it would have more than [`MAX_LEN`] entries, or is in a chain.
+    fn own<P>(&mut self, more: usize, memory: &mut Memory<P>) -> Option<Page<'_, E>> {
+        let (page, PageFoot { born, next }) = (self.page(), self.page().read_foot());
         let len = page.len();
-        if len == MAX_LEN {
+        if len + more > MAX_LEN || next.is_some() {
             return None;
         }
-        let lines = page_lines::<E>(len + 1);
-        if lines != page.lines || born != memory.generation {
-            let copy = Page { at: memory.allocate(lines), lines, entries: PhantomData };
-            // SAFETY: by the rules the page exists. The copy is new and large enough. A page that is not full
-            // has no next page.
+        if page_lines::<E>(len + more) != page.lines || born != memory.generation {
+            let copy = Page::new(len + more, None, memory);
+            // SAFETY: by the rules the page exists. The copy is new and large enough. This link, which is the draft's, is
+            // replaced by one to the copy.
             unsafe {
                 let bytes = TAGS + len * size_of::<E>();
                 ptr::copy_nonoverlapping(page.at.cast::<u8>().as_ptr(), copy.at.cast().as_ptr(), bytes);
-                ptr::copy_nonoverlapping(page.stamps().as_ptr(), Page::<E>::stamps(copy).as_ptr(), len);
-                copy.foot().write(PageFoot { born: memory.generation, next: None });
+                ptr::copy_nonoverlapping(page.births().as_ptr(), Page::<E>::births(copy).as_ptr(), len);
+                memory.retire(born, Dead::Node(page.at, page.lines));
             }
-            // SAFETY: this link, which is the draft's, is replaced by one to the copy.
-            unsafe { retire(memory, page.at, page.lines, born) };
-            self.at = copy.at.map_addr(|address| address | (lines - 1));
+            self.at = copy.link();
         }
-        // It was born in this draft, so nothing else can reach it, and its link is borrowed.
-        Some(PageMut { page: self.page(), unique: PhantomData })
+        Some(self.page())
+    }
+
+    /// Adds an entry. Returns it if the page is full.
+    pub(super) fn push<P>(&mut self, slot: Slot<E>, memory: &mut Memory<P>) -> Result<(), Slot<E>> {
+        let Some(page) = self.own(1, memory) else { return Err(slot) };
+        // SAFETY: the page is the draft's, and has room.
+        unsafe { page.write(page.len(), slot) };
+        Ok(())
     }
 
     /// Moves all entries to `slots` and leaves an empty page.
@@ -466,9 +383,32 @@ impl<E> PageLink<E> {
             // versions.
             slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
             // SAFETY: the draft's link to the page was taken from it above.
-            unsafe { retire(memory, page.at, page.lines, foot.born) };
+            unsafe { memory.retire(foot.born, Dead::Node(page.at, page.lines)) };
             next = foot.next;
         }
+    }
+}
+
+impl<K, V: Value> PageLink<Entry<K, V>> {
+    /// Replaces the value at `index`, which counts across the pages of a chain. The old value dies.
+    pub(super) fn replace(&mut self, index: usize, value: V, memory: &mut Memory<V::Pod>) {
+        let generation = memory.generation;
+        let (old, born) = if let Some(page) = self.own(0, memory) {
+            assert!(index < page.len());
+            // SAFETY: the entry exists, and the page belongs to the draft. The old value is moved out and dies: rule 5.
+            unsafe {
+                let place = &raw mut (*page.first().as_ptr().add(index)).value;
+                (ptr::replace(place, value), page.birth(index).replace(generation))
+            }
+        } else {
+            let mut slots = Vec::new();
+            self.take(&mut slots, memory);
+            let slot = &mut slots[index];
+            let old = (mem::replace(&mut slot.entry.value, value), mem::replace(&mut slot.born, generation));
+            *self = Self::new(&mut slots, memory);
+            old
+        };
+        memory.retire_value(born, old);
     }
 }
 
@@ -487,6 +427,24 @@ impl<E> Clone for Page<'_, E> {
 impl<E> Copy for Page<'_, E> {}
 
 impl<'a, E> Page<'a, E> {
+    /// A page with room for so many entries, and without any.
+    fn new<P>(capacity: usize, next: Option<NonNull<Line>>, memory: &mut Memory<P>) -> Self {
+        let () = PageLink::<E>::FITS;
+        let lines = page_lines::<E>(capacity);
+        let page = Self { at: memory.allocate(lines), lines, entries: PhantomData };
+        // SAFETY: the memory is new and has that many lines.
+        unsafe {
+            page.at.cast().write([0u8; TAGS]);
+            page.foot().write(PageFoot { born: memory.generation, next });
+        }
+        page
+    }
+
+    /// A link to this page.
+    fn link(self) -> NonNull<Line> {
+        self.at.map_addr(|address| address | (self.lines - 1))
+    }
+
     /// # Safety
     /// The link leads to a page of such entries, which exists and is not written to for `'a`.
     #[inline]
@@ -499,7 +457,7 @@ impl<'a, E> Page<'a, E> {
 
     #[cfg(test)]
     pub(super) fn address(self) -> Option<usize> {
-        (!is_static(self.at)).then(|| self.at.addr().get())
+        (self.read_foot().born > 0).then(|| self.at.addr().get())
     }
 
     /// Whether the page has no more lines than its entries need.
@@ -532,23 +490,15 @@ impl<'a, E> Page<'a, E> {
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
     }
 
-    fn stamps(self) -> NonNull<u64> {
-        // SAFETY: the stamps follow the space for entries.
+    fn births(self) -> NonNull<u64> {
+        // SAFETY: the births of the values follow the space for entries.
         unsafe { self.first().add(capacity::<E>(self.lines)).cast() }
     }
 
-    fn stamp(self, index: usize) -> NonNull<u64> {
+    fn birth(self, index: usize) -> NonNull<u64> {
         assert!(index < capacity::<E>(self.lines));
-        // SAFETY: there are as many stamps as spaces for entries.
-        unsafe { self.stamps().add(index) }
-    }
-
-    /// The flags of the entry at `index`.
-    #[expect(clippy::cast_possible_truncation, reason = "the flags are the low bits")]
-    pub(super) fn flags(self, index: usize) -> u16 {
-        assert!(index < self.len());
-        // SAFETY: every entry has a stamp.
-        unsafe { self.stamp(index).read() as u16 }
+        // SAFETY: there are as many births as spaces for entries.
+        unsafe { self.births().add(index) }
     }
 
     fn foot(self) -> NonNull<PageFoot> {
@@ -567,10 +517,10 @@ impl<'a, E> Page<'a, E> {
         self.read_foot().next.map(|next| unsafe { Self::at(next) })
     }
 
-    /// The entry with this tag for which `is` returns true, its page, and its index in the chain.
+    /// The entry with this tag for which `is` returns true, and its index in the chain.
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
-    pub(super) fn find(self, tag: NonZero<u8>, is: impl Fn(&'a E) -> bool) -> Option<(Self, usize, &'a E)> {
+    pub(super) fn find(self, tag: NonZero<u8>, is: impl Fn(&'a E) -> bool) -> Option<(usize, &'a E)> {
         let (mut page, mut before) = (self, 0);
         loop {
             let tags = page.tags();
@@ -580,7 +530,7 @@ impl<'a, E> Page<'a, E> {
                 // SAFETY: by the rules the page exists and is not written to. Each tag has an entry.
                 let entry = unsafe { &*page.first().as_ptr().add(index) };
                 if is(entry) {
-                    return Some((page, before + index, entry));
+                    return Some((before + index, entry));
                 }
                 hits &= hits - 1;
             }
@@ -598,49 +548,27 @@ impl<'a, E> Page<'a, E> {
     /// # Safety
     /// The entry must exist. Only one of its copies may die: rule 5.
     unsafe fn read(self, index: usize) -> Slot<E> {
-        // SAFETY: the entry at `index` exists, so its tag, its stamp and itself are written. The tag of an entry is not 0.
+        // SAFETY: the entry at `index` exists, so its tag, its birth and itself are written. The tag of an entry is not 0.
         unsafe {
             Slot {
                 tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()),
-                stamp: self.stamp(index).read(),
+                born: self.birth(index).read(),
                 entry: self.first().add(index).cast().read(),
             }
         }
     }
-}
 
-impl<K, V> PageMut<'_, Entry<K, V>> {
-    /// Replaces the value at `index`. The old value dies.
-    pub(super) fn replace<P>(&mut self, index: usize, value: V, flags: u16, memory: &mut Memory<P>)
-    where
-        V: Value<Pod = P>,
-    {
-        assert!(index < self.page.len());
-        let stamp = memory.stamp(flags);
-        // SAFETY: the entry exists, and the page belongs to the draft. The old value is moved out and dies:
-        // rule 5.
-        let (old, born) = unsafe {
-            let place = &raw mut (*self.page.first().as_ptr().add(index)).value;
-            let old = ptr::replace(place, value);
-            (old, self.page.stamp(index).replace(stamp) >> FLAG_BITS)
-        };
-        memory.retire_value(old, born);
-    }
-}
-
-impl<E> PageMut<'_, E> {
-    /// Adds an entry. There must be space for it.
-    pub(super) fn push(&mut self, slot: Slot<E>) {
-        self.write(self.page.len(), slot);
-    }
-
-    fn write(&mut self, index: usize, slot: Slot<E>) {
-        assert!(index < capacity::<E>(self.page.lines));
-        // SAFETY: there is space, and the page belongs to the draft. The slot is moved there.
+    /// Stores an entry.
+    ///
+    /// # Safety
+    /// The page belongs to the draft, and has room at `index`.
+    unsafe fn write(self, index: usize, slot: Slot<E>) {
+        assert!(index < capacity::<E>(self.lines));
+        // SAFETY: there is room, and the page belongs to the draft. The slot is moved there.
         unsafe {
-            self.page.at.cast::<u8>().add(index).write(slot.tag.get());
-            self.page.stamp(index).write(slot.stamp);
-            self.page.first().add(index).cast().write(slot.entry);
+            self.at.cast::<u8>().add(index).write(slot.tag.get());
+            self.birth(index).write(slot.born);
+            self.first().add(index).cast().write(slot.entry);
         }
     }
 }

@@ -17,9 +17,8 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::slice;
 
-use super::node::{Array, ArrayMut, MAX_LEN, Memory, Page, PageLink, Slot};
+use super::node::{Array, MAX_LEN, Memory, Page, PageLink, Root, Slot};
 use super::{Entry, Hashing, Key, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
@@ -29,7 +28,7 @@ type Chunk<E> = Array<PageLink<E>>;
 /// Everything below the root exists as long as the version is kept, which `versions` guarantees: a table is
 /// never copied and never leaves its snapshot.
 pub(crate) struct Table<K, V> {
-    pub(super) root: Array<Chunk<Entry<K, V>>>,
+    pub(super) root: Root<Entry<K, V>>,
     pub(super) len: usize,
 }
 
@@ -46,18 +45,10 @@ pub(crate) struct Place {
     hash: u64,
     /// Counts across the pages of a chain.
     index: usize,
-    flags: u16,
 }
 
 /// Entries per page when pages are reserved: few enough that hardly any page overflows.
 const PRESIZE_LOAD: usize = 8;
-
-impl Place {
-    /// The flags of the entry.
-    pub(crate) fn flags(self) -> u16 {
-        self.flags
-    }
-}
 
 impl<K, V> Table<K, V> {
     /// The first version, which is empty.
@@ -69,15 +60,7 @@ impl<K, V> Table<K, V> {
         self.len
     }
 
-    #[inline]
-    fn page(&self, hash: u64) -> Page<'_, Entry<K, V>> {
-        let chunk = self.root.child(hash);
-        let link = chunk.child(hash << self.root.bits());
-        link.prefetch();
-        link.page()
-    }
-
-    /// The entry with `hash` and `tag` for which `is` returns true.
+    /// The entry with `hash` and `tag` for which `is` returns true, and its place.
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
     pub(crate) fn find(
@@ -85,30 +68,38 @@ impl<K, V> Table<K, V> {
         hash: u64,
         tag: NonZero<u8>,
         is: impl Fn(&Entry<K, V>) -> bool,
-    ) -> Option<&Entry<K, V>> {
-        Some(self.page(hash).find(tag, is)?.2)
-    }
-
-    /// Like [`find`](Self::find), with the entry's place.
-    pub(crate) fn locate(
-        &self,
-        hash: u64,
-        tag: NonZero<u8>,
-        is: impl Fn(&Entry<K, V>) -> bool,
     ) -> Option<(Place, &Entry<K, V>)> {
-        let (page, index, entry) = self.page(hash).find(tag, is)?;
-        Some((Place { hash, index, flags: page.flags(index % MAX_LEN) }, entry))
+        let link = self.link(hash);
+        link.prefetch();
+        let (index, entry) = link.page().find(tag, is)?;
+        Some((Place { hash, index }, entry))
     }
 
-    /// An entry that was just located.
+    /// An entry that was just found.
     pub(crate) fn at(&self, place: Place) -> Option<&Entry<K, V>> {
         each_entry(self.link(place.hash)).nth(place.index)
     }
 
     /// All entries, in no particular order.
-    pub(crate) fn iter(&self) -> Iter<'_, K, V> {
-        let chunks = self.root.children().iter();
-        Iter { chunks, pages: [].iter(), chain: None, entries: [].iter(), left: self.len }
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry<K, V>> + Clone {
+        let links = self.root.children().iter().flat_map(|chunk| {
+            let links = chunk.children();
+            // By the time a page is done, the next one is loaded.
+            let next = links.iter().skip(1).map(Some).chain([None]);
+            links.iter().zip(next).map(|(link, next)| {
+                next.into_iter().for_each(PageLink::prefetch);
+                link
+            })
+        });
+        let (mut pages, mut entries) = (links.flat_map(each_page).map(Page::entries), [].iter());
+        (0..self.len).map(move |_| {
+            loop {
+                match entries.next() {
+                    Some(entry) => break entry,
+                    None => entries = pages.next().expect("as many entries as were counted").iter(),
+                }
+            }
+        })
     }
 
     /// Number of bits of the hash that select the page of `hash`.
@@ -116,6 +107,7 @@ impl<K, V> Table<K, V> {
         self.root.bits() + self.root.child(hash).bits()
     }
 
+    #[inline]
     fn link(&self, hash: u64) -> &PageLink<Entry<K, V>> {
         self.root.child(hash).child(hash << self.root.bits())
     }
@@ -163,77 +155,69 @@ fn top(number: u64, bits: u32) -> u64 {
     number << (63 - bits) << 1
 }
 
+fn each_page<E>(link: &PageLink<E>) -> impl Iterator<Item = Page<'_, E>> + Clone {
+    std::iter::successors(Some(link.page()), |page| page.next())
+}
+
 fn each_entry<E>(link: &PageLink<E>) -> impl Iterator<Item = &E> {
-    std::iter::successors(Some(link.page()), |page| page.next()).flat_map(Page::entries)
+    each_page(link).flat_map(Page::entries)
+}
+
+/// Number of entries of a chunk.
+fn count<E>(chunk: &Chunk<E>) -> usize {
+    chunk.children().iter().flat_map(each_page).map(Page::len).sum()
 }
 
 impl<K: Key, V: Value> TableMut<'_, K, V> {
-    /// Replaces the value at `place`, which was just located.
-    pub(crate) fn replace(&mut self, Place { hash, index, .. }: Place, value: V, flags: u16) {
+    /// Replaces the value at `place`, which was just found.
+    pub(crate) fn replace(&mut self, Place { hash, index }: Place, value: V) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
-        let link = child_mut(chunk, rest, self.memory);
-        if let Some(mut page) = link.own(self.memory) {
-            page.replace(index, value, flags, self.memory);
-            return;
-        }
-        let mut slots = Vec::new();
-        link.take(&mut slots, self.memory);
-        let behind = slots.split_off((index + 1).min(slots.len()));
-        if let Some(slot) = slots.pop() {
-            slots.push(self.memory.replaced(slot, value, flags));
-        }
-        slots.extend(behind);
-        *link = PageLink::new(&mut slots, self.memory);
+        child_mut(chunk, rest, self.memory).replace(index, value, self.memory);
     }
 
     /// Stores an entry that is not in the table yet.
-    pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V, flags: u16) {
+    pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V) {
         let hash = key.hash(self.hashing);
-        let slot = self.memory.slot(tag, flags, Entry { key, value });
+        let slot = self.memory.slot(tag, Entry { key, value });
         self.insert_slot(hash, slot);
     }
 
-    fn insert_slot(&mut self, hash: u64, slot: Slot<Entry<K, V>>) {
+    fn insert_slot(&mut self, hash: u64, mut slot: Slot<Entry<K, V>>) {
         self.table.len += 1;
         loop {
             let root_bits = self.table.root.bits();
             let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
-            let bits = chunk.bits();
-            let ArrayMut { children, count } = chunk.own(self.memory);
-            let link = &mut children[index(rest, bits)];
-            if let Some(mut page) = link.own_with_room(self.memory) {
-                page.push(slot);
-            } else if *count * 2 < 1 << bits {
+            match child_mut(chunk, rest, self.memory).push(slot, self.memory) {
+                Ok(()) => return,
+                Err(refused) => slot = refused,
+            }
+            if count(chunk) * 2 < chunk.children().len() {
                 // Few entries for so many pages: their hashes agree in too many bits to be separated.
+                let link = child_mut(chunk, rest, self.memory);
                 let mut slots = Vec::with_capacity(MAX_LEN + 1);
                 link.take(&mut slots, self.memory);
                 slots.push(slot);
                 *link = PageLink::new(&mut slots, self.memory);
-            } else {
-                if bits > root_bits {
-                    self.double_root();
-                } else {
-                    double_chunk(chunk, root_bits, self.memory, self.hashing);
-                }
-                continue;
+                return;
             }
-            *count += 1;
-            return;
+            if chunk.bits() > root_bits {
+                self.double_root();
+            } else {
+                double_chunk(chunk, root_bits, self.memory, self.hashing);
+            }
         }
     }
 
-    /// Removes the entry at `place`, which was just located.
-    pub(crate) fn remove(&mut self, Place { hash, index, .. }: Place) {
+    /// Removes the entry at `place`, which was just found.
+    pub(crate) fn remove(&mut self, Place { hash, index }: Place) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
-        let count = chunk.count().saturating_sub(1);
         let link = child_mut(chunk, rest, self.memory);
         let mut slots = Vec::with_capacity(MAX_LEN);
         link.take(&mut slots, self.memory);
-        let slot = slots.swap_remove(index);
-        self.memory.retire(slot);
+        self.memory.retire_slot(slots.swap_remove(index));
         *link = PageLink::new(&mut slots, self.memory);
-        *chunk.own(self.memory).count = count;
-        if chunk.bits() > 0 && count < 1 << chunk.bits() {
+        // A chunk of fewer entries than pages has empty pages.
+        if *link == PageLink::EMPTY && chunk.bits() > 0 && count(chunk) < chunk.children().len() {
             halve_chunk(chunk, self.memory);
         }
         self.table.len -= 1;
@@ -258,10 +242,10 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
             return;
         }
         let chunk = |memory: &mut Memory<V::Pod>| {
-            Array::new(chunk_bits, 0, (0..1 << chunk_bits).map(|_| PageLink::EMPTY).collect(), memory)
+            Array::new((0..1 << chunk_bits).map(|_| PageLink::EMPTY).collect(), memory)
         };
         let chunks = (0..1 << root_bits).map(|_| chunk(self.memory)).collect();
-        self.table.root = Array::new(root_bits, 0, chunks, self.memory);
+        self.table.root = Array::new(chunks, self.memory);
     }
 
     /// Rebuilds the arrays in the size of the set. The entries move.
@@ -289,13 +273,11 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
             if chunk.bits() == 0 {
                 double_chunk(&mut chunk, bits, self.memory, self.hashing);
             }
-            let (chunk_bits, count) = (chunk.bits() - 1, chunk.count());
             let mut low = chunk.take(self.memory);
-            let high = low.split_off(1 << chunk_bits);
-            chunks.push(Array::new(chunk_bits, count - count / 2, low, self.memory));
-            chunks.push(Array::new(chunk_bits, count / 2, high, self.memory));
+            let high = low.split_off(low.len() / 2);
+            chunks.extend([low, high].map(|half| Array::new(half, self.memory)));
         }
-        self.table.root = Array::new(bits + 1, 0, chunks, self.memory);
+        self.table.root = Array::new(chunks, self.memory);
     }
 }
 
@@ -312,7 +294,7 @@ fn chunk_mut<'a, E, P>(
 /// The child selected by the highest bits of `hash`, in an array that now belongs to the draft.
 fn child_mut<'a, T, P>(array: &'a mut Array<T>, hash: u64, memory: &mut Memory<P>) -> &'a mut T {
     let bits = array.bits();
-    &mut array.own(memory).children[index(hash, bits)]
+    &mut array.own(memory)[index(hash, bits)]
 }
 
 /// The `bits` highest bits of a hash.
@@ -328,25 +310,23 @@ fn double_chunk<K: Key, V: Value>(
     memory: &mut Memory<V::Pod>,
     hashing: &Hashing,
 ) {
-    let (bits, mut count) = (chunk.bits(), 0);
+    let bits = chunk.bits();
     let one = |slot: &Slot<Entry<K, V>>| slot.entry().key.hash(hashing) << (root_bits + bits) >> 63 == 1;
     let mut links = Vec::with_capacity(2 << bits);
     let (mut zeros, mut ones) = (Vec::new(), Vec::new());
     for mut link in std::mem::replace(chunk, Array::EMPTY_CHUNK).take(memory) {
         link.take(&mut zeros, memory);
-        count += zeros.len() as u64;
         ones.extend(zeros.extract_if(.., |slot| one(slot)));
         links.push(PageLink::new(&mut zeros, memory));
         links.push(PageLink::new(&mut ones, memory));
     }
-    *chunk = Array::new(bits + 1, count, links, memory);
+    *chunk = Array::new(links, memory);
 }
 
 /// Halves the number of a chunk's pages.
 fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Memory<V::Pod>) {
-    let bits = chunk.bits();
     let mut slots = Vec::new();
-    let mut links = Vec::with_capacity(1 << (bits - 1));
+    let mut links = Vec::with_capacity(chunk.children().len() / 2);
     let mut old = std::mem::replace(chunk, Array::EMPTY_CHUNK).take(memory).into_iter();
     while let (Some(mut one), Some(mut other)) = (old.next(), old.next()) {
         if other == PageLink::EMPTY || one == PageLink::EMPTY {
@@ -357,8 +337,7 @@ fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Me
         other.take(&mut slots, memory);
         links.push(PageLink::new(&mut slots, memory));
     }
-    let count = links.iter().map(|link| each_entry(link).count() as u64).sum();
-    *chunk = Array::new(bits - 1, count, links, memory);
+    *chunk = Array::new(links, memory);
 }
 
 /// One of two versions.
@@ -366,70 +345,6 @@ fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Me
 pub(crate) enum Side {
     Old,
     New,
-}
-
-/// All entries of a table.
-pub(crate) struct Iter<'a, K, V> {
-    chunks: slice::Iter<'a, Chunk<Entry<K, V>>>,
-    pages: slice::Iter<'a, PageLink<Entry<K, V>>>,
-    /// The next page of a chain.
-    chain: Option<Page<'a, Entry<K, V>>>,
-    entries: slice::Iter<'a, Entry<K, V>>,
-    left: usize,
-}
-
-impl<K, V> Iter<'_, K, V> {
-    fn next_page(&mut self) -> Option<()> {
-        let page = match self.chain.take() {
-            Some(page) => page,
-            None => loop {
-                if let Some(link) = self.pages.next() {
-                    // By the time this page is done, the next one is loaded.
-                    self.pages.as_slice().first().into_iter().for_each(PageLink::prefetch);
-                    break link.page();
-                }
-                self.pages = self.chunks.next()?.children().iter();
-            },
-        };
-        self.chain = page.next();
-        self.entries = page.entries().iter();
-        Some(())
-    }
-}
-
-impl<'a, K, V> Iterator for Iter<'a, K, V> {
-    type Item = &'a Entry<K, V>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(entry) = self.entries.next() {
-                self.left = self.left.saturating_sub(1);
-                return Some(entry);
-            }
-            self.next_page()?;
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl<K, V> ExactSizeIterator for Iter<'_, K, V> {}
-
-// Not derived: a derive would require the same of the parameters.
-impl<K, V> Clone for Iter<'_, K, V> {
-    fn clone(&self) -> Self {
-        let Self { chunks, pages, chain, entries, left } = self;
-        Self {
-            chunks: chunks.clone(),
-            pages: pages.clone(),
-            chain: *chain,
-            entries: entries.clone(),
-            left: *left,
-        }
-    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

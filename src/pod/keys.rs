@@ -4,11 +4,10 @@
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
-use std::ops::Range;
+use std::sync::Arc;
 
-use super::PodKind;
+use super::{PodKind, PodMeta};
 use crate::identity::ContainerId;
-use crate::options::Kinds;
 
 /// Maximum number of keys per pod. The index ignores further ones and counts them in
 /// [`Snapshot::ignored_key_count`](crate::Snapshot::ignored_key_count).
@@ -38,7 +37,6 @@ pub struct KeyKind(pub u16);
 /// The order of calls matters only if there are too many keys: the first ones count. A repeated key is kept
 /// once, but each time it is named counts towards the limit.
 pub struct PodKeys<'a> {
-    kept: Kinds,
     claims: &'a mut Claims,
 }
 
@@ -57,7 +55,7 @@ pub(crate) enum KeyRef<'a> {
     ContainerId(ContainerId),
     Ip(u128),
     Own(KeyKind, &'a [u8]),
-    /// The name and the namespace of a removed pod.
+    /// A full name, of a pod or a mirror pod.
     Name(PodKind, &'a str, &'a str),
 }
 
@@ -69,28 +67,23 @@ pub(crate) struct NamedKey<'a> {
     pub(crate) container: &'a str,
 }
 
-/// The claims of one pod. Reused for one pod after the other, to reuse its memory.
-#[derive(Debug)]
+/// An owned [`KeyRef`], with the same order.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum OwnedKey {
+    ContainerId(ContainerId),
+    Ip(u128),
+    Own(KeyKind, Arc<[u8]>),
+    Name(PodKind, Arc<str>, Arc<str>),
+}
+
+/// The claims of one pod.
 pub(crate) struct Claims {
     pub(crate) strength: Strength,
-    items: Vec<Item>,
-    /// Custom keys that items refer to, concatenated.
-    bytes: Vec<u8>,
-    /// Names of containers that items refer to, concatenated.
-    names: String,
+    /// Sorted, each once. Beside a container ID, the container's name.
+    pub(crate) keys: Vec<(OwnedKey, Box<str>)>,
     /// Number of ignored keys.
     pub(crate) ignored: usize,
 }
-
-#[derive(Debug)]
-enum Item {
-    ContainerId(ContainerId, Range<u32>),
-    Ip(u128),
-    Own(KeyKind, Range<u32>),
-}
-
-/// Memory beyond this is not kept for the next pod.
-const MAX_KEPT_BYTES: usize = 1 << 14;
 
 /// An IP address as a number; IPv4 is mapped to IPv6.
 #[inline]
@@ -108,15 +101,11 @@ impl PodKeys<'_> {
     /// Name the containers of all kinds, including the last terminated ones. An empty ID, of a container that
     /// has not started, is skipped. An invalid ID, such as its first 12 digits, is ignored and counted.
     pub fn container_id(&mut self, container: &str, id: &str) {
-        if !self.kept.container_ids || id.is_empty() {
+        if id.is_empty() {
             return;
         }
         match ContainerId::try_from(id) {
-            Ok(id) if container.len() <= MAX_KEY_LENGTH && self.has_room() => {
-                let start = self.claims.names.len();
-                self.claims.names.push_str(container);
-                self.claims.items.push(Item::ContainerId(id, range(start, self.claims.names.len())));
-            }
+            Ok(id) if container.len() <= MAX_KEY_LENGTH => self.add(OwnedKey::ContainerId(id), container),
             _ => self.claims.ignored += 1,
         }
     }
@@ -125,19 +114,12 @@ impl PodKeys<'_> {
     ///
     /// A pod in its node's network has none.
     pub fn ip(&mut self, ip: IpAddr) {
-        if !self.kept.ips {
-            return;
-        }
-        if self.has_room() {
-            self.claims.items.push(Item::Ip(ip_number(ip)));
-        } else {
-            self.claims.ignored += 1;
-        }
+        self.add(OwnedKey::Ip(ip_number(ip)), "");
     }
 
     /// Like [`ip`](Self::ip), from text. Empty text is skipped; an invalid address is ignored and counted.
     pub fn ip_text(&mut self, ip: &str) {
-        if !self.kept.ips || ip.is_empty() {
+        if ip.is_empty() {
             return;
         }
         match ip.parse() {
@@ -149,14 +131,9 @@ impl PodKeys<'_> {
     /// A custom key, which several pods may have. An empty key, and one of more than [`MAX_KEY_LENGTH`]
     /// bytes, is ignored and counted.
     pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
-        if !self.kept.keys {
-            return;
-        }
         let key = key.as_ref();
-        if (1..=MAX_KEY_LENGTH).contains(&key.len()) && self.has_room() {
-            let start = self.claims.bytes.len();
-            self.claims.bytes.extend_from_slice(key);
-            self.claims.items.push(Item::Own(kind, range(start, self.claims.bytes.len())));
+        if (1..=MAX_KEY_LENGTH).contains(&key.len()) {
+            self.add(OwnedKey::Own(kind, key.into()), "");
         } else {
             self.claims.ignored += 1;
         }
@@ -180,33 +157,18 @@ impl PodKeys<'_> {
         self.claims.strength.terminating = terminating;
     }
 
-    /// Whether the index keeps container IDs. If not, there is no need to name them; likewise for the other
-    /// kinds.
-    #[must_use]
-    pub fn wants_container_ids(&self) -> bool {
-        self.kept.container_ids
-    }
-
-    /// Whether the index keeps IPs.
-    #[must_use]
-    pub fn wants_ips(&self) -> bool {
-        self.kept.ips
-    }
-
-    /// Whether the index keeps custom keys.
-    #[must_use]
-    pub fn wants_keys(&self) -> bool {
-        self.kept.keys
-    }
-
-    fn has_room(&self) -> bool {
-        self.claims.items.len() < MAX_KEYS_PER_POD
+    fn add(&mut self, key: OwnedKey, container: &str) {
+        if self.claims.keys.len() < MAX_KEYS_PER_POD {
+            self.claims.keys.push((key, container.into()));
+        } else {
+            self.claims.ignored += 1;
+        }
     }
 }
 
 impl std::fmt::Debug for PodKeys<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PodKeys").field("keys", &self.claims.items.len()).finish_non_exhaustive()
+        f.debug_struct("PodKeys").field("keys", &self.claims.keys.len()).finish_non_exhaustive()
     }
 }
 
@@ -221,103 +183,50 @@ impl Strength {
 }
 
 impl Claims {
-    pub(crate) const fn new() -> Self {
-        let strength = Strength::DEFAULT;
-        Self { strength, items: Vec::new(), bytes: Vec::new(), names: String::new(), ignored: 0 }
-    }
+    /// Of no pod.
+    pub(crate) const NONE: Self = Self { strength: Strength::DEFAULT, keys: Vec::new(), ignored: 0 };
 
-    /// Clears the claims, and collects those of `name`.
-    #[inline]
-    pub(crate) fn collect(&mut self, kept: Kinds, name: impl FnOnce(&mut PodKeys<'_>)) {
-        self.items.clear();
-        self.bytes.clear();
-        self.names.clear();
-        self.ignored = 0;
-        self.strength = Strength::DEFAULT;
-        name(&mut PodKeys { kept, claims: self });
+    pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
+        let mut claims = Self::NONE;
+        pod.keys(&mut PodKeys { claims: &mut claims });
+        // Stable, so that of a key that is named twice, the first one stays.
+        claims.keys.sort_by(|(one, _), (other, _)| one.cmp(other));
+        claims.keys.dedup_by(|(one, _), (other, _)| one == other);
+        claims
     }
 
     /// Whether the pod named a key, even one that is ignored.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        !self.items.is_empty() || self.ignored > 0
+        !self.keys.is_empty() || self.ignored > 0
     }
 
-    /// Sorts the keys and removes duplicates: the one named first stays.
-    pub(crate) fn sort(&mut self) {
-        let Self { items, bytes, .. } = self;
-        // Stable, so that the first one named stays first.
-        if !items.is_sorted_by(|one, other| one.key(bytes) < other.key(bytes)) {
-            items.sort_by(|one, other| one.key(bytes).cmp(&other.key(bytes)));
-            items.dedup_by(|one, other| one.key(bytes) == other.key(bytes));
-        }
-    }
-
-    /// Whether both name the same few keys in the same order, each once. Then they need not be sorted.
-    pub(crate) fn alike(&self, other: &Self) -> bool {
-        const FEW: usize = 8;
-        let mut both = self.items.iter().zip(&other.items).enumerate();
-        let is_short = self.items.len() == other.items.len() && self.items.len() <= FEW;
-        is_short
-            && both.all(|(at, (one, other_one))| {
-                let key = one.key(&self.bytes);
-                let is_new = self.items[..at].iter().all(|before| before.key(&self.bytes) != key);
-                is_new && key == other_one.key(&other.bytes)
-            })
-    }
-
-    /// Whether the pod named this key. The keys are sorted.
+    /// Whether the pod named this key.
     pub(crate) fn has(&self, key: KeyRef<'_>) -> bool {
-        self.items.binary_search_by(|item| item.key(&self.bytes).cmp(&key)).is_ok()
+        self.keys.binary_search_by(|(other, _)| other.as_ref().cmp(&key)).is_ok()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = NamedKey<'_>> {
-        self.items
-            .iter()
-            .map(|item| NamedKey { key: item.key(&self.bytes), container: item.container(&self.names) })
+        self.keys.iter().map(|(key, container)| NamedKey { key: key.as_ref(), container })
     }
+}
 
-    /// Frees the memory of a pod with unusually many keys.
-    pub(crate) fn trim(&mut self) {
-        let texts = self.bytes.capacity() + self.names.capacity();
-        if texts + self.items.capacity() * size_of::<Item>() > MAX_KEPT_BYTES {
-            *self = Self::new();
+impl OwnedKey {
+    pub(crate) fn new(key: KeyRef<'_>) -> Self {
+        match key {
+            KeyRef::ContainerId(id) => Self::ContainerId(id),
+            KeyRef::Ip(ip) => Self::Ip(ip),
+            KeyRef::Own(kind, bytes) => Self::Own(kind, bytes.into()),
+            KeyRef::Name(kind, name, namespace) => Self::Name(kind, name.into(), namespace.into()),
         }
     }
-}
 
-impl Default for Claims {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Item {
-    #[inline]
-    fn key<'a>(&self, bytes: &'a [u8]) -> KeyRef<'a> {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
         match self {
-            Self::ContainerId(id, _) => KeyRef::ContainerId(*id),
+            Self::ContainerId(id) => KeyRef::ContainerId(*id),
             Self::Ip(ip) => KeyRef::Ip(*ip),
-            Self::Own(kind, key) => {
-                KeyRef::Own(*kind, bytes.get(key.start as usize..key.end as usize).unwrap_or_default())
-            }
+            Self::Own(kind, key) => KeyRef::Own(*kind, key),
+            Self::Name(kind, name, namespace) => KeyRef::Name(*kind, name, namespace),
         }
     }
-
-    #[inline]
-    fn container<'a>(&self, names: &'a str) -> &'a str {
-        match self {
-            Self::ContainerId(_, name) => {
-                names.get(name.start as usize..name.end as usize).unwrap_or_default()
-            }
-            Self::Ip(_) | Self::Own(..) => "",
-        }
-    }
-}
-
-/// Shorter than a range of `usize`. A pod's keys have at most a mebibyte.
-#[inline]
-fn range(start: usize, end: usize) -> Range<u32> {
-    let number = |at| u32::try_from(at).unwrap_or(u32::MAX);
-    number(start)..number(end)
 }

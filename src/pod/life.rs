@@ -111,7 +111,8 @@ pub struct Life {
     pub ip_not_before: Option<Time>,
     /// The pod has had its present IPs since this time at the latest.
     pub ip_by: Option<Time>,
-    /// None of its containers runs any more. From then on, its IPs may be another pod's.
+    /// None of its containers runs any more. From then on, its IPs may be another pod's. If it runs again, it may have got
+    /// the same IP a second time.
     pub stopped: bool,
     /// If it has stopped, it had its IPs at least until this time.
     pub ip_until: Option<Time>,

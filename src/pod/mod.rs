@@ -9,7 +9,7 @@ mod life;
 #[cfg(feature = "k8s-openapi")]
 mod openapi;
 
-pub(crate) use keys::{Claims, KeyRef, NamedKey, Strength, ip_number};
+pub(crate) use keys::{Claims, KeyRef, NamedKey, OwnedKey, Strength, ip_number};
 pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
 pub(crate) use life::nanos;
 pub use life::{Life, Time};

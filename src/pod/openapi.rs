@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as k8s_time;
 
-use super::{Life, PodKeys, PodMeta, Time};
+use super::{Life, PodKeys, PodMeta, Time, is_static_pod};
 
 impl PodMeta for Pod {
     fn uid(&self) -> &str {
@@ -32,11 +32,9 @@ impl PodMeta for Pod {
         keys.terminating(self.metadata.deletion_timestamp.is_some());
         let Some(status) = &self.status else { return };
         keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
-        if keys.wants_container_ids() {
-            containers(status).for_each(|container| name_ids(container, keys));
-        }
+        containers(status).for_each(|container| name_ids(container, keys));
         let uses_nodes_network = self.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
-        if keys.wants_ips() && !uses_nodes_network {
+        if !uses_nodes_network {
             let ips = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str());
             // `podIP` repeats the first of `podIPs`, if the server sends those.
             let ip = status.pod_ip.as_deref().filter(|_| status.pod_ips.as_ref().is_none_or(Vec::is_empty));
@@ -45,36 +43,51 @@ impl PodMeta for Pod {
     }
     /// | fact | says |
     /// |---|---|
-    /// | `creationTimestamp` | when the API server stored the pod |
+    /// | `creationTimestamp`, unless the pod is static | when the API server stored the pod; a manifest may have any |
     /// | `startTime` | the kubelet took the pod, before it had a sandbox and an IP |
     /// | `startedAt` of a running container | the present sandbox has had the IP since then; a second of rounding |
-    /// | the same of an ended one | likewise if `restartPolicy` is `Never`: such a pod has one sandbox only |
-    /// | phase `Succeeded` or `Failed`, or being deleted with all containers ended | the sandbox may be gone, and the IP another pod's |
+    /// | the same of an ended one | likewise if `restartPolicy` is `Never`, and no container has its own: such a pod has one sandbox only |
+    /// | `startedAt` before `startTime` | nothing: a container that could not start has 1970 |
+    /// | phase `Succeeded` or `Failed` | the sandbox may be gone, and the IP another pod's |
+    /// | no container runs, and the pod is being deleted, or the condition `PodReadyToStartContainers` is not true or, without that condition, one has run | likewise: the kubelet keeps the IP in the status until the pod has another sandbox |
     /// | `finishedAt` of the last container | the sandbox was there until then |
     fn life(&self) -> Life {
         let seconds =
             |time: &Option<k8s_time::Time>| time.as_ref().map(|time| Time::from_seconds(time.0.as_second()));
-        let created = seconds(&self.metadata.creation_timestamp);
+        let created = seconds(&self.metadata.creation_timestamp).filter(|_| !is_static_pod(self));
         let Some(status) = &self.status else { return Life { created, ..Life::default() } };
-        let has_one_sandbox =
-            self.spec.as_ref().is_some_and(|spec| spec.restart_policy.as_deref() == Some("Never"));
-        let (mut ip_by, mut ip_until, mut all_ended) = (None, None, None);
-        for state in containers(status).map(|container| container.state.as_ref()) {
+        let has_one_sandbox = self.spec.as_ref().is_some_and(|spec| {
+            spec.restart_policy.as_deref() == Some("Never")
+                && spec.containers.iter().all(|container| container.restart_policy.is_none())
+        });
+        let ip_not_before = seconds(&status.start_time);
+        let first_start = ip_not_before.unwrap_or(Time::from_seconds(1));
+        let (mut ip_by, mut ip_until) = (None, None);
+        let (mut is_any, mut runs, mut has_run) = (false, false, false);
+        for container in containers(status) {
+            let state = container.state.as_ref();
             let running = state.and_then(|state| state.running.as_ref());
+            let terminated = state.and_then(|state| state.terminated.as_ref());
             // Of a container that the kubelet lost, it makes up an end.
-            let ended = state.and_then(|state| state.terminated.as_ref());
-            let ended = ended.filter(|ended| ended.reason.as_deref() != Some("ContainerStatusUnknown"));
+            let ended = terminated.filter(|ended| ended.reason.as_deref() != Some("ContainerStatusUnknown"));
             let started = running.map(|running| &running.started_at);
             let started = started.or(ended.filter(|_| has_one_sandbox).map(|ended| &ended.started_at));
-            let started = started.and_then(seconds).map(|at| at.saturating_add(Duration::from_secs(1)));
+            let started = started.and_then(seconds).filter(|at| *at >= first_start);
+            let started = started.map(|at| at.saturating_add(Duration::from_secs(1)));
             ip_by = [ip_by, started].into_iter().flatten().min();
             ip_until = ip_until.max(ended.and_then(|ended| seconds(&ended.finished_at)));
-            all_ended =
-                Some(all_ended.unwrap_or(true) && state.is_some_and(|state| state.terminated.is_some()));
+            let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+            is_any = true;
+            runs |= running.is_some();
+            has_run |= terminated.or(last).is_some();
         }
         let is_final = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-        let stopped = is_final || (self.metadata.deletion_timestamp.is_some() && all_ended == Some(true));
-        Life { created, ip_not_before: seconds(&status.start_time), ip_by, stopped, ip_until }
+        let mut conditions = status.conditions.iter().flatten();
+        let sandbox = conditions.find(|condition| condition.type_ == "PodReadyToStartContainers");
+        let may_lack_sandbox = self.metadata.deletion_timestamp.is_some()
+            || sandbox.map_or(has_run, |condition| condition.status != "True");
+        let stopped = is_final || (is_any && !runs && may_lack_sandbox);
+        Life { created, ip_not_before, ip_by, stopped, ip_until }
     }
 }
 

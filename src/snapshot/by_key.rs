@@ -150,7 +150,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_ip(&self, ip: IpAddr) -> Option<&Arc<P>> {
-        self.live.by_ip(ip_number(ip), &self.hashing)
+        Some(self.live.find(KeyRef::Ip(ip_number(ip)), &self.hashing)?.1)
     }
 
     /// The pods that name this custom key, strongest claim first; see [`PodMeta::keys`].

@@ -93,6 +93,7 @@ impl<'a> Key<'a> {
     }
 
     /// What pods of this kind claim. `None` for a UID, which only one pod has.
+    #[inline]
     pub(crate) fn claimed(self, kind: PodKind) -> Option<KeyRef<'a>> {
         match self {
             Self::Uid(_) => None,

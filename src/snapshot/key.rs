@@ -4,11 +4,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::id::{Form, Packed, PodUid, UidRef};
-use crate::map::{Entry, Hashing, PodValue, Value, Words, tag};
+use crate::map::{Entry, Hashing, Value, Words, tag};
 use crate::pod::PodMeta;
-
-/// A flag of a key: other pods of the set claim it too.
-pub(crate) const CONTESTED: u16 = 1;
 
 /// A mirror pod, and its UID's translation.
 pub(crate) struct Mirror<V> {
@@ -35,19 +32,17 @@ impl Translation {
     }
 }
 
-impl<V: PodValue> Value for Mirror<V> {
+impl<V: Value> Value for Mirror<V> {
     type Pod = V::Pod;
 
-    fn into_parts(self) -> (Option<Arc<V::Pod>>, Option<Arc<str>>) {
-        let (pod, _) = self.pod.into_parts();
-        (pod, if let Translation::Pod(uid) = self.target { uid.into_text() } else { None })
-    }
-}
-
-impl<V: PodValue> PodValue for Mirror<V> {
     #[inline]
     fn pod(&self) -> &Arc<V::Pod> {
         self.pod.pod()
+    }
+
+    fn into_parts(self) -> (Arc<V::Pod>, Option<Arc<str>>) {
+        let text = if let Translation::Pod(uid) = self.target { uid.into_text() } else { None };
+        (self.pod.into_parts().0, text)
     }
 }
 
@@ -100,12 +95,12 @@ impl<'u> UidKey<'u> {
 
     /// Whether an entry with this key's tag has this UID.
     #[inline]
-    pub(crate) fn is<V: PodValue<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
+    pub(crate) fn is<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
         entry.key == self.words && (self.tag < OTHER.0 || self.is_text(entry))
     }
 
     #[cold]
-    fn is_text<V: PodValue<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
+    fn is_text<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
         PodMeta::uid(&**entry.value.pod()) == self.text
     }
 }

@@ -3,10 +3,10 @@
 //! | the kubelet's index | here |
 //! |---|---|
 //! | pods by UID · mirrors by UID | two tables; no UID is in both |
-//! | pods by full name · mirrors by full name | two tables |
+//! | pods by full name · mirrors by full name | one table |
 //! | mirror UID → static UID | stored with each mirror |
 //!
-//! Three more tables are by additional keys. `tables` lists all seven. Removed pods have a second set of these tables; see
+//! Three more tables are by additional keys. `tables` lists all six. Removed pods have a second set of these tables; see
 //! `removed`. A snapshot is read-only data: `update` creates one from another. This module does not depend on threads.
 
 mod by_key;
@@ -27,16 +27,18 @@ pub use by_key::KeyCounts;
 pub use changes::Change;
 pub(crate) use changes::between;
 pub use found::{Found, FoundBy, Key};
-pub(crate) use key::{CONTESTED, Mirror, Translation, UidKey};
+pub(crate) use key::{Mirror, Translation, UidKey};
 pub use removed::RemovedPods;
 pub(crate) use removed::{Removals, RemovedPod, RemovedSet};
-pub(crate) use tables::{Claimant, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, own_key};
+pub(crate) use tables::{
+    Claimant, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, name_key, own_key,
+};
 pub(crate) use times::{Hold, Moment, Stay, Times};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Entry, Hashing, OrdMap, OrdSet};
-use crate::options::{Kinds, Options};
-use crate::pod::{PodKind, PodMeta, is_mirror_pod, is_static_pod};
+use crate::map::{Hashing, OrdMap, OrdSet};
+use crate::options::Options;
+use crate::pod::{KeyRef, PodKind, PodMeta, is_mirror_pod, is_static_pod};
 
 /// One complete, immutable state of the index.
 ///
@@ -75,8 +77,6 @@ pub struct Snapshot<P> {
     pub(crate) generation: u64,
     pub(crate) pods_generation: u64,
     pub(crate) hashing: Hashing,
-    /// The kinds of keys to keep. The tables of the other kinds are empty.
-    pub(crate) kept: Kinds,
     pub(crate) live: Tables<Arc<P>>,
     pub(crate) history: History,
     /// Boxed, because most indices keep none.
@@ -110,7 +110,6 @@ impl<P> Snapshot<P> {
             generation: 0,
             pods_generation: 0,
             hashing: Hashing::new(),
-            kept: options.kinds,
             live: Tables::new(),
             history: History::default(),
             removed: options.removed.map(|limits| Box::new(RemovedSet::new(limits))),
@@ -348,11 +347,12 @@ impl<P: PodMeta> Snapshot<P> {
     #[doc(alias = "GetOrphanedMirrorPodNames")]
     #[doc(alias = "GetPodsAndMirrorPods")]
     pub fn orphaned_mirror_pod_full_names(&self) -> impl Iterator<Item = FullName> + Clone {
-        self.live.mirror_names.iter().filter_map(|Entry { key, .. }| {
-            let (name, namespace) = key.record.parts();
-            let is_orphan = self.live.names.find_text(key.hash, name, namespace).is_none();
-            is_orphan.then(|| FullName::new(name, namespace).ok())?
-        })
+        let is_orphan = |mirror: &&Arc<P>| {
+            let holder = self.mirror_pod_by_pod(mirror);
+            self.pod_by_mirror_pod(mirror).is_none()
+                && holder.is_some_and(|holder| Arc::ptr_eq(holder, mirror))
+        };
+        self.mirror_pods().filter(is_orphan).filter_map(|pod| FullName::new(pod.name(), pod.namespace()).ok())
     }
 
     /// Every static pod with the mirror that holds its full name, if there is one.
@@ -430,7 +430,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// The holder of a full name.
     #[inline]
     pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
-        self.live.by_name(kind, name, namespace, &self.hashing)
+        Some(self.live.find(KeyRef::Name(kind, name, namespace), &self.hashing)?.1)
     }
 
     /// The translation of a mirror, if not to itself.

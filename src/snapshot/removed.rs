@@ -13,9 +13,9 @@ use super::key::Mirror;
 use super::queue::Queue;
 use super::tables::{Claimant, Tables};
 use crate::id::{PodUid, UidRef};
-use crate::map::{Hashing, PodValue, Value};
-use crate::options::{KeepRemoved, Kinds};
-use crate::pod::{PodKind, PodMeta, Strength};
+use crate::map::{Hashing, Value};
+use crate::options::KeepRemoved;
+use crate::pod::{Claims, PodKind, PodMeta, Strength};
 
 /// The removed pods of a snapshot. Only an index that keeps them has one.
 pub(crate) struct RemovedSet<P> {
@@ -68,7 +68,7 @@ pub(crate) struct RemovedPod<P> {
 ///
 /// use pod_index::Options;
 ///
-/// let (mut writer, reader) = pod_index::with_options(Options::all().keep_removed(Duration::from_secs(60), 10_000));
+/// let (mut writer, reader) = pod_index::with_options(Options::new().keep_removed(Duration::from_secs(60), 10_000));
 /// writer.add_pod(Slim("u1"))?;
 ///
 /// let now = Instant::now();
@@ -112,20 +112,24 @@ impl<P> Snapshot<P> {
 impl<P> Value for RemovedPod<P> {
     type Pod = P;
 
-    fn into_parts(self) -> (Option<Arc<P>>, Option<Arc<str>>) {
-        (Some(self.pod), None)
-    }
-}
-
-impl<P> PodValue for RemovedPod<P> {
     fn pod(&self) -> &Arc<P> {
         &self.pod
+    }
+
+    fn into_parts(self) -> (Arc<P>, Option<Arc<str>>) {
+        (self.pod, None)
     }
 }
 
 impl<P: PodMeta> Claimant for RemovedPod<P> {
-    fn strength(&self, _: Kinds) -> Strength {
+    fn strength(&self) -> Strength {
         Strength::of_removal(self.number)
+    }
+
+    fn claims(&self) -> Claims {
+        let mut claims = Claims::of(&*self.pod);
+        claims.strength = self.strength();
+        claims
     }
 
     fn removed_at(&self) -> Option<Instant> {

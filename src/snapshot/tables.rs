@@ -8,20 +8,19 @@
 //! IDs and IPs, the set is nearly always empty.
 
 use std::cmp::Ordering;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Instant;
 
 use equivalent::{Comparable, Equivalent};
 
 use super::found::{Found, FoundBy, Key as Sought};
-use super::key::{CONTESTED, Mirror, UidKey};
+use super::key::{Mirror, UidKey};
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
-use crate::map::{
-    Entry, Hashing, Key, Labelled, OrdSet, Place, PodValue, Table, Text, Value, Words, any_tag,
-};
-use crate::options::Kinds;
-use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength, ip_number};
+use crate::map::{Entry, Hashing, Key, Labelled, OrdSet, Place, Table, Text, Value, Words, any_tag, tag};
+pub(crate) use crate::pod::OwnedKey;
+use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength};
 
 /// Declares the tables. This is the only list of them.
 macro_rules! tables {
@@ -44,7 +43,7 @@ macro_rules! tables {
             }
         }
 
-        impl<V: PodValue> Tables<V> {
+        impl<V: Value> Tables<V> {
             /// Works on each table, given with the same table of another version.
             pub(crate) fn each(&mut self, other: &Self, work: &mut impl EachTable<V::Pod>) {
                 $(work.table(&mut self.$name, &other.$name);)*
@@ -58,10 +57,8 @@ tables! {
     pods: Words => V,
     /// Mirror pods by UID, with the UID's translation.
     mirrors: Words => Mirror<V>,
-    /// Pods by full name.
+    /// Pods and mirror pods by full name. Each kind has its own tags.
     names: Text => V,
-    /// Mirror pods by full name.
-    mirror_names: Text => V,
     /// Pods by container ID, with the container's name.
     container_ids: Labelled => V,
     /// Pods by IP.
@@ -76,9 +73,15 @@ pub(crate) trait EachTable<P> {
 }
 
 /// A pod that can claim keys.
-pub(crate) trait Claimant: PodValue<Pod: PodMeta> + Clone {
+pub(crate) trait Claimant: Value<Pod: PodMeta> + Clone {
+    fn claims(&self) -> Claims {
+        Claims::of(&**self.pod())
+    }
+
     /// The strength of its claims.
-    fn strength(&self, kept: Kinds) -> Strength;
+    fn strength(&self) -> Strength {
+        self.claims().strength
+    }
 
     fn removed_at(&self) -> Option<Instant>;
 
@@ -99,16 +102,6 @@ pub(crate) struct Contender {
     pub(crate) key: OwnedKey,
     pub(crate) strength: Strength,
     pub(crate) uid: PodUid,
-}
-
-/// An owned [`KeyRef`], with the same order.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum OwnedKey {
-    ContainerId(ContainerId),
-    Ip(u128),
-    /// Contenders of one key share the bytes.
-    Own(KeyKind, Arc<[u8]>),
-    Name(PodKind, Arc<str>, Arc<str>),
 }
 
 /// The place in an ordered set before all items with this key.
@@ -137,14 +130,7 @@ impl Keyed for Contender {
     }
 }
 
-/// Asks for the same kinds of keys as when they were claimed: a pod may answer differently otherwise.
 impl<P: PodMeta> Claimant for Arc<P> {
-    fn strength(&self, kept: Kinds) -> Strength {
-        let mut claims = Claims::new();
-        claims.collect(kept, |keys| self.keys(keys));
-        claims.strength
-    }
-
     #[inline]
     fn removed_at(&self) -> Option<Instant> {
         None
@@ -152,75 +138,45 @@ impl<P: PodMeta> Claimant for Arc<P> {
 }
 
 impl<V> Tables<V> {
-    #[inline]
-    pub(crate) fn of_names(&self, kind: PodKind) -> &Table<Text, V> {
-        match kind {
-            PodKind::Pod => &self.names,
-            PodKind::Mirror => &self.mirror_names,
-        }
-    }
-
-    pub(crate) fn of_names_mut(&mut self, kind: PodKind) -> &mut Table<Text, V> {
-        match kind {
-            PodKind::Pod => &mut self.names,
-            PodKind::Mirror => &mut self.mirror_names,
-        }
-    }
-
-    /// The pod with a full name.
-    #[inline]
-    pub(crate) fn by_name(
-        &self,
-        kind: PodKind,
-        name: &str,
-        namespace: &str,
-        hashing: &Hashing,
-    ) -> Option<&V> {
-        Some(&self.of_names(kind).find_text(hashing.pair(name, namespace), name, namespace)?.value)
-    }
-
-    #[inline]
-    pub(crate) fn by_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
-        let (words, hash) = ip_key(ip, hashing);
-        Some(&self.ips.find(hash, any_tag(hash), |entry| entry.key == words)?.value)
-    }
-
     /// The pod that alone claims an IP.
     #[inline]
     pub(crate) fn by_uncontested_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
-        // Nearly always.
-        if self.contenders.is_empty() {
-            return self.by_ip(ip, hashing);
-        }
-        let (place, pod) = self.locate(KeyRef::Ip(ip), hashing)?;
-        (place.flags() & CONTESTED == 0).then_some(pod)
+        let (_, pod) = self.find(KeyRef::Ip(ip), hashing)?;
+        self.first_contender(KeyRef::Ip(ip)).is_none().then_some(pod)
     }
 
     /// The holder of a key, with the place of its entry.
-    pub(crate) fn locate(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
+    #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
+    #[inline(always)]
+    pub(crate) fn find(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
         match key {
             KeyRef::ContainerId(id) => {
-                let (words, hash) = container_key(id, hashing);
-                let (place, entry) =
-                    self.container_ids.locate(hash, any_tag(hash), |entry| entry.key.words == words)?;
+                let (place, entry) = self.find_container(id, hashing)?;
                 Some((place, &entry.value))
             }
             KeyRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, hashing);
-                let (place, entry) = self.ips.locate(hash, any_tag(hash), |entry| entry.key == words)?;
+                let (place, entry) = self.ips.find(hash, any_tag(hash), |entry| entry.key == words)?;
                 Some((place, &entry.value))
             }
             KeyRef::Own(kind, key) => {
                 let (kind, hash) = own_key(kind, key, hashing);
-                let (place, entry) = self.keys.locate_text(hash, kind, key)?;
+                let (place, entry) = self.keys.find_text(any_tag(hash), hash, kind, key)?;
                 Some((place, &entry.value))
             }
             KeyRef::Name(kind, name, namespace) => {
-                let hash = hashing.pair(name, namespace);
-                let (place, entry) = self.of_names(kind).locate_text(hash, name, namespace)?;
+                let (tag, hash) = name_key(kind, name, namespace, hashing);
+                let (place, entry) = self.names.find_text(tag, hash, name, namespace)?;
                 Some((place, &entry.value))
             }
         }
+    }
+
+    #[expect(clippy::inline_always, reason = "a call would pass the place through memory")]
+    #[inline(always)]
+    fn find_container(&self, id: ContainerId, hashing: &Hashing) -> Option<(Place, &Entry<Labelled, V>)> {
+        let (words, hash) = container_key(id, hashing);
+        self.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)
     }
 
     /// The contenders for a key, the strongest claim first.
@@ -228,7 +184,12 @@ impl<V> Tables<V> {
         self.contenders.range(Before(key)..).take_while(move |contender| contender.key() == key)
     }
 
+    #[inline]
     pub(crate) fn first_contender(&self, key: KeyRef<'_>) -> Option<&Contender> {
+        // Nearly always.
+        if self.contenders.is_empty() {
+            return None;
+        }
         self.contenders.get_next(&Before(key)).filter(|contender| contender.key() == key)
     }
 }
@@ -239,19 +200,15 @@ impl<V: Claimant> Tables<V> {
     pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let pod = match key {
             Sought::Uid(uid) => self.pod(uid, hashing)?,
-            Sought::Name { namespace, name } => self.by_name(PodKind::Pod, name, namespace, hashing)?,
             Sought::ContainerId(id) => return self.by_container_id(id, hashing),
-            Sought::Ip(ip) => self.by_ip(ip_number(ip), hashing)?,
-            Sought::Own(kind, key) => self.locate(KeyRef::Own(kind, key), hashing)?.1,
+            _ => self.find(key.claimed(PodKind::Pod)?, hashing)?.1,
         };
         Some(pod.found(key.found_by()))
     }
 
     #[inline]
     pub(crate) fn by_container_id(&self, id: ContainerId, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
-        let (words, hash) = container_key(id, hashing);
-        let Entry { key, value } =
-            self.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)?;
+        let (_, Entry { key, value }) = self.find_container(id, hashing)?;
         Some(Found { container: Some(key.label.as_str()), ..value.found(FoundBy::ContainerId) })
     }
 
@@ -259,7 +216,7 @@ impl<V: Claimant> Tables<V> {
     pub(crate) fn get_mirror(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let pod = match key {
             Sought::Uid(uid) => &self.mirror(uid, hashing)?.pod,
-            Sought::Name { namespace, name } => self.by_name(PodKind::Mirror, name, namespace, hashing)?,
+            Sought::Name { .. } => self.find(key.claimed(PodKind::Mirror)?, hashing)?.1,
             _ => return None,
         };
         Some(pod.found(key.found_by()))
@@ -277,7 +234,7 @@ impl<V: Claimant> Tables<V> {
     }
 }
 
-impl<V: PodValue<Pod: PodMeta>> Tables<V> {
+impl<V: Value<Pod: PodMeta>> Tables<V> {
     #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
     #[inline(always)]
     pub(crate) fn pod(&self, uid: UidRef<'_>, hashing: &Hashing) -> Option<&V> {
@@ -296,11 +253,11 @@ impl<V: PodValue<Pod: PodMeta>> Tables<V> {
         key: KeyRef<'a>,
         hashing: &'a Hashing,
     ) -> impl Iterator<Item = &'a V> {
-        let holder = self.locate(key, hashing);
-        let is_contested = holder.is_some_and(|(place, _)| place.flags() & CONTESTED != 0);
-        let contenders = is_contested.then_some(()).into_iter().flat_map(move |()| self.contenders_of(key));
+        let holder = self.find(key, hashing).map(|(_, pod)| pod);
+        let contenders =
+            holder.and(self.first_contender(key)).into_iter().flat_map(move |_| self.contenders_of(key));
         let others = contenders.filter_map(move |contender| self.contending(contender, hashing));
-        holder.map(|(_, pod)| pod).into_iter().chain(others)
+        holder.into_iter().chain(others)
     }
 
     /// The pod of a contender. `None` if the pod's own UID changed.
@@ -315,25 +272,25 @@ impl<V: PodValue<Pod: PodMeta>> Tables<V> {
 
 #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
 #[inline(always)]
-fn by_uid<'a, T: PodValue<Pod: PodMeta>>(
+fn by_uid<'a, T: Value<Pod: PodMeta>>(
     table: &'a Table<Words, T>,
     uid: UidRef<'_>,
     hashing: &Hashing,
 ) -> Option<&'a T> {
     let Some(packed) = uid.usual else { return by_text_uid(table, uid, hashing) };
     let key = UidKey::packed(packed, hashing);
-    Some(&table.find(key.hash, key.tag, |entry| entry.key == key.words)?.value)
+    Some(&table.find(key.hash, key.tag, |entry| entry.key == key.words)?.1.value)
 }
 
 /// For UIDs of unusual spellings; separate, to keep the usual path fast.
 #[cold]
-fn by_text_uid<'a, T: PodValue<Pod: PodMeta>>(
+fn by_text_uid<'a, T: Value<Pod: PodMeta>>(
     table: &'a Table<Words, T>,
     uid: UidRef<'_>,
     hashing: &Hashing,
 ) -> Option<&'a T> {
     let key = UidKey::new(uid, hashing);
-    Some(&table.find(key.hash, key.tag, |entry| key.is(entry))?.value)
+    Some(&table.find(key.hash, key.tag, |entry| key.is(entry))?.1.value)
 }
 
 /// The table key of a container ID.
@@ -351,29 +308,20 @@ pub(crate) fn ip_key(ip: u128, hashing: &Hashing) -> (Words, u64) {
     (Words(words.0, words.1), hashing.words(words))
 }
 
+/// The tag and the hash of a full name. Names of pods have the lower half of the tags, those of mirror pods the upper.
+#[inline]
+pub(crate) fn name_key(kind: PodKind, name: &str, namespace: &str, hashing: &Hashing) -> (NonZero<u8>, u64) {
+    let hash = hashing.pair(name, namespace);
+    let (first, count) = match kind {
+        PodKind::Pod => (NonZero::<u8>::MIN, 128),
+        PodKind::Mirror => (NonZero::<u8>::MIN.saturating_add(128), 127),
+    };
+    (tag(hash, first, count), hash)
+}
+
 /// The number that is stored with a custom key's bytes.
 #[inline]
 pub(crate) fn own_key(kind: KeyKind, key: &[u8], hashing: &Hashing) -> ([u8; 2], u64) {
     let kind = kind.0.to_ne_bytes();
     (kind, hashing.bytes(&kind, key))
-}
-
-impl OwnedKey {
-    pub(crate) fn new(key: KeyRef<'_>) -> Self {
-        match key {
-            KeyRef::ContainerId(id) => Self::ContainerId(id),
-            KeyRef::Ip(ip) => Self::Ip(ip),
-            KeyRef::Own(kind, bytes) => Self::Own(kind, bytes.into()),
-            KeyRef::Name(kind, name, namespace) => Self::Name(kind, name.into(), namespace.into()),
-        }
-    }
-
-    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
-        match self {
-            Self::ContainerId(id) => KeyRef::ContainerId(*id),
-            Self::Ip(ip) => KeyRef::Ip(*ip),
-            Self::Own(kind, key) => KeyRef::Own(*kind, key),
-            Self::Name(kind, name, namespace) => KeyRef::Name(*kind, name, namespace),
-        }
-    }
 }

@@ -145,8 +145,13 @@ impl Times {
         life: &Life,
         now: Moment,
     ) {
+        // Its sandbox may be another one than before.
+        let runs_again = |before: &Life| matches!(key, OwnedKey::Ip(_)) && before.stopped && !life.stopped;
+        if let Some(before) = before.filter(runs_again) {
+            self.end(&key, uid, before, false, now);
+        }
         // A manifest that is put back has the same UID and no creation time. Its pod was gone meanwhile.
-        let returns = |end: &Arc<End>| end.removed && life.created.is_some();
+        let returns = |end: &Arc<End>| end.removed && life.created.is_some() && !runs_again(&end.life);
         let last = self.last_of(&key, uid).filter(|(_, hold)| hold.end.as_ref().is_none_or(returns));
         let Some((stay, last)) = last else {
             let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };

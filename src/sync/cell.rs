@@ -23,7 +23,7 @@ impl<T> Published<T> {
     /// The current value, for one piece of work. Changes no reference count while the value stays current.
     #[inline]
     pub(crate) fn load(&self) -> Guard<T> {
-        Guard(self.0.current.load())
+        self.0.current.load()
     }
 
     /// The current value, to keep.
@@ -41,7 +41,7 @@ impl<T> Published<T> {
 
     /// A handle that caches the last value.
     pub(crate) fn cached(&self) -> Cached<T> {
-        Cached(arc_swap::Cache::new(self.clone()))
+        arc_swap::Cache::new(self.clone())
     }
 
     /// Keeps `values` until the last handle to this cell is dropped.
@@ -66,32 +66,10 @@ impl<T> Deref for Published<T> {
 }
 
 /// A borrowed value of a [`Published`] cell.
-pub(crate) struct Guard<T>(arc_swap::Guard<Arc<T>>);
-
-impl<T> Deref for Guard<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
+pub(crate) type Guard<T> = arc_swap::Guard<Arc<T>>;
 
 /// A handle for one thread: while nothing new is published, an access costs one relaxed load.
-pub(crate) struct Cached<T>(arc_swap::Cache<Published<T>, Arc<T>>);
-
-impl<T> Cached<T> {
-    #[inline]
-    pub(crate) fn load(&mut self) -> &Arc<T> {
-        self.0.load()
-    }
-}
-
-impl<T> Clone for Cached<T> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
+pub(crate) type Cached<T> = arc_swap::Cache<Published<T>, Arc<T>>;
 
 /// Whether there is no other reference to `value`, now or later: [`Published::swap`] has returned it, and it
 /// has no `Weak`.

@@ -4,250 +4,145 @@
 //! with the strongest claim is in the table and the others are contenders. An added pod is compared with the
 //! holder. When the holder is removed, the first contender takes over.
 //!
-//! A pod's list of keys is not stored: [`PodMeta::keys`] is called when the pod is added, and again when it is
-//! replaced or removed.
-
-use std::sync::Arc;
+//! A pod's list of keys is not stored: [`PodMeta::keys`] is called when the pod is added, and again when
+//! it is replaced or removed.
 
 use crate::id::{PodUid, UidRef};
-use crate::map::{Labelled, Place, Text, any_tag};
-use crate::pod::{Claims, KeyRef, NamedKey, PodMeta, Strength};
-use crate::snapshot::{CONTESTED, Claimant, Contender, OwnedKey, container_key, ip_key, own_key};
-use crate::versions::{Draft, TablesMut};
+use crate::map::{Key, Labelled, Place, TableMut, Text, Value, any_tag};
+use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodMeta, Strength};
+use crate::snapshot::{Claimant, Contender, container_key, ip_key, name_key, own_key};
+use crate::versions::TablesMut;
 
-/// The keys of the current pods.
-impl<P: PodMeta> Draft<'_, P> {
-    /// Claims the keys of an added pod.
-    pub(super) fn claim_keys(&mut self, uid: UidRef<'_>, pod: &Arc<P>) {
-        self.with_claims([None, Some(&**pod)], |draft, [_, new]| {
-            draft.count_ignored(0, new.ignored);
-            new.sort();
-            draft.live_mut().claim_all(new, new.strength, &uid.into(), pod);
-        });
-    }
-
-    /// Releases the keys of a removed pod.
-    pub(super) fn release_keys(&mut self, uid: UidRef<'_>, pod: &Arc<P>) {
-        self.with_claims([Some(&**pod), None], |draft, [old, _]| {
-            draft.count_ignored(old.ignored, 0);
-            old.sort();
-            draft.live_mut().release_all(old, old.strength, &uid.into(), pod);
-        });
-    }
-
-    /// Replaces the old pod by the new one, which has the same UID.
-    pub(super) fn replace_keys(&mut self, uid: UidRef<'_>, old_pod: &Arc<P>, new_pod: &Arc<P>) {
-        self.with_claims([Some(&**old_pod), Some(&**new_pod)], |draft, [old, new]| {
-            draft.count_ignored(old.ignored, new.ignored);
-            let (uid, mut tables) = (uid.into(), draft.live_mut());
-            let is_as_strong = old.strength == new.strength;
-            // Most updates change no key.
-            if is_as_strong && old.alike(new) {
-                return new.iter().for_each(|named| tables.keep(named, [old_pod, new_pod]));
-            }
-            old.sort();
-            new.sort();
-            if is_as_strong {
-                tables.replace_all([old, new], &uid, [old_pod, new_pod]);
-            } else {
-                tables.release_all(old, old.strength, &uid, old_pod);
-                tables.claim_all(new, new.strength, &uid, new_pod);
-            }
-        });
-    }
-
-    /// Calls `work` with the claims of the old and of the new pod, not sorted yet, unless there are none: most pods of some
-    /// embedders have no keys.
-    #[inline]
-    pub(super) fn with_claims(
-        &mut self,
-        pods: [Option<&P>; 2],
-        work: impl FnOnce(&mut Self, &mut [Claims; 2]),
-    ) {
-        let kept = self.kept;
-        if !kept.any() {
-            return;
-        }
-        let mut scratch = self.scratch().take().unwrap_or_default();
-        let mut any = false;
-        for (claims, pod) in scratch.iter_mut().zip(pods) {
-            claims.collect(kept, |keys| pod.into_iter().for_each(|pod| pod.keys(keys)));
-            any |= claims.any();
-        }
-        if any {
-            work(self, &mut scratch);
-            scratch.iter_mut().for_each(Claims::trim);
-        }
-        *self.scratch() = Some(scratch);
-    }
-
-    fn count_ignored(&mut self, old: usize, new: usize) {
-        if old != new {
-            let total = &mut self.history().ignored_keys;
-            *total = total.wrapping_sub(old).wrapping_add(new);
-        }
-    }
-}
-
-/// The claims of one pod, sorted.
 impl<V: Claimant> TablesMut<'_, V> {
-    pub(super) fn claim_all(&mut self, claims: &Claims, strength: Strength, uid: &PodUid, pod: &V) {
-        for named in claims.iter() {
-            self.claim(named, strength, uid, pod);
-        }
-    }
-
-    pub(super) fn release_all(&mut self, claims: &Claims, strength: Strength, uid: &PodUid, pod: &V) {
-        claims.iter().for_each(|named| self.release(named.key, strength, uid, pod));
-    }
-
-    /// Replaces the old pod by the new one, whose claims are as strong.
-    fn replace_all(&mut self, [old, new]: [&Claims; 2], uid: &PodUid, [old_pod, new_pod]: [&V; 2]) {
-        for named in old.iter().filter(|named| !new.has(named.key)) {
-            self.release(named.key, old.strength, uid, old_pod);
-        }
-        for named in new.iter() {
-            if old.has(named.key) {
-                self.keep(named, [old_pod, new_pod]);
-            } else {
-                self.claim(named, new.strength, uid, new_pod);
+    /// Replaces the claims of the old pod by those of the new one, which has the same UID. Returns the numbers of their ignored
+    /// keys.
+    pub(super) fn change_claims(&mut self, uid: UidRef<'_>, old: Option<&V>, new: Option<&V>) -> [usize; 2] {
+        let [had, has] = [old, new].map(|pod| pod.map_or(Claims::NONE, Claimant::claims));
+        // Most pods of some embedders have no keys.
+        if had.any() || has.any() {
+            let uid = PodUid::from(uid);
+            let is_as_strong = had.strength == has.strength;
+            // Most updates change no key.
+            let is_alike = had.keys == has.keys;
+            let keeps = |other: &Claims, key| is_as_strong && (is_alike || other.has(key));
+            for named in had.iter().filter(|named| !keeps(&has, named.key)) {
+                if let Some(old) = old {
+                    self.release(named.key, had.strength, &uid, old);
+                }
+            }
+            for named in has.iter() {
+                let Some(new) = new else { break };
+                match old.filter(|_| keeps(&had, named.key)) {
+                    Some(old) => self.keep(named, old, new),
+                    None => self.claim(named, has.strength, &uid, new),
+                }
             }
         }
+        [had.ignored, has.ignored]
     }
 
     /// Stores the new pod under a key that the old one claimed too. If that one is a contender, only its UID is stored.
-    fn keep(&mut self, named: NamedKey<'_>, [old, new]: [&V; 2]) {
-        if let Some((place, holder)) = self.locate(named.key, self.hashing)
+    fn keep(&mut self, named: NamedKey<'_>, old: &V, new: &V) {
+        if let Some((place, holder)) = self.find(named.key, self.hashing)
             && holder.same(old)
         {
-            self.replace_entry(named, place, new, place.flags());
+            self.replace_entry(named, place, new);
         }
     }
 
     /// Adds a key that this pod newly claims.
     pub(super) fn claim(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid, pod: &V) {
-        let Some((place, holder)) = self.locate(named.key, self.hashing) else {
-            return self.add_entry(named, pod, 0);
+        let Some((place, holder)) = self.find(named.key, self.hashing) else {
+            return self.add_entry(named, pod);
         };
-        let (holder, kept) = (holder.clone(), self.kept);
-        let (other, other_uid) = (holder.strength(kept), PodUid::from(holder.pod().uid()));
+        let (other, other_uid) = (holder.strength(), PodUid::from(holder.pod().uid()));
         if (strength, uid) < (other, &other_uid) {
-            self.replace_entry(named, place, pod, CONTESTED);
+            self.replace_entry(named, place, pod);
             self.add_contender(named.key, other, other_uid);
         } else {
-            if place.flags() & CONTESTED == 0 {
-                self.replace_value(named.key, place, holder, CONTESTED);
-            }
             self.add_contender(named.key, strength, uid.clone());
         }
     }
 
     /// Removes a key that this pod no longer claims.
     pub(super) fn release(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid, pod: &V) {
-        let Some((place, holder)) = self.locate(key, self.hashing) else { return };
+        let Some((place, holder)) = self.find(key, self.hashing) else { return };
         if holder.same(pod) {
             return self.pass_on(key, place);
         }
-        let (holder, uid) = (holder.clone(), uid.clone());
-        self.contenders().remove(&Contender { key: OwnedKey::new(key), strength, uid });
-        if self.first_contender(key).is_none() {
-            self.replace_value(key, place, holder, 0);
-        }
+        self.contenders().remove(&Contender { key: OwnedKey::new(key), strength, uid: uid.clone() });
     }
 
-    /// Passes a key on to the first contender.
+    /// Passes a key on to the first contender, which may give a container another name.
     fn pass_on(&mut self, key: KeyRef<'_>, place: Place) {
-        while place.flags() & CONTESTED != 0
-            && let Some(contender) = self.first_contender(key).cloned()
-        {
+        while let Some(contender) = self.first_contender(key).cloned() {
             self.contenders().remove(&contender);
             // Not found if its own UID changed.
-            if let Some(heir) = self.contending(&contender, self.hashing).cloned() {
-                return self.inherit(key, place, &heir);
-            }
+            let Some(heir) = self.contending(&contender, self.hashing).cloned() else { continue };
+            let claims = if let KeyRef::ContainerId(_) = key { heir.claims() } else { Claims::NONE };
+            let named = claims.iter().find(|named| named.key == key);
+            return self.replace_entry(named.unwrap_or(NamedKey { key, container: "" }), place, &heir);
         }
-        self.remove_entry(key, place);
-    }
-
-    /// Stores a key under the contender that takes over, which may give a container another name.
-    fn inherit(&mut self, key: KeyRef<'_>, place: Place, heir: &V) {
-        let mut claims = Claims::new();
-        if let KeyRef::ContainerId(_) = key {
-            claims.collect(self.kept, |keys| heir.pod().keys(keys));
-        }
-        let named = claims.iter().find(|named| named.key == key);
-        let flags = if self.first_contender(key).is_some() { CONTESTED } else { 0 };
-        self.replace_entry(named.unwrap_or(NamedKey { key, container: "" }), place, heir, flags);
+        self.change_entry(key, place, None);
     }
 
     fn add_contender(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
+        // Contenders of one key share its bytes.
         let first = self.first_contender(key).map(|other| other.key.clone());
         let key = first.unwrap_or_else(|| OwnedKey::new(key));
         self.contenders().insert(Contender { key, strength, uid });
     }
 
     /// Stores a key without a holder.
-    fn add_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, pod: &V, flags: u16) {
-        let pod = pod.clone();
+    fn add_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, pod: &V) {
+        let (hashing, pod) = (self.hashing, pod.clone());
         match key {
             KeyRef::ContainerId(id) => {
-                let (words, hash) = container_key(id, self.hashing);
-                let label = self.memory().label(container);
-                self.of(|tables| &mut tables.container_ids).insert(
-                    any_tag(hash),
-                    Labelled { words, label },
-                    pod,
-                    flags,
-                );
+                let (words, hash) = container_key(id, hashing);
+                let key = Labelled { words, label: self.memory().label(container) };
+                self.of(|tables| &mut tables.container_ids).insert(any_tag(hash), key, pod);
             }
             KeyRef::Ip(ip) => {
-                let (words, hash) = ip_key(ip, self.hashing);
-                self.of(|tables| &mut tables.ips).insert(any_tag(hash), words, pod, flags);
+                let (words, hash) = ip_key(ip, hashing);
+                self.of(|tables| &mut tables.ips).insert(any_tag(hash), words, pod);
             }
             KeyRef::Own(kind, key) => {
-                let (kind, hash) = own_key(kind, key, self.hashing);
-                let record = self.memory().record(kind, key);
-                self.of(|tables| &mut tables.keys).insert(any_tag(hash), Text { hash, record }, pod, flags);
+                let (kind, hash) = own_key(kind, key, hashing);
+                let key = Text { hash, record: self.memory().record(kind, key) };
+                self.of(|tables| &mut tables.keys).insert(any_tag(hash), key, pod);
             }
             KeyRef::Name(kind, name, namespace) => {
-                let hash = self.hashing.pair(name, namespace);
-                let record = self.memory().record(name, namespace);
-                self.of(|tables| tables.of_names_mut(kind)).insert(
-                    any_tag(hash),
-                    Text { hash, record },
-                    pod,
-                    flags,
-                );
+                let (tag, hash) = name_key(kind, name, namespace, hashing);
+                let key = Text { hash, record: self.memory().record(name, namespace) };
+                self.of(|tables| &mut tables.names).insert(tag, key, pod);
             }
         }
     }
 
     /// Stores a key under another pod, which may give a container another name.
-    fn replace_entry(&mut self, named: NamedKey<'_>, place: Place, pod: &V, flags: u16) {
+    fn replace_entry(&mut self, named: NamedKey<'_>, place: Place, pod: &V) {
         if let KeyRef::ContainerId(_) = named.key
             && self.container_ids.at(place).is_none_or(|entry| entry.key.label.as_str() != named.container)
         {
-            self.remove_entry(named.key, place);
-            return self.add_entry(named, pod, flags);
+            self.change_entry(named.key, place, None);
+            return self.add_entry(named, pod);
         }
-        self.replace_value(named.key, place, pod.clone(), flags);
+        self.change_entry(named.key, place, Some(pod.clone()));
     }
 
-    fn replace_value(&mut self, key: KeyRef<'_>, place: Place, pod: V, flags: u16) {
-        match key {
-            KeyRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).replace(place, pod, flags),
-            KeyRef::Ip(_) => self.of(|tables| &mut tables.ips).replace(place, pod, flags),
-            KeyRef::Own(..) => self.of(|tables| &mut tables.keys).replace(place, pod, flags),
-            KeyRef::Name(kind, ..) => self.of(|tables| tables.of_names_mut(kind)).replace(place, pod, flags),
+    /// Stores another pod in an entry. Without one, removes the entry.
+    fn change_entry(&mut self, key: KeyRef<'_>, place: Place, pod: Option<V>) {
+        fn put<K: Key, V: Value>(mut table: TableMut<'_, K, V>, place: Place, pod: Option<V>) {
+            match pod {
+                Some(pod) => table.replace(place, pod),
+                None => table.remove(place),
+            }
         }
-    }
-
-    fn remove_entry(&mut self, key: KeyRef<'_>, place: Place) {
         match key {
-            KeyRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).remove(place),
-            KeyRef::Ip(_) => self.of(|tables| &mut tables.ips).remove(place),
-            KeyRef::Own(..) => self.of(|tables| &mut tables.keys).remove(place),
-            KeyRef::Name(kind, ..) => self.of(|tables| tables.of_names_mut(kind)).remove(place),
+            KeyRef::ContainerId(_) => put(self.of(|tables| &mut tables.container_ids), place, pod),
+            KeyRef::Ip(_) => put(self.of(|tables| &mut tables.ips), place, pod),
+            KeyRef::Own(..) => put(self.of(|tables| &mut tables.keys), place, pod),
+            KeyRef::Name(..) => put(self.of(|tables| &mut tables.names), place, pod),
         }
     }
 }

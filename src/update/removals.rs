@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
-use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta, Strength};
+use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
 use crate::snapshot::{Claimant, Mirror, RemovedPod, Translation, UidKey};
 use crate::versions::Draft;
 
@@ -49,7 +49,7 @@ impl<P: PodMeta> Draft<'_, P> {
         self.record_all(living.iter().map(|one| &one.pod));
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
-            let strength = (one.kind == PodKind::Pod).then(|| Claimant::strength(&one.pod, self.kept));
+            let strength = (one.kind == PodKind::Pod).then(|| Claimant::strength(&one.pod));
             Reverse((strength.is_none(), strength, PodUid::from(one.pod.uid())))
         });
         // More than this would only push each other out.
@@ -93,24 +93,19 @@ impl<P: PodMeta> Draft<'_, P> {
         queue.insert(number, at, (*kind, owner.clone()));
         let max_pods = queue.limits.max_pods;
         let removed = RemovedPod { pod: Arc::clone(pod), at, number };
-        let strength = Strength::of_removal(number);
-        let named = (*kind == PodKind::Pod).then_some(&**pod);
-        self.with_claims([None, named], |draft, [_, claims]| {
-            if let Some(mut tables) = draft.removed_mut() {
-                claims.sort();
-                tables.claim_all(claims, strength, &owner, &removed);
-            }
-        });
         let key = UidKey::new(uid, &self.hashing);
         let Some(mut tables) = self.removed_mut() else { return };
         let name = KeyRef::Name(*kind, pod.name(), pod.namespace());
-        tables.claim(NamedKey { key: name, container: "" }, strength, &owner, &removed);
+        tables.claim(NamedKey { key: name, container: "" }, removed.strength(), &owner, &removed);
         match kind {
-            PodKind::Pod => tables.of(|tables| &mut tables.pods).insert(key.tag, key.words, removed, 0),
+            PodKind::Pod => {
+                tables.change_claims(uid, None, Some(&removed));
+                tables.of(|tables| &mut tables.pods).insert(key.tag, key.words, removed);
+            }
             PodKind::Mirror => {
                 let target = target.clone().map_or(Translation::Identity, Translation::Pod);
                 let mirror = Mirror { pod: removed, target };
-                tables.of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror, 0);
+                tables.of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror);
             }
         }
         while self.queue().is_some_and(|queue| queue.len() > max_pods) {
@@ -135,26 +130,22 @@ impl<P: PodMeta> Draft<'_, P> {
         let found = match kind {
             PodKind::Pod => tables
                 .pods
-                .locate(key.hash, key.tag, |entry| entry.value.number == number)
+                .find(key.hash, key.tag, |entry| entry.value.number == number)
                 .map(|(place, entry)| (place, entry.value.clone())),
             PodKind::Mirror => tables
                 .mirrors
-                .locate(key.hash, key.tag, |entry| entry.value.pod.number == number)
+                .find(key.hash, key.tag, |entry| entry.value.pod.number == number)
                 .map(|(place, entry)| (place, entry.value.pod.clone())),
         };
         let Some((place, removed)) = found else { return };
-        let (pod, owner, strength) = (&*removed.pod, uid.into(), Strength::of_removal(number));
-        self.with_claims([(kind == PodKind::Pod).then_some(pod), None], |draft, [claims, _]| {
-            if let Some(mut tables) = draft.removed_mut() {
-                claims.sort();
-                tables.release_all(claims, strength, &owner, &removed);
-            }
-        });
         let Some(mut tables) = self.removed_mut() else { return };
-        let name = KeyRef::Name(kind, pod.name(), pod.namespace());
-        tables.release(name, strength, &owner, &removed);
+        let name = KeyRef::Name(kind, removed.pod.name(), removed.pod.namespace());
+        tables.release(name, removed.strength(), &uid.into(), &removed);
         match kind {
-            PodKind::Pod => tables.of(|tables| &mut tables.pods).remove(place),
+            PodKind::Pod => {
+                tables.of(|tables| &mut tables.pods).remove(place);
+                tables.change_claims(uid, Some(&removed), None);
+            }
             PodKind::Mirror => tables.of(|tables| &mut tables.mirrors).remove(place),
         }
     }
@@ -193,7 +184,7 @@ mod tests {
     /// A key that is left behind finds nothing, so that only its memory tells.
     #[test]
     fn a_forgotten_pod_leaves_no_key_behind() {
-        let options = Options::all().keep_removed(Duration::from_secs(10), 20).keep_times(true);
+        let options = Options::new().keep_removed(Duration::from_secs(10), 20).keep_times(true);
         let (mut writer, _reader) = crate::with_options(options);
         let check = |writer: &Writer<Pod>, left: usize| {
             let removed = writer.current().removed.as_ref().expect("kept");

@@ -4,19 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::id::PodUid;
-use crate::options::Kinds;
-use crate::pod::{Claims, KeyRef, PodKind, PodMeta};
-use crate::snapshot::OwnedKey;
+use crate::pod::{Claims, KeyRef, OwnedKey, PodKind, PodMeta};
 use crate::versions::Draft;
 
 impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
     pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>) {
-        let kept = self.kept;
         let Some((times, now)) = self.times() else { return };
         let (uid, life) = (PodUid::from(new.uid()), new.life());
-        let before = old.map(|old| (keys(kept, &**old), old.life()));
-        let new_keys = keys(kept, &**new);
+        let before = old.map(|old| (keys(&**old), old.life()));
+        let new_keys = keys(&**new);
         if let Some((old_keys, life)) = &before {
             for key in old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()) {
                 times.end(key, &uid, *life, false, now);
@@ -45,24 +42,20 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// A pod was removed.
     pub(super) fn record_removal(&mut self, pod: &Arc<P>) {
-        let kept = self.kept;
         let Some((times, now)) = self.times() else { return };
         let (uid, life) = (PodUid::from(pod.uid()), pod.life());
-        for key in keys(kept, &**pod) {
+        for key in keys(&**pod) {
             times.end(&key, &uid, life, true, now);
         }
     }
 }
 
 /// The keys of a pod that may be another's at another time, sorted.
-fn keys<P: PodMeta>(kept: Kinds, pod: &P) -> Vec<OwnedKey> {
+fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedKey> {
     let kind = PodKind::of(pod);
-    let mut claims = Claims::new();
-    if kind == PodKind::Pod {
-        claims.collect(Kinds { container_ids: false, ..kept }, |keys| pod.keys(keys));
-    }
-    claims.sort();
+    let claims = if kind == PodKind::Pod { Claims::of(pod) } else { Claims::NONE };
     // Names come last.
     let name = KeyRef::Name(kind, pod.name(), pod.namespace());
-    claims.iter().map(|named| named.key).chain([name]).map(OwnedKey::new).collect()
+    let timed = claims.iter().map(|named| named.key).filter(|key| !matches!(key, KeyRef::ContainerId(_)));
+    timed.chain([name]).map(OwnedKey::new).collect()
 }

@@ -1,15 +1,15 @@
-//! A TCP proxy that can fall silent without closing anything, like a load balancer that has dropped a
-//! connection.
+//! A TCP proxy that can cut connections, lead to another server, and fall silent without closing anything, like a load
+//! balancer that has dropped a connection.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How much a connection forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,9 @@ pub struct Proxy {
     /// The limit for connections opened since the last silence.
     forwards: Arc<Mutex<watch::Sender<Forwards>>>,
     accepted: Arc<AtomicUsize>,
-    bytes: Arc<AtomicU64>,
+    /// The port of the server.
+    server: Arc<AtomicU16>,
+    connections: Arc<Mutex<JoinSet<()>>>,
     task: JoinHandle<()>,
 }
 
@@ -40,17 +42,17 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let forwards = Arc::new(Mutex::new(watch::Sender::new(Forwards::ALL)));
         let accepted = Arc::new(AtomicUsize::new(0));
-        let bytes = Arc::new(AtomicU64::new(0));
-        let (current, count, total) = (Arc::clone(&forwards), Arc::clone(&accepted), Arc::clone(&bytes));
+        let (server, connections) = (Arc::new(AtomicU16::new(port)), Arc::<Mutex<JoinSet<()>>>::default());
+        let (current, count) = (Arc::clone(&forwards), Arc::clone(&accepted));
+        let (to, all) = (Arc::clone(&server), Arc::clone(&connections));
         let task = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::Relaxed);
                 let forwards = current.lock().unwrap().subscribe();
-                connections.spawn(forward(client, port, forwards, Arc::clone(&total)));
+                all.lock().unwrap().spawn(forward(client, to.load(Ordering::Relaxed), forwards));
             }
         });
-        Self { address, forwards, accepted, bytes, task }
+        Self { address, forwards, accepted, server, connections, task }
     }
 
     /// Its address.
@@ -63,9 +65,14 @@ impl Proxy {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Number of bytes forwarded so far, both ways.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    /// Later connections lead to this local port.
+    pub fn lead_to(&self, port: u16) {
+        self.server.store(port, Ordering::Relaxed);
+    }
+
+    /// Closes all open connections.
+    pub fn cut(&self) {
+        self.connections.lock().unwrap().abort_all();
     }
 
     /// From now on, open connections forward only this much. Later connections forward everything.
@@ -82,12 +89,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, port: u16, forwards: watch::Receiver<Forwards>, bytes: Arc<AtomicU64>) {
+async fn forward(client: TcpStream, port: u16, forwards: watch::Receiver<Forwards>) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
-        () = copy(from_client, to_server, forwards.clone(), &bytes, |forwards| forwards.to_server) => {}
-        () = copy(from_server, to_client, forwards, &bytes, |forwards| forwards.to_client) => {}
+        () = copy(from_client, to_server, forwards.clone(), |forwards| forwards.to_server) => {}
+        () = copy(from_server, to_client, forwards, |forwards| forwards.to_client) => {}
     }
 }
 
@@ -96,7 +103,6 @@ async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     forwards: watch::Receiver<Forwards>,
-    bytes: &AtomicU64,
     wanted: impl Fn(&Forwards) -> bool,
 ) {
     let mut buffer = vec![0; 64 << 10];
@@ -112,7 +118,6 @@ async fn copy(
                 if to.write_all(&buffer[..length]).await.is_err() {
                     return;
                 }
-                bytes.fetch_add(length as u64, Ordering::Relaxed);
             }
             Ok(_) => {}
         }

@@ -112,7 +112,7 @@ impl Default for Run {
 impl Run {
     /// Keeps removed pods for so many ticks, and so many of them.
     pub fn keeping(max_age: u64, max_pods: usize) -> Self {
-        let options = Options::all().keep_removed(Duration::from_secs(max_age), max_pods);
+        let options = Options::new().keep_removed(Duration::from_secs(max_age), max_pods);
         let (writer, reader) = pod_index::with_options(options);
         let mut run = Self { writer, reader, ..Self::default() };
         run.model.removals.limits = (max_age > 0 && max_pods > 0).then_some((max_age, max_pods));

@@ -1,5 +1,5 @@
 //! A literal copy of the kubelet's pod manager (`pkg/kubelet/pod/pod_manager.go`, 1.29 to 1.36): five maps,
-//! and no restrictions on input.
+//! and no restrictions on input. The index equals both this copy and the recordings of `tests/conformance.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Kubelet {
         }
     }
 
-    pub fn by_uid(&self, uid: &str) -> UidAnswers {
+    fn by_uid(&self, uid: &str) -> UidAnswers {
         let target = self.translation_by_uid.get(uid);
         let mirror = self.translation_by_uid.iter().find(|(_, pod)| *pod == uid).map(|(mirror, _)| mirror);
         UidAnswers {
@@ -68,7 +68,7 @@ impl Kubelet {
         }
     }
 
-    pub fn by_full_name(&self, full_name: &str) -> FullNameAnswers {
+    fn by_full_name(&self, full_name: &str) -> FullNameAnswers {
         FullNameAnswers {
             pod: self.pod_by_full_name.get(full_name).map(id),
             mirror_pod: self.mirror_pod_by_full_name.get(full_name).map(id),

@@ -1,32 +1,58 @@
-//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`.
+//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and its matching.
 
-/// What a field must or must not be.
-#[derive(Debug)]
-pub(crate) struct Term<'a> {
-    pub(crate) field: &'a str,
-    pub(crate) is_equal: bool,
-    pub(crate) value: String,
+use std::collections::BTreeSet;
+
+/// Maximum number of terms.
+const MOST: usize = 128;
+
+/// Terms, all of which must match. Sorted, without duplicates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields(Vec<Term>);
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Term {
+    field: usize,
+    is_equal: bool,
+    value: String,
 }
 
-/// The terms of a selector such as `status.phase!=Running,spec.nodeName=node-1`.
-pub(crate) fn parse(text: &str) -> impl Iterator<Item = Result<Term<'_>, String>> {
-    let terms = split(text).into_iter().filter(|term| !term.is_empty());
-    terms.map(move |term| Term::parse(term, text))
-}
+impl Fields {
+    /// Parses a selector such as `status.phase!=Running,spec.nodeName=node-1`. `index`: the index of a field that may be
+    /// selected by.
+    pub(crate) fn parse(text: &str, index: impl Fn(&str) -> Option<usize>) -> Result<Self, String> {
+        let mut terms = BTreeSet::new();
+        for term in split(text).into_iter().filter(|term| !term.is_empty()) {
+            let at = term.find("!=").into_iter().chain(term.find('=')).min();
+            let Some(at) = at.filter(|at| *at > 0) else {
+                return Err(format!("invalid selector: {text:?}; can't understand {term:?}"));
+            };
+            let (field, rest) = term.split_at(at);
+            let (is_equal, value) = match rest.strip_prefix("!=") {
+                Some(value) => (false, value),
+                None => (true, rest.strip_prefix("==").unwrap_or(&rest[1..])),
+            };
+            let value = unescaped(value)?;
+            let field = index(field).ok_or_else(|| format!("field label not supported: {field}"))?;
+            terms.insert(Term { field, is_equal, value });
+            if terms.len() > MOST {
+                return Err(format!("at most {MOST} terms are allowed"));
+            }
+        }
+        Ok(Self(terms.into_iter().collect()))
+    }
 
-impl<'a> Term<'a> {
-    fn parse(term: &'a str, selector: &str) -> Result<Self, String> {
-        let at = term.find("!=").into_iter().chain(term.find('=')).min();
-        let Some(at) = at.filter(|at| *at > 0) else {
-            return Err(format!("invalid selector: {selector:?}; can't understand {term:?}"));
-        };
-        let (field, rest) = term.split_at(at);
-        let (value, is_equal) = if let Some(value) = rest.strip_prefix("!=") {
-            (value, false)
-        } else {
-            (rest.strip_prefix("==").or_else(|| rest.strip_prefix('=')).unwrap_or(rest), true)
-        };
-        Ok(Self { field, is_equal, value: unescaped(value)? })
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether an object with these fields matches.
+    pub(crate) fn matches<'a>(&self, field: impl Fn(usize) -> &'a str) -> bool {
+        self.0.iter().all(|term| (field(term.field) == term.value) == term.is_equal)
+    }
+
+    /// The value that this field has in every selected object.
+    pub(crate) fn necessary(&self, field: usize) -> Option<&str> {
+        self.0.iter().find(|term| term.field == field && term.is_equal).map(|term| &*term.value)
     }
 }
 

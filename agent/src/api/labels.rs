@@ -7,6 +7,9 @@ use pod_index_kubelet::names;
 /// Maximum number of keys and values together.
 const MOST: usize = 256;
 
+const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
+const OPERATORS: [char; 7] = ['=', '!', '(', ')', ',', '>', '<'];
+
 /// Requirements, all of which must match. Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels(Vec<Requirement>);
@@ -14,15 +17,15 @@ pub(crate) struct Labels(Vec<Requirement>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Requirement {
     key: String,
-    operator: Operator,
+    is_negated: bool,
+    test: Test,
 }
 
+/// What a label's value is tested for. A missing label passes no test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Operator {
+enum Test {
     Exists,
-    DoesNotExist,
     In(BTreeSet<String>),
-    NotIn(BTreeSet<String>),
     GreaterThan(i64),
     LessThan(i64),
 }
@@ -30,17 +33,12 @@ enum Operator {
 impl Labels {
     /// Parses a selector such as `app in (a, b), tier != test, !canary`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut parser = Parser { tokens: tokens(text), at: 0 };
-        let mut requirements = BTreeSet::new();
-        let mut terms = 0;
-        loop {
-            match parser.peek() {
-                Token::Word(_) | Token::Not => {}
-                Token::End => return Ok(Self(requirements.into_iter().collect())),
-                other => return Err(format!("found {other}, expected: !, identifier, or 'end of string'")),
-            }
+        let mut tokens = Tokens(text.trim_start_matches(WHITE_SPACE));
+        let (mut requirements, mut terms) = (BTreeSet::new(), 0);
+        let mut is_over = tokens.peek().is_empty();
+        while !is_over {
             let requirement =
-                parser.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
+                tokens.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
             let of_this = requirement.terms();
             if requirements.insert(requirement) {
                 terms += of_this;
@@ -48,15 +46,13 @@ impl Labels {
             if terms > MOST {
                 return Err(format!("at most {MOST} keys and values are allowed"));
             }
-            match parser.next() {
-                Token::End => return Ok(Self(requirements.into_iter().collect())),
-                Token::Comma => match parser.peek() {
-                    Token::Word(_) | Token::Not => {}
-                    other => return Err(format!("found {other}, expected: identifier after ','")),
-                },
-                other => return Err(format!("found {other}, expected: ',' or 'end of string'")),
-            }
+            is_over = match tokens.next() {
+                "" => true,
+                "," => false,
+                other => return Err(format!("found '{other}', expected: ',' or 'end of string'")),
+            };
         }
+        Ok(Self(requirements.into_iter().collect()))
     }
 
     /// The number of keys to look up.
@@ -72,190 +68,124 @@ impl Labels {
 
     /// Label values that every selected pod has.
     pub(crate) fn necessary(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().filter_map(|requirement| match &requirement.operator {
-            Operator::In(values) if values.len() == 1 => Some((&*requirement.key, &**values.first()?)),
-            _ => None,
+        self.0.iter().filter(|requirement| !requirement.is_negated).filter_map(|requirement| {
+            match &requirement.test {
+                Test::In(values) if values.len() == 1 => Some((&*requirement.key, &**values.first()?)),
+                _ => None,
+            }
         })
     }
 }
 
 impl Requirement {
     fn terms(&self) -> usize {
-        match &self.operator {
-            Operator::In(values) | Operator::NotIn(values) => 1 + values.len(),
-            _ => 1,
-        }
+        1 + if let Test::In(values) = &self.test { values.len() } else { 0 }
     }
 
     fn holds(&self, value: Option<&String>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
-        match &self.operator {
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::In(values) => value.is_some_and(|value| values.contains(value)),
-            Operator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-            Operator::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
-            Operator::LessThan(bound) => number().is_some_and(|number| number < *bound),
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Token<'a> {
-    Word(&'a str),
-    Not,
-    Equals(&'a str),
-    NotEquals,
-    Greater,
-    Less,
-    Open,
-    Close,
-    Comma,
-    End,
-}
-
-impl std::fmt::Display for Token<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = match self {
-            Self::Word(text) | Self::Equals(text) => text,
-            Self::Not => "!",
-            Self::NotEquals => "!=",
-            Self::Greater => ">",
-            Self::Less => "<",
-            Self::Open => "(",
-            Self::Close => ")",
-            Self::Comma => ",",
-            Self::End => "",
+        let passes = match &self.test {
+            Test::Exists => value.is_some(),
+            Test::In(values) => value.is_some_and(|value| values.contains(value)),
+            Test::GreaterThan(bound) => number().is_some_and(|number| number > *bound),
+            Test::LessThan(bound) => number().is_some_and(|number| number < *bound),
         };
-        write!(f, "'{text}'")
+        passes != self.is_negated
     }
 }
 
-/// Words and operators. White space ends a word.
-fn tokens(mut text: &str) -> Vec<Token<'_>> {
-    let mut tokens = Vec::new();
-    loop {
-        text = text.trim_start_matches([' ', '\t', '\r', '\n']);
-        let special = [
-            ("==", Token::Equals("==")),
-            ("=", Token::Equals("=")),
-            ("!=", Token::NotEquals),
-            ("!", Token::Not),
-            (">", Token::Greater),
-            ("<", Token::Less),
-            ("(", Token::Open),
-            (")", Token::Close),
-            (",", Token::Comma),
-        ];
-        let found =
-            special.into_iter().find_map(|(literal, token)| Some((text.strip_prefix(literal)?, token)));
-        if let Some((rest, token)) = found {
-            text = rest;
-            tokens.push(token);
-            continue;
-        }
-        let end = text.find([' ', '\t', '\r', '\n', '=', '!', '(', ')', ',', '>', '<']).unwrap_or(text.len());
-        if end == 0 {
-            return tokens;
-        }
-        tokens.push(Token::Word(&text[..end]));
-        text = &text[end..];
-    }
-}
+/// The words and operators of a selector. White space ends a word. An empty token is the end.
+struct Tokens<'a>(&'a str);
 
-struct Parser<'a> {
-    tokens: Vec<Token<'a>>,
-    at: usize,
-}
-
-impl<'a> Parser<'a> {
-    fn peek(&self) -> Token<'a> {
-        self.tokens.get(self.at).cloned().unwrap_or(Token::End)
+impl<'a> Tokens<'a> {
+    fn peek(&self) -> &'a str {
+        let Self(text) = self;
+        let length = if text.starts_with("==") || text.starts_with("!=") {
+            2
+        } else if text.starts_with(OPERATORS) {
+            1
+        } else {
+            text.find(|c| WHITE_SPACE.contains(&c) || OPERATORS.contains(&c)).unwrap_or(text.len())
+        };
+        &text[..length]
     }
 
-    fn next(&mut self) -> Token<'a> {
+    fn next(&mut self) -> &'a str {
         let token = self.peek();
-        self.at += 1;
+        self.0 = self.0[token.len()..].trim_start_matches(WHITE_SPACE);
         token
     }
 
+    /// The next token, if it is a word.
+    fn word(&mut self) -> Option<&'a str> {
+        let is_word = !self.0.is_empty() && !self.0.starts_with(OPERATORS);
+        is_word.then(|| self.next())
+    }
+
     fn requirement(&mut self) -> Result<Requirement, String> {
-        let is_negated = self.peek() == Token::Not;
-        self.at += usize::from(is_negated);
-        let key = match self.next() {
-            Token::Word(key) => key,
-            other => return Err(format!("found {other}, expected: identifier")),
-        };
+        let does_not_exist = self.peek() == "!";
+        if does_not_exist {
+            self.next();
+        }
+        let key = self.word().ok_or_else(|| format!("found '{}', expected: identifier", self.peek()))?;
         if let Some(why) = names::qualified_name(key) {
             return Err(format!("key: Invalid value: {key:?}: {why}"));
         }
-        let operator = match self.peek() {
-            _ if is_negated => Operator::DoesNotExist,
-            Token::End | Token::Comma => Operator::Exists,
-            _ => self.operator(key)?,
+        let (is_negated, test) = match self.peek() {
+            _ if does_not_exist => (true, Test::Exists),
+            "" | "," => (false, Test::Exists),
+            _ => self.test()?,
         };
-        Ok(Requirement { key: key.to_owned(), operator })
+        if let Test::In(values) = &test
+            && let Some((value, why)) =
+                values.iter().find_map(|value| Some((value, names::label_value(value)?)))
+        {
+            return Err(format!("values[{key}]: Invalid value: {value:?}: {why}"));
+        }
+        Ok(Requirement { key: key.to_owned(), is_negated, test })
     }
 
-    fn operator(&mut self, key: &str) -> Result<Operator, String> {
-        let operator = match self.next() {
-            Token::Equals(_) => Operator::In([self.value()?].into()),
-            Token::NotEquals => Operator::NotIn([self.value()?].into()),
-            Token::Greater => return self.number().map(Operator::GreaterThan),
-            Token::Less => return self.number().map(Operator::LessThan),
-            Token::Word("in") => Operator::In(self.values()?),
-            Token::Word("notin") => Operator::NotIn(self.values()?),
-            other => return Err(format!("found {other}, expected: in, notin, =, ==, !=, gt, lt")),
-        };
-        let (Operator::In(values) | Operator::NotIn(values)) = &operator else { return Ok(operator) };
-        let wrong = values.iter().find_map(|value| Some((value, names::label_value(value)?)));
-        match wrong {
-            Some((value, why)) => Err(format!("values[{key}]: Invalid value: {value:?}: {why}")),
-            None => Ok(operator),
-        }
+    /// What follows a key, and whether it is negated.
+    fn test(&mut self) -> Result<(bool, Test), String> {
+        Ok(match self.next() {
+            "=" | "==" => (false, Test::In([self.value()?].into())),
+            "!=" => (true, Test::In([self.value()?].into())),
+            "in" => (false, Test::In(self.values()?)),
+            "notin" => (true, Test::In(self.values()?)),
+            ">" => (false, Test::GreaterThan(self.number()?)),
+            "<" => (false, Test::LessThan(self.number()?)),
+            other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")),
+        })
     }
 
     /// A single value, which may be empty: `app=`.
     fn value(&mut self) -> Result<String, String> {
-        match self.peek() {
-            Token::End | Token::Comma => Ok(String::new()),
-            Token::Word(value) => {
-                self.at += 1;
-                Ok(value.to_owned())
-            }
-            other => Err(format!("found {other}, expected: identifier")),
+        match self.word() {
+            Some(value) => Ok(value.to_owned()),
+            None if matches!(self.peek(), "" | ",") => Ok(String::new()),
+            None => Err(format!("found '{}', expected: identifier", self.peek())),
         }
     }
 
     fn number(&mut self) -> Result<i64, String> {
         let value = self.value()?;
-        value.parse().map_err(|_| {
-            format!(
-                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-            )
-        })
+        let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+        value.parse().map_err(|_| format!("values[0]: Invalid value: {value:?}: {why}"))
     }
 
     /// `(a, b)`. An empty item is the empty value, and so is the item of `()`.
     fn values(&mut self) -> Result<BTreeSet<String>, String> {
-        match self.next() {
-            Token::Open => {}
-            other => return Err(format!("found {other}, expected: '('")),
+        let open = self.next();
+        if open != "(" {
+            return Err(format!("found '{open}', expected: '('"));
         }
         let mut values = BTreeSet::new();
         loop {
-            let value = match self.peek() {
-                Token::Word(value) => {
-                    self.at += 1;
-                    value.to_owned()
-                }
-                _ => String::new(),
-            };
-            values.insert(value);
+            values.insert(self.word().unwrap_or_default().to_owned());
             match self.next() {
-                Token::Comma => {}
-                Token::Close => return Ok(values),
-                other => return Err(format!("found {other}, expected: ',' or ')'")),
+                "," => {}
+                ")" => return Ok(values),
+                other => return Err(format!("found '{other}', expected: ',' or ')'")),
             }
         }
     }

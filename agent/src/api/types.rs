@@ -1,5 +1,6 @@
 //! The agent's own response types: written by the server, read by the client.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -58,6 +59,9 @@ pub(crate) struct Sources {
     /// The state of the other resources that the agent follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) resources: Vec<SourceLine>,
+    /// The other resources that are known only from checkpoints, and the age of these in seconds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) restored: BTreeMap<String, u64>,
 }
 
 /// The state of one source.

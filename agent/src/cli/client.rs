@@ -1,15 +1,11 @@
 //! A client of a running agent: on its port, with or without TLS, or on its socket.
 
 use std::error::Error;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, Uri};
@@ -21,7 +17,8 @@ use pod_index_kubelet::https::Connector;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
-use tower::Service;
+use tower::util::BoxCloneSyncService;
+use tower::{ServiceExt, service_fn};
 
 use super::tls;
 use super::{ClientArgs, ServerArgs};
@@ -42,24 +39,15 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Server {
     /// An address and a port, or the path of a socket.
     pub(crate) place: String,
+    /// The flags that give the place.
+    flags: &'static str,
     /// The URL up to the path.
     base: String,
-    client: Transport,
+    client: BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, legacy::Error>,
 }
 
-#[derive(Clone, Debug)]
-enum Transport {
-    Port(Client<Connector, Full<Bytes>>),
-    Socket(Client<SocketConnector, Full<Bytes>>),
-}
-
-/// Why there is no body.
-#[derive(Debug)]
-pub(crate) enum Denied {
-    Unreachable(Failure),
-    /// A response other than 200.
-    Refused(StatusCode, Failure),
-}
+/// Why there is no body, with the code of the response, if there is one: it is not 200.
+pub(crate) type Denied = (Option<StatusCode>, Failure);
 
 impl Server {
     /// The agent that the flags name: its socket, or else its address and port.
@@ -87,17 +75,24 @@ impl Server {
         let client = Client::builder(TokioExecutor::new()).build(connector);
         Self {
             place: address.to_string(),
+            flags: "--address, --port",
             base: format!("{scheme}://{address}"),
-            client: Transport::Port(client),
+            client: BoxCloneSyncService::new(client),
         }
     }
 
     fn on_socket(path: &Path) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build(SocketConnector(Arc::new(path.to_owned())));
+        let socket: Arc<Path> = path.into();
+        // Whatever the URL.
+        let connector = BoxCloneSyncService::new(service_fn(move |_: Uri| {
+            let socket = Arc::clone(&socket);
+            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        }));
         Self {
             place: path.display().to_string(),
+            flags: "--socket",
             base: "http://localhost".to_owned(),
-            client: Transport::Socket(client),
+            client: BoxCloneSyncService::new(Client::builder(TokioExecutor::new()).build(connector)),
         }
     }
 
@@ -137,38 +132,35 @@ impl Server {
         headers: &[(&str, &str)],
         body: Bytes,
     ) -> Result<Bytes, Failure> {
-        let response = self.request(method, path, headers, body).await?;
-        let code = response.status();
-        let bytes = self.whole(response.into_body()).await?;
-        if code == StatusCode::OK { Ok(bytes) } else { Err(self.refusal(code, &bytes)) }
+        let body = self.open(method, path, headers, body).await.map_err(|(_, failure)| failure)?;
+        self.whole(body).await
     }
 
     /// The body at `path`, to be read as it comes.
     pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<Incoming, Denied> {
-        let response = self.request(Method::GET, path, headers, Bytes::new()).await;
-        let response = response.map_err(Denied::Unreachable)?;
-        match response.status() {
-            StatusCode::OK => Ok(response.into_body()),
-            code => {
-                let body = self.whole(response.into_body()).await.map_err(Denied::Unreachable)?;
-                Err(Denied::Refused(code, self.refusal(code, &body)))
-            }
-        }
+        self.open(Method::GET, path, headers, Bytes::new()).await
     }
 
-    async fn request(
+    async fn open(
         &self,
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
         body: Bytes,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Incoming, Denied> {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request
             .body(Full::new(body))
-            .map_err(|error| Failure::Usage(format!("invalid request: {error}")))?;
-        self.client.request(request).await.map_err(|error| self.unreachable(&error))
+            .map_err(|error| (None, Failure::Usage(format!("invalid request: {error}"))))?;
+        let response = self.client.clone().oneshot(request).await;
+        let response = response.map_err(|error| (None, self.unreachable(&error)))?;
+        let (code, body) = (response.status(), response.into_body());
+        if code == StatusCode::OK {
+            return Ok(body);
+        }
+        let body = self.whole(body).await.map_err(|failure| (None, failure))?;
+        Err((Some(code), self.refusal(code, &body)))
     }
 
     async fn whole(&self, body: Incoming) -> Result<Bytes, Failure> {
@@ -194,44 +186,12 @@ impl Server {
         while let Some(source) = innermost.source() {
             innermost = source;
         }
-        let flags = match self.client {
-            Transport::Port(_) => "--address, --port",
-            Transport::Socket(_) => "--socket",
-        };
         let is_other = innermost.downcast_ref().is_some_and(hyper::Error::is_parse);
         let hint = if is_other { "; does it speak TLS? See --certificate-authority" } else { "" };
         Failure::unable(
-            format_args!("no agent answers on {} ({flags})", self.place),
+            format_args!("no agent answers on {} ({})", self.place, self.flags),
             format!("{innermost}{hint}"),
         )
-    }
-}
-
-impl Transport {
-    async fn request(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
-        match self {
-            Self::Port(client) => client.request(request).await,
-            Self::Socket(client) => client.request(request).await,
-        }
-    }
-}
-
-/// Connects to a Unix socket, whatever the URL.
-#[derive(Clone, Debug)]
-struct SocketConnector(Arc<PathBuf>);
-
-impl Service<Uri> for SocketConnector {
-    type Response = TokioIo<UnixStream>;
-    type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<TokioIo<UnixStream>>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let path = Arc::clone(&self.0);
-        async move { UnixStream::connect(&*path).await.map(TokioIo::new) }.boxed()
     }
 }
 

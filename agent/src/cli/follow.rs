@@ -4,8 +4,8 @@
 //! example because it was restarted, the pods are listed and compared with those known: no change is lost or told
 //! twice. Changes that undo each other in the meantime are not seen.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::client::{Denied, Headers, Server};
+use super::client::{Headers, Server};
 use crate::api::table::harmless;
 use crate::config::failure::Failure;
 
@@ -52,8 +52,6 @@ pub(crate) type Key = (String, String);
 pub(crate) struct Pod<T> {
     pub(crate) uid: String,
     pub(crate) kept: T,
-    /// The number of the last list that contained it.
-    list: u64,
 }
 
 /// A pod was added (`before` is `None`), changed, or removed (`after` is `None`).
@@ -105,7 +103,7 @@ pub(crate) async fn follow<F: Follower>(
         let path = path(target, pods.version.as_deref());
         let begun = timeout(PATIENCE, server.stream(&path, target.headers)).await.unwrap_or_else(|_| {
             let why = format!("the agent on {} did not answer within {PATIENCE:?}", server.place);
-            Err(Denied::Unreachable(Failure::Unable(why)))
+            Err((None, Failure::Unable(why)))
         });
         let ended = match begun {
             Ok(body) => {
@@ -116,12 +114,11 @@ pub(crate) async fn follow<F: Follower>(
                 read(server, body, &mut pods, follower).await
             }
             // The agent is starting, or has too many watches.
-            Err(Denied::Refused(
-                StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS,
-                failure,
-            )) => Ok(closed(&failure)),
-            Err(Denied::Unreachable(failure)) if has_answered => Ok(closed(&failure)),
-            Err(Denied::Refused(_, failure) | Denied::Unreachable(failure)) => Err(failure),
+            Err((Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), failure)) => {
+                Ok(closed(&failure))
+            }
+            Err((None, failure)) if has_answered => Ok(closed(&failure)),
+            Err((_, failure)) => Err(failure),
         };
         let problem = match ended {
             Ok(End::Unread) => return Ok(()),
@@ -231,15 +228,15 @@ struct Pods<T> {
     known: HashMap<Key, Pod<T>>,
     /// The version up to which every event is known. `None`: the pods have to be listed.
     version: Option<String>,
-    /// Number of lists started.
-    list: u64,
+    /// Known pods that the list has not had yet.
+    unlisted: HashSet<Key>,
     /// Whether a list was completed.
     is_listed: bool,
 }
 
 impl<T> Default for Pods<T> {
     fn default() -> Self {
-        Self { known: HashMap::new(), version: None, list: 0, is_listed: false }
+        Self { known: HashMap::new(), version: None, unlisted: HashSet::new(), is_listed: false }
     }
 }
 
@@ -247,7 +244,7 @@ impl<T> Pods<T> {
     /// Makes the next watch begin with a list. Only its differences from the known pods are told.
     fn list_again(&mut self) {
         self.version = None;
-        self.list += 1;
+        self.unlisted = self.known.keys().cloned().collect();
     }
 
     /// Applies an event other than `ERROR`. `None` if it has no pod.
@@ -265,7 +262,7 @@ impl<T> Pods<T> {
             }
         } else {
             let (key, uid, kept) = follower.keep(&event.object)?;
-            let pod = Pod { uid, kept, list: self.list };
+            let pod = Pod { uid, kept };
             if event.kind == "DELETED" {
                 let known = self.known.remove(&key);
                 if let Some(before) = &known {
@@ -283,6 +280,7 @@ impl<T> Pods<T> {
     }
 
     fn put(&mut self, key: &Key, pod: Pod<T>, follower: &mut impl Follower<Kept = T>) {
+        self.unlisted.remove(key);
         let (is_initial, is_event) = (!self.is_listed, self.version.is_some());
         let mut tell = |before, after, is_initial| {
             follower.change(Change { key, before, after, is_initial, is_event });
@@ -305,8 +303,8 @@ impl<T> Pods<T> {
     /// The list is complete: pods that it does not contain were removed.
     fn listed(&mut self, follower: &mut impl Follower<Kept = T>) {
         self.is_listed = true;
-        let list = self.list;
-        let mut gone: Vec<_> = self.known.extract_if(|_, known| known.list != list).collect();
+        let mut gone: Vec<_> =
+            self.unlisted.drain().filter_map(|key| self.known.remove_entry(&key)).collect();
         gone.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         for (key, before) in &gone {
             follower.change(removed(key, before, false));

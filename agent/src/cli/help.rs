@@ -1,7 +1,7 @@
 //! The command line with its help in groups.
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Arg, CommandFactory, FromArgMatches};
 
 use super::{Cli, Command, Query};
 use crate::config::args::Output;
@@ -20,7 +20,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
     ("Look-ups", &["proc", "cgroup_root", "keep_removed", "keep_removed_max", "clock_skew", "source_delay"]),
     ("Serving", &[
         "health_address", "metrics_address", "static_pod_object", "serve_resources", "max_watches",
-        "max_watches_per_client", "kubelet_metrics",
+        "max_watches_per_client",
     ]),
     ("Security", &[
         "allow_remote_clients", "tls_cert_file", "tls_private_key_file", "client_ca_file", "enabled", "mode",
@@ -35,13 +35,23 @@ fn group(id: &str) -> Option<&'static str> {
     GROUPS.iter().find(|(_, ids)| ids.contains(&id)).map(|(name, _)| *name)
 }
 
+/// Gives an option of the agent its environment variable.
+fn with_variable(argument: Arg) -> Arg {
+    match argument.get_long() {
+        None | Some("once" | "check" | "output" | "help" | "version") => argument,
+        Some(flag) => {
+            let variable = format!("POD_INDEX_{}", flag.replace('-', "_").to_uppercase());
+            argument.env(variable)
+        }
+    }
+}
+
 /// The definition of the command line.
 pub(crate) fn command() -> clap::Command {
-    let agent = Cli::command();
+    let agent = Cli::command().mut_args(with_variable);
     let settings: Vec<_> =
         agent.get_arguments().filter(|argument| !argument.is_global_set()).cloned().collect();
-    let is_setting =
-        |argument: &clap::Arg| settings.iter().any(|setting| setting.get_id() == argument.get_id());
+    let is_setting = |argument: &Arg| settings.iter().any(|setting| setting.get_id() == argument.get_id());
     agent
         .mut_args(|argument| match group(argument.get_id().as_str()) {
             Some(group) => argument.help_heading(group),
@@ -49,10 +59,11 @@ pub(crate) fn command() -> clap::Command {
         })
         // They are many, and the same.
         .mut_subcommand("doctor", |doctor| {
-            doctor.mut_args(|argument| {
-                let is_hidden = is_setting(&argument);
-                argument.hide(is_hidden)
-            })
+            doctor.mut_args(
+                |argument| {
+                    if is_setting(&argument) { with_variable(argument).hide(true) } else { argument }
+                },
+            )
         })
 }
 

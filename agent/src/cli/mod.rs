@@ -1,8 +1,6 @@
 //! The command line, with the kubelet's flag names where they exist.
 
 pub(crate) mod client;
-#[cfg(test)]
-mod documented;
 mod fields;
 mod follow;
 pub(crate) mod format;
@@ -11,6 +9,8 @@ pub(crate) mod kubeconfig;
 mod list;
 pub(crate) mod man;
 pub(crate) mod query;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod top;
 mod watch;

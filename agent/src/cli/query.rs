@@ -24,7 +24,15 @@ pub(crate) fn ask(
     let server = Server::new(server, client, (settings::DEFAULT_ADDRESS, settings::DEFAULT_PORT))?;
     match query {
         Query::Get { namespace, pod } => {
-            let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod))?;
+            let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod));
+            let found = found.map_err(|failure| match failure {
+                // As for kubectl.
+                Failure::No(Some(why)) if matches!(&*pod[0], "pods" | "pod" | "po") => {
+                    let hint = "`pod-index list` prints all pods, `pod-index get NAME` prints one";
+                    Failure::No(Some(format!("{why}; {hint}")))
+                }
+                failure => failure,
+            })?;
             format::answer(output, &found, |pod| table::pods([pod]))?;
             let annotations = found.metadata.annotations.as_ref();
             if let Some(time) = annotations.and_then(|all| all.get(REMOVED_ANNOTATION)) {

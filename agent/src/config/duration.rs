@@ -4,8 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
-
 /// A duration as parsed by Go's `time.ParseDuration`. Negative ones are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GoDuration(pub(crate) Duration);
@@ -16,6 +14,12 @@ const MOST_DIGITS: usize = 15;
 const LONGEST: usize = 40;
 /// Go's longest duration, about 292 years.
 const LONGEST_DURATION: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
 
 impl FromStr for GoDuration {
     type Err = BadDuration;
@@ -48,12 +52,6 @@ impl fmt::Display for BadDuration {
 }
 
 impl std::error::Error for BadDuration {}
-
-impl<'de> Deserialize<'de> for GoDuration {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,11 +3,11 @@
 //! Logging never blocks: lines go through a bounded queue to a thread that writes them. If standard error blocks, the
 //! queue fills; further lines are dropped and counted.
 
+use std::fmt::{Display, Formatter};
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Deserialize;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
@@ -23,9 +23,14 @@ use crate::config::values::LogFormat;
 const WAITING: usize = 8_192;
 
 /// A minimum level, and levels for single modules, such as `info,pod_index_kubelet::sources=debug`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug)]
 pub(crate) struct LogFilter(Targets);
+
+impl Display for LogFilter {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result<(), std::fmt::Error> {
+        self.0.fmt(f)
+    }
+}
 
 impl Default for LogFilter {
     fn default() -> Self {
@@ -59,14 +64,6 @@ impl FromStr for LogFilter {
             }
         }
         Ok(Self(Targets::new().with_default(all.unwrap_or(Level::INFO)).with_targets(modules)))
-    }
-}
-
-impl TryFrom<String> for LogFilter {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
     }
 }
 

@@ -1,7 +1,6 @@
 //! The agent's settings, merged and validated. Flags override environment variables, which override the configuration
 //! file, which overrides the defaults.
 
-pub(crate) mod access;
 pub(crate) mod args;
 pub(crate) mod duration;
 pub(crate) mod failure;
@@ -12,12 +11,15 @@ pub(crate) mod shutdown;
 pub(crate) mod values;
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::args::{Output, RunArgs, ServerArgs, Setting, Shared, filled};
+use self::args::{Authorization, Output, RunArgs, ServerArgs, Setting, Shared};
+use serde_json::Value;
+
 use crate::api::table;
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
@@ -30,7 +32,9 @@ use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::selection::Selection;
-use self::values::{AccessSettings, Bounds, Extra, LogFormat, Management, Mode, PodApiSettings, TlsFiles};
+use self::values::{
+    AccessSettings, AuthorizationMode, Bounds, Extra, LogFormat, Management, Mode, PodApiSettings, TlsFiles,
+};
 
 /// Default period of the file and http sources. Zero means the default as well, as in the kubelet.
 const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
@@ -53,6 +57,14 @@ pub(crate) const DEFAULT_PORT: u16 = 10_270;
 /// Default maximum number of watches, in total and per client.
 const WATCHES: usize = 1024;
 const WATCHES_PER_CLIENT: usize = 256;
+
+/// The keys that a reload may change, besides those of the API server. No other setting can change while the agent runs.
+#[rustfmt::skip]
+const CHANGEABLE: [&str; 16] = [
+    "staticPodPath", "fileCheckFrequency", "staticPodURL", "manifestUrlCa", "httpCheckFrequency", "kubelet",
+    "kubeletTokenFile", "kubeletCa", "kubeletInsecureSkipTlsVerify", "kubeletCheckFrequency", "namespace",
+    "podSelector", "podFieldSelector", "keepManagedFields", "allowRemoteClients", "logLevel",
+];
 
 /// The agent's settings.
 #[derive(Debug)]
@@ -97,13 +109,6 @@ pub(crate) struct Given {
     pub(crate) output: Output,
 }
 
-impl Given {
-    /// The resulting settings, with the current configuration file.
-    pub(crate) fn resolve(&self) -> Result<Settings, Failure> {
-        Settings::resolve(self.run.clone(), &self.server, self.output)
-    }
-}
-
 /// The file source.
 #[derive(Clone, Debug)]
 pub(crate) struct FileSettings {
@@ -122,65 +127,70 @@ pub(crate) struct ApiSettings {
     pub(crate) managed_fields: bool,
 }
 
-impl ApiSettings {
-    /// The properties that identify a client and its permissions.
-    fn server(&self) -> (Option<&Path>, bool) {
-        (self.kubeconfig.as_deref(), self.all_nodes)
-    }
+/// A rule for the settings, and the error if it does not hold.
+pub(crate) fn rule(holds: bool, otherwise: impl Into<String>) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::Usage(otherwise.into())) }
+}
 
-    /// A description: the server, and which of its pods.
-    fn words(&self) -> String {
-        let Self { kubeconfig, all_nodes, selection, managed_fields } = self;
-        let server = kubeconfig.as_ref().map_or("as found".into(), |path| path.display().to_string());
-        let nodes = if *all_nodes { "all nodes" } else { "this node" };
-        let kept = if *managed_fields { ", with managedFields" } else { "" };
-        format!("{server}, pods of {nodes}{}{kept}", selection.words())
+/// A setting from which a source cannot be created.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(crate) fn wrong(problem: Problem) -> Failure {
+    Failure::Usage(problem.to_string())
+}
+
+impl Given {
+    /// The resulting settings, with the current configuration file.
+    pub(crate) fn resolve(&self) -> Result<Settings, Failure> {
+        let Self { run, server, output } = self;
+        let file = run.config.as_deref().map(Shared::read).transpose()?.unwrap_or_default();
+        let mut given = run.shared.clone().or(file.clone());
+        for (key, text) in never_empty(&run.shared).into_iter().chain(never_empty(&file)) {
+            rule(text != Some(OsStr::new("")), format!("{key} is empty"))?;
+        }
+        given.address = server.address.or(given.address);
+        given.port = server.port.or(given.port);
+        given.socket = server.socket.clone().or(given.socket);
+        Settings::of(given, run, *output)
     }
 }
 
 impl Settings {
-    fn resolve(args: RunArgs, server: &ServerArgs, output: Output) -> Result<Self, Failure> {
-        let file = args.config.as_deref().map(Shared::read).transpose()?.unwrap_or_default();
-        let given = args.shared.or(file);
-        let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
-        let access = access::settings(&given);
+    fn of(mut given: Shared, run: &RunArgs, output: Output) -> Result<Self, Failure> {
         let tls = tls(&given)?;
-        let address = server.address.or(given.address).unwrap_or(DEFAULT_ADDRESS);
-        if !(tls.is_some() || given.allow_remote_clients) {
-            within_the_node(address)?;
-        }
+        let address = given.address.unwrap_or(DEFAULT_ADDRESS);
+        rule(
+            tls.is_some() || given.allow_remote_clients || address.is_loopback(),
+            format!(
+                "address {address}: anyone who can reach it could read every pod; give --tls-cert-file and \
+                 --tls-private-key-file (and --client-ca-file), or --allow-remote-clients to allow this"
+            ),
+        )?;
         let node = node_name(given.hostname_override.as_deref())?;
-        let file = filled(given.pod_manifest_path.as_ref());
-        let file =
-            file.map(|path| FileSettings { path: path.clone(), period: period(given.file_check_frequency) });
+        let period = period(given.file_check_frequency);
+        let file = given.pod_manifest_path.clone().map(|path| FileSettings { path, period });
         let http = http(&given, &node)?;
         let kubelet = kubelet(&given)?;
         let api = api_server(&given)?;
-        if file.is_none() && http.is_none() && kubelet.is_none() && api.is_none() {
-            return refused(
-                "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server",
-            );
-        }
-        access::makes_sense(&access, tls.as_ref(), api.is_some())?;
-        let mirrors = match management(&given)? {
-            // Prints and writes nothing.
-            _ if args.once => Management::Off,
-            Management::Off => Management::Off,
-            asked => manageable(&given, file.is_some() || http.is_some(), api.as_ref()).map(|()| asked)?,
-        };
-        let which = if given.checkpoint_all_pods { Which::All } else { Which::Annotated };
-        let checkpoints = filled(given.checkpoint_dir.as_ref()).map(|path| (path.clone(), which));
-        if given.checkpoint_all_pods && checkpoints.is_none() {
-            return refused("checkpointAllPods needs a directory (--checkpoint-dir)");
-        }
+        rule(
+            file.is_some() || http.is_some() || kubelet.is_some() || api.is_some(),
+            "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server",
+        )?;
+        let access = access(&given, tls.as_ref(), api.is_some())?;
+        let mirrors = management(&given, run, file.is_some() || http.is_some(), api.as_ref())?;
         let pod_api = pod_api(&given, api.as_ref())?;
-        let socket = server.socket.clone().or(given.socket.clone());
-        let socket = filled(socket.as_ref()).cloned();
-        if socket.is_none() && given.socket_mode.is_some() {
-            return refused("socketMode needs a socket (--socket)");
-        }
+        let which = if given.checkpoint_all_pods { Which::All } else { Which::Annotated };
+        let has_directory = given.checkpoint_dir.is_some();
+        rule(
+            has_directory || !given.checkpoint_all_pods,
+            "checkpointAllPods needs a directory (--checkpoint-dir)",
+        )?;
+        rule(given.socket.is_some() || given.socket_mode.is_none(), "socketMode needs a socket (--socket)")?;
         let span = |given: Option<GoDuration>, default| given.map_or(default, |GoDuration(span)| span);
         let Bounds { skew, delay } = Bounds::default();
+        // As they apply: for their display, and to be compared at a reload.
+        given.hostname_override = Some(node.to_string());
+        given.address = Some(address);
+        let port = *given.port.get_or_insert(DEFAULT_PORT);
         Ok(Self {
             node,
             file,
@@ -188,21 +198,21 @@ impl Settings {
             kubelet,
             api,
             mirrors,
-            proc: filled(given.proc.as_ref()).cloned().unwrap_or_else(|| PROC.into()),
+            proc: given.proc.clone().unwrap_or_else(|| PROC.into()),
             keep_removed: (
                 span(given.keep_removed, KEEP_REMOVED),
                 given.keep_removed_max.unwrap_or(KEEP_REMOVED_MAX),
             ),
             bounds: Bounds { skew: span(given.clock_skew, skew), delay: span(given.source_delay, delay) },
-            // Prints and stores nothing.
-            checkpoints: checkpoints.filter(|_| !args.once),
-            address: SocketAddr::new(address, server.port.or(given.port).unwrap_or(DEFAULT_PORT)),
+            // `--once` prints and stores nothing.
+            checkpoints: given.checkpoint_dir.clone().filter(|_| !run.once).map(|path| (path, which)),
+            address: SocketAddr::new(address, port),
             tls,
             pod_api,
-            socket: socket.map(|path| (path, given.socket_mode.unwrap_or_default())),
+            socket: given.socket.clone().map(|path| (path, given.socket_mode.unwrap_or_default())),
             access,
-            once: args.once,
-            once_timeout: Some(args.once_timeout.0).filter(|timeout| !timeout.is_zero()),
+            once: run.once,
+            once_timeout: Some(run.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
             log_filter: given.log_level.clone().unwrap_or_default(),
             log_format: given.log_format.unwrap_or(LogFormat::Text),
@@ -220,46 +230,14 @@ impl Settings {
         }
     }
 
-    /// What is configured, and how.
-    fn rows(&self) -> impl Iterator<Item = [String; 2]> {
-        let Self { given, mirrors, .. } = self;
-        let every = |place: &dyn Display, source| format!("{place} every {:?}", self.period_of(source));
-        let headers = given.manifest_url_header.as_ref().map_or(0, Vec::len);
-        let kubelet = if *mirrors == Management::Forced { "even beside" } else { "unless there is" };
-        let rows = [
-            ("node", Some(self.node.to_string())),
-            ("file", self.file.as_ref().map(|file| every(&file.path.display(), "file"))),
-            (
-                "http",
-                filled(given.manifest_url.as_ref())
-                    .map(|url| format!("{}, {headers} headers", every(url, "http"))),
-            ),
-            ("kubelet", filled(given.kubelet.as_ref()).map(|url| every(url, "kubelet"))),
-            ("api", self.api.as_ref().map(ApiSettings::words)),
-            ("environment", given.redact_env.then(|| "values are redacted".to_owned())),
-            ("mirror pods", (*mirrors != Management::Off).then(|| format!("managed, {kubelet} a kubelet"))),
-            ("checkpoints", self.checkpoints.as_ref().map(kept)),
-            ("address", Some(served(self.address, self.tls.as_ref()))),
-            (
-                "socket",
-                self.socket.as_ref().map(|(path, mode)| format!("{} with mode {mode}", path.display())),
-            ),
-            ("clients", access::words(&self.access)),
-            ("health", given.health_address.map(|address| address.to_string())),
-            ("metrics", given.metrics_address.map(|address| address.to_string())),
-        ];
-        rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]))
-    }
-
     /// The configuration in a line.
     pub(crate) fn words(&self) -> String {
-        self.rows().map(|[name, value]| format!("{name}: {value}")).collect::<Vec<_>>().join("; ")
+        rows(&self.given).iter().map(|[key, value]| format!("{key}: {value}")).collect::<Vec<_>>().join("; ")
     }
 
     /// The configuration as a table.
     pub(crate) fn summary(&self) -> String {
-        let rows: Vec<_> = self.rows().collect();
-        table::table(["SETTING", "VALUE"], rows.iter().map(|[name, value]| [&**name, &**value]))
+        table::table(["SETTING", "VALUE"], rows(&self.given).iter().map(|[name, value]| [&**name, &**value]))
     }
 
     /// Which static pods are derived from mirror pods. An agent that manages the mirror pods of this node has its
@@ -272,36 +250,39 @@ impl Settings {
         }
     }
 
-    /// The first setting that differs in `new` but cannot change while the agent runs.
-    pub(crate) fn fixed_difference(&self, new: &Self) -> Option<&'static str> {
-        [
-            ("hostnameOverride", self.node != new.node),
-            ("address or port", self.address != new.address),
-            (
-                "allowedClientNames, allowedClientGroups, authentication.webhook or authorization",
-                self.access != new.access,
-            ),
-            ("healthAddress", self.given.health_address != new.given.health_address),
-            ("metricsAddress", self.given.metrics_address != new.given.metrics_address),
-            ("tlsCertFile, tlsPrivateKeyFile or clientCAFile", self.tls != new.tls),
-            ("manageMirrorPods", self.mirrors != new.mirrors),
-            ("proc", self.proc != new.proc),
-            ("cgroupRoot", self.given.cgroup_root != new.given.cgroup_root),
-            ("keepRemoved or keepRemovedMax", self.keep_removed != new.keep_removed),
-            ("clockSkew or sourceDelay", self.bounds != new.bounds),
-            ("redactEnv", self.given.redact_env != new.given.redact_env),
-            ("kubeconfig", self.keeps_api_server() && self.api_server() != new.api_server()),
-            ("checkpointDir or checkpointAllPods", self.checkpoints != new.checkpoints),
-            ("kubeletMetrics", self.given.kubelet_metrics != new.given.kubelet_metrics),
-            (
-                "staticPodObject, serveResources, maxWatches or maxWatchesPerClient",
-                self.pod_api != new.pod_api,
-            ),
-            ("socket or socketMode", self.socket != new.socket),
-            ("logFormat", self.log_format != new.log_format),
-        ]
-        .into_iter()
-        .find_map(|(name, differs)| differs.then_some(name))
+    /// What was given, with lists in order and with the defaults, to be compared at a reload.
+    fn applied(&self) -> Shared {
+        let Self { given, keep_removed: (span, pods), bounds, pod_api, access, .. } = self;
+        let mode = given.authorization.mode.unwrap_or(AuthorizationMode::AlwaysAllow);
+        Shared {
+            proc: Some(self.proc.clone()),
+            keep_removed: Some(GoDuration(*span)),
+            keep_removed_max: Some(*pods),
+            clock_skew: Some(GoDuration(bounds.skew)),
+            source_delay: Some(GoDuration(bounds.delay)),
+            static_pod_object: Some(pod_api.static_pods),
+            serve_resources: pod_api.extra.iter().copied().collect(),
+            max_watches: Some(pod_api.watches),
+            max_watches_per_client: Some(pod_api.watches_per_client),
+            socket_mode: self.socket.as_ref().map(|(_, mode)| *mode),
+            allowed_client_names: access.names.iter().cloned().collect(),
+            allowed_client_groups: access.groups.iter().cloned().collect(),
+            log_format: Some(self.log_format),
+            authorization: Authorization { mode: Some(mode) },
+            ..given.clone()
+        }
+    }
+
+    /// The key of a setting that differs in `new` but cannot change while the agent runs.
+    pub(crate) fn fixed_difference(&self, new: &Self) -> Option<String> {
+        let (old, new) = (rows(&self.applied()), rows(&new.applied()));
+        let changed = old.iter().filter(|row| !new.contains(row));
+        let changed = changed.chain(new.iter().filter(|row| !old.contains(row))).map(|[key, _]| key);
+        let of_the_server = ["kubeconfig", "apiServer", "allNodes"];
+        let may_change = |key: &str| {
+            CHANGEABLE.contains(&key) || (of_the_server.contains(&key) && !self.keeps_api_server())
+        };
+        changed.filter(|key| !may_change(key)).min().cloned()
     }
 
     /// Whether the agent must stay with the API server of the start. With another one, the mirror pods on the old API
@@ -310,9 +291,40 @@ impl Settings {
         let Self { mirrors, access, pod_api, .. } = self;
         *mirrors != Management::Off || access.tokens || access.rights || !pod_api.extra.is_empty()
     }
+}
 
-    fn api_server(&self) -> Option<(Option<&Path>, bool)> {
-        self.api.as_ref().map(ApiSettings::server)
+/// The settings that must not be empty: as absent ones, they would silently switch off what they were meant to set.
+fn never_empty(given: &Shared) -> [(&'static str, Option<&OsStr>); 6] {
+    [
+        ("clientCAFile", given.authentication.x509.client_ca_file.as_deref().map(OsStr::new)),
+        ("hostnameOverride", given.hostname_override.as_deref().map(OsStr::new)),
+        ("kubeconfig", given.kubeconfig.as_deref().map(OsStr::new)),
+        ("kubeletCa", given.kubelet_ca.as_deref().map(OsStr::new)),
+        ("kubeletTokenFile", given.kubelet_token_file.as_deref().map(OsStr::new)),
+        ("manifestUrlCa", given.manifest_url_ca.as_deref().map(OsStr::new)),
+    ]
+}
+
+/// What is configured, by key. Headers, which may be secret, are left out.
+fn rows(given: &Shared) -> Vec<[String; 2]> {
+    let mut rows = Vec::new();
+    list("", &serde_json::to_value(given).unwrap_or_default(), &mut rows);
+    rows
+}
+
+/// The settings in `value`, below this key.
+fn list(key: &str, value: &Value, to: &mut Vec<[String; 2]>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                list(&key, value, to);
+            }
+        }
+        Value::Null | Value::Bool(false) => {}
+        Value::Array(items) if items.is_empty() => {}
+        Value::String(text) => to.push([key.to_owned(), text.clone()]),
+        other => to.push([key.to_owned(), other.to_string()]),
     }
 }
 
@@ -320,61 +332,51 @@ fn period(given: Option<GoDuration>) -> Duration {
     given.map(|GoDuration(period)| period).filter(|period| !period.is_zero()).unwrap_or(CHECK_FREQUENCY)
 }
 
-/// Serving beyond loopback needs an explicit choice.
-fn within_the_node(address: IpAddr) -> Result<(), Failure> {
-    if address.is_loopback() {
-        return Ok(());
-    }
-    Err(Failure::Usage(format!(
-        "address {address}: anyone who can reach it could read every pod; give --tls-cert-file and --tls-private-key-file \
-         (and --client-ca-file), or --allow-remote-clients to allow this"
-    )))
-}
-
 /// The TLS files, if TLS is configured.
 fn tls(given: &Shared) -> Result<Option<TlsFiles>, Failure> {
-    let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
-    let client_ca = &given.authentication.x509.client_ca_file;
-    let files = [given.tls_cert_file.as_ref(), given.tls_private_key_file.as_ref()].map(filled);
-    match (files, filled(client_ca.as_ref())) {
-        // An empty path must not disable client verification.
-        ([Some(_), Some(_)], None) if client_ca.is_some() => refused("clientCAFile is empty"),
-        ([Some(cert), Some(private_key)], _) => Ok(Some(TlsFiles {
-            cert: cert.clone(),
-            private_key: private_key.clone(),
-            client_ca: client_ca.clone(),
-            takes_tokens: given.authentication.webhook.enabled,
-        })),
-        ([Some(_), None], _) => refused("tlsCertFile needs a tlsPrivateKeyFile"),
-        ([None, Some(_)], _) => refused("tlsPrivateKeyFile needs a tlsCertFile"),
-        ([None, None], Some(_)) => refused("clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile"),
-        ([None, None], None) => Ok(None),
-    }
+    let client_ca = given.authentication.x509.client_ca_file.clone();
+    let (cert, key) = (given.tls_cert_file.clone(), given.tls_private_key_file.clone());
+    rule(key.is_some() || cert.is_none(), "tlsCertFile needs a tlsPrivateKeyFile")?;
+    rule(cert.is_some() || key.is_none(), "tlsPrivateKeyFile needs a tlsCertFile")?;
+    rule(cert.is_some() || client_ca.is_none(), "clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile")?;
+    let takes_tokens = given.authentication.webhook.enabled;
+    let files = cert.zip(key);
+    Ok(files.map(|(cert, private_key)| TlsFiles { cert, private_key, client_ca, takes_tokens }))
 }
 
-/// A description of the address, of TLS and of the accepted clients.
-fn served(address: SocketAddr, tls: Option<&TlsFiles>) -> String {
-    match tls {
-        None => address.to_string(),
-        Some(TlsFiles { cert, client_ca: None, .. }) => format!("{address}, TLS by {}", cert.display()),
-        Some(TlsFiles { cert, client_ca: Some(ca), .. }) => {
-            format!("{address}, TLS by {}, for clients of {}", cert.display(), ca.display())
-        }
-    }
-}
-
-/// A description of the checkpoints.
-fn kept((path, which): &(PathBuf, Which)) -> String {
-    let which = if *which == Which::All { "all pods" } else { "annotated pods" };
-    format!("{}, {which}", path.display())
+/// Which clients are served. They have to be known, and the API server available where it is asked.
+fn access(given: &Shared, tls: Option<&TlsFiles>, has_api_server: bool) -> Result<AccessSettings, Failure> {
+    // An empty name would match a certificate without a name.
+    let filled = |items: &[String]| items.iter().filter(|item| !item.is_empty()).cloned().collect();
+    let access = AccessSettings {
+        names: filled(&given.allowed_client_names),
+        groups: filled(&given.allowed_client_groups),
+        tokens: given.authentication.webhook.enabled,
+        rights: given.authorization.mode == Some(AuthorizationMode::Webhook),
+    };
+    let has_certificates = tls.is_some_and(|tls| tls.client_ca.is_some());
+    rule(
+        tls.is_some() || !access.tokens,
+        "--authentication-token-webhook needs TLS: --tls-cert-file and --tls-private-key-file",
+    )?;
+    rule(
+        has_certificates || access.tokens || !access.is_limited(),
+        "--allowed-client-names, --allowed-client-groups and --authorization-mode=Webhook need authenticated clients: \
+         --client-ca-file or --authentication-token-webhook",
+    )?;
+    rule(
+        has_api_server || !(access.tokens || access.rights),
+        "--authentication-token-webhook and --authorization-mode=Webhook need an API server: --kubeconfig or --api-server",
+    )?;
+    Ok(access)
 }
 
 /// The API server, if configured. Rejects selectors without it.
 fn api_server(given: &Shared) -> Result<Option<ApiSettings>, Failure> {
     let selection = Selection::new(given)?;
     let is_asked_for = given.kubeconfig.is_some() || given.api_server;
-    if let Some(flag) = selection.flag().filter(|_| !is_asked_for) {
-        return Err(Failure::Usage(format!("{flag} needs an API server: --kubeconfig or --api-server")));
+    if let Some(flag) = selection.flag() {
+        rule(is_asked_for, format!("{flag} needs an API server: --kubeconfig or --api-server"))?;
     }
     Ok(is_asked_for.then(|| ApiSettings {
         kubeconfig: given.kubeconfig.clone(),
@@ -386,103 +388,90 @@ fn api_server(given: &Shared) -> Result<Option<ApiSettings>, Failure> {
 
 fn pod_api(given: &Shared, api: Option<&ApiSettings>) -> Result<PodApiSettings, Failure> {
     let extra: BTreeSet<_> = given.serve_resources.iter().copied().collect();
-    let refused = |message: &str| Err(Failure::Usage(message.to_owned()));
-    match api {
-        Some(ApiSettings { all_nodes: true, .. }) if extra.contains(&Extra::Owners) => {
-            refused("--serve-resources=owners requests the owners of this node's pods, not of --all-nodes")
-        }
-        None if !extra.is_empty() => {
-            refused("--serve-resources needs an API server: --kubeconfig or --api-server")
-        }
-        _ => Ok(PodApiSettings {
-            static_pods: given.static_pod_object.unwrap_or_default(),
-            watches: given.max_watches.unwrap_or(WATCHES),
-            watches_per_client: given.max_watches_per_client.unwrap_or(WATCHES_PER_CLIENT),
-            extra,
-        }),
-    }
+    rule(
+        api.is_some() || extra.is_empty(),
+        "--serve-resources needs an API server: --kubeconfig or --api-server",
+    )?;
+    rule(
+        !(given.all_nodes && extra.contains(&Extra::Owners)),
+        "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes",
+    )?;
+    Ok(PodApiSettings {
+        static_pods: given.static_pod_object.unwrap_or_default(),
+        watches: given.max_watches.unwrap_or(WATCHES),
+        watches_per_client: given.max_watches_per_client.unwrap_or(WATCHES_PER_CLIENT),
+        extra,
+    })
 }
 
-fn management(given: &Shared) -> Result<Management, Failure> {
-    match (given.manage_mirror_pods, given.force_manage_mirror_pods) {
-        (false, false) => Ok(Management::Off),
-        (true, false) => Ok(Management::Careful),
-        (true, true) => Ok(Management::Forced),
-        (false, true) => {
-            Err(Failure::Usage("--force-manage-mirror-pods needs --manage-mirror-pods".to_owned()))
-        }
-    }
-}
-
-/// Whether mirror pods can be managed. Without static pods, every mirror would be an orphan. A guessed node name may be
+/// Whether to manage mirror pods. Without static pods, every mirror would be an orphan. A guessed node name may be
 /// another node's. Mirrors that a selector hides would seem missing.
-fn manageable(given: &Shared, has_static_pods: bool, api: Option<&ApiSettings>) -> Result<(), Failure> {
-    if let Some(flag) = api.and_then(|api| api.selection.flag()) {
-        let message =
-            format!("--manage-mirror-pods has to see all pods of the node, and {flag} leaves some out");
-        return Err(Failure::Usage(message));
+fn management(
+    given: &Shared,
+    run: &RunArgs,
+    has_static_pods: bool,
+    api: Option<&ApiSettings>,
+) -> Result<Management, Failure> {
+    let (is_asked_for, is_forced) = (given.manage_mirror_pods, given.force_manage_mirror_pods);
+    rule(is_asked_for || !is_forced, "--force-manage-mirror-pods needs --manage-mirror-pods")?;
+    // `--once` prints and writes nothing.
+    if !is_asked_for || run.once {
+        return Ok(Management::Off);
     }
-    let missing = match (given.hostname_override.is_some(), has_static_pods, api.is_some()) {
-        (false, ..) => "the node's name: give --node-name",
-        (_, false, _) => "static pods: give --pod-manifest-path or --manifest-url",
-        (.., false) => "an API server: give --kubeconfig or --api-server",
-        (true, true, true) => return Ok(()),
-    };
-    Err(Failure::Usage(format!("--manage-mirror-pods needs {missing}")))
+    if let Some(flag) = api.and_then(|api| api.selection.flag()) {
+        let message = "--manage-mirror-pods has to see all pods of the node, and";
+        return Err(Failure::Usage(format!("{message} {flag} leaves some out")));
+    }
+    for (is_there, what) in [
+        (given.hostname_override.is_some(), "the node's name: give --node-name"),
+        (has_static_pods, "static pods: give --pod-manifest-path or --manifest-url"),
+        (api.is_some(), "an API server: give --kubeconfig or --api-server"),
+    ] {
+        rule(is_there, format!("--manage-mirror-pods needs {what}"))?;
+    }
+    Ok(if is_forced { Management::Forced } else { Management::Careful })
 }
 
 /// How to query the kubelet, if it is a source. Checks that the source can be created.
 fn kubelet(given: &Shared) -> Result<Option<HttpConfig>, Failure> {
-    let Some(url) = filled(given.kubelet.as_ref()) else { return Ok(None) };
-    let wrong = |problem: Problem| Failure::Usage(problem.to_string());
-    let mut config =
-        HttpConfig::of_kubelet(url).map_err(wrong)?.period(period(given.kubelet_check_frequency));
+    let Some(url) = &given.kubelet else { return Ok(None) };
+    let mut config = HttpConfig::of_kubelet(url).map_err(wrong)?;
+    config.period = period(given.kubelet_check_frequency);
     if given.kubelet_insecure_skip_tls_verify {
-        if given.kubelet_ca.is_some() {
-            let message = "--kubelet-ca is of no use with --kubelet-insecure-skip-tls-verify";
-            return Err(Failure::Usage(message.to_owned()));
-        }
-        config = config.insecure();
+        let message = "--kubelet-ca is of no use with --kubelet-insecure-skip-tls-verify";
+        rule(given.kubelet_ca.is_none(), message)?;
+        config.insecure = true;
     }
-    if let Some(ca) = &given.kubelet_ca {
-        config = authorities("kubeletCa", ca, |pem| config.certificate_authorities(pem))?;
-    }
+    config = trusting(config, "kubeletCa", given.kubelet_ca.as_deref())?;
     let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
-    if let Some(token) = given.kubelet_token_file.as_deref().or(of_the_account) {
-        config = config.token_file(token);
-    }
+    config.token_file = given.kubelet_token_file.as_deref().or(of_the_account).map(Path::to_owned);
     drop(KubeletSource::new(config.clone()).map_err(wrong)?);
     Ok(Some(config))
 }
 
 /// How to request the manifests' URL, if it is a source. Checks that the source can be created.
 fn http(given: &Shared, node: &NodeName) -> Result<Option<HttpConfig>, Failure> {
-    let Some(url) = filled(given.manifest_url.as_ref()) else { return Ok(None) };
-    let wrong = |problem: Problem| Failure::Usage(problem.to_string());
+    let Some(url) = &given.manifest_url else { return Ok(None) };
     let wrong_url = |problem: Problem| {
         let what = "--manifest-url (staticPodURL)";
         Failure::Usage(format!("{what} {url:?}: {}", problem.message()))
     };
-    let mut config = HttpConfig::new(url).map_err(wrong_url)?.period(period(given.http_check_frequency));
+    let mut config = HttpConfig::new(url).map_err(wrong_url)?;
+    config.period = period(given.http_check_frequency);
     for (name, value) in given.manifest_url_header.iter().flatten() {
         config = config.header(name, value).map_err(wrong)?;
     }
-    if let Some(ca) = &given.manifest_url_ca {
-        config = authorities("manifestUrlCa", ca, |pem| config.certificate_authorities(pem))?;
-    }
+    config = trusting(config, "manifestUrlCa", given.manifest_url_ca.as_deref())?;
     drop(HttpSource::new(config.clone(), node.clone()).map_err(wrong)?);
     Ok(Some(config))
 }
 
-/// Reads the authorities to trust.
-fn authorities<T>(
-    setting: &str,
-    path: &Path,
-    trust: impl FnOnce(&[u8]) -> Result<T, Problem>,
-) -> Result<T, Failure> {
+/// Reads the authorities to trust, if they are given.
+fn trusting(config: HttpConfig, setting: &str, path: Option<&Path>) -> Result<HttpConfig, Failure> {
+    let Some(path) = path else { return Ok(config) };
     let wrong = |error: &dyn Display| Failure::Usage(format!("{setting} {}: {error}", path.display()));
     let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
-    trust(&pem).map_err(|problem| wrong(&problem))
+    config.certificate_authorities(&pem).map_err(|problem| wrong(&problem))
 }
 
 /// The given name or the host's name, trimmed and in lower case.
@@ -494,9 +483,7 @@ fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
         None => ("the host's name", gethostname::gethostname().to_string_lossy().into_owned()),
     };
     let lower = name.trim().to_lowercase();
-    if lower.is_empty() {
-        return Err(Failure::Usage(format!("{from} is empty, but a node needs a name")));
-    }
+    rule(!lower.is_empty(), format!("{from} is empty, but a node needs a name"))?;
     if let Some(problem) = dns_subdomain(&lower) {
         return Err(Failure::Usage(format!("{from}, {name:?}, {problem}")));
     }
@@ -516,6 +503,39 @@ mod tests {
         assert!(!node_name(None).unwrap().as_str().is_empty());
         for bad in ["Foo_Bar", "-a", "a..b", "  "] {
             assert!(matches!(node_name(Some(bad)), Err(Failure::Usage(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_reload_may_change_are_keys_of_the_file() {
+        let keys = serde_json::to_value(Shared::default()).unwrap();
+        for key in CHANGEABLE {
+            assert!(keys.get(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_default_or_another_order_is_no_difference() {
+        let settings = |serve_resources: &[Extra], max_watches| {
+            let given = Shared {
+                api_server: true,
+                hostname_override: Some("n".to_owned()),
+                serve_resources: serve_resources.to_vec(),
+                max_watches,
+                ..Shared::default()
+            };
+            let once_timeout = GoDuration(Duration::ZERO);
+            let shared = given.clone();
+            let run = RunArgs { config: None, shared, once: false, once_timeout, check: false };
+            Settings::of(given, &run, Output::Table).unwrap()
+        };
+        let old = settings(&[Extra::Nodes, Extra::Namespaces], None);
+        for (resources, watches, differs) in [
+            (&[Extra::Namespaces, Extra::Nodes][..], Some(WATCHES), None),
+            (&[Extra::Nodes], None, Some("serveResources")),
+            (&[Extra::Nodes, Extra::Namespaces], Some(1), Some("maxWatches")),
+        ] {
+            assert_eq!(old.fixed_difference(&settings(resources, watches)).as_deref(), differs);
         }
     }
 

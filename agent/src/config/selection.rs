@@ -3,8 +3,8 @@
 //! The server rejects an invalid selector as well, but only after the agent has started. The server alone knows which
 //! fields pods can be selected by.
 
-use super::args::{Shared, filled};
-use crate::api::fields;
+use super::args::Shared;
+use crate::api::fields::Fields;
 use crate::api::labels::Labels;
 use crate::config::failure::Failure;
 use pod_index_kubelet::names;
@@ -22,16 +22,13 @@ pub(crate) struct Selection {
 type Check = fn(&str) -> Result<(), String>;
 
 impl Selection {
-    /// An empty value counts as absent.
     pub(super) fn new(given: &Shared) -> Result<Self, Failure> {
-        let Shared { namespace, pod_selector, pod_field_selector, .. } = given;
-        let [namespace, labels, fields] =
-            [namespace, pod_selector, pod_field_selector].map(|text| filled(text.as_ref()).cloned());
-        let selection = Self { namespace, labels, fields };
+        let (labels, fields) = (given.pod_selector.clone(), given.pod_field_selector.clone());
+        let selection = Self { namespace: given.namespace.clone(), labels, fields };
         let checks: [Check; 3] = [
             |name| names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned())),
             |labels| Labels::parse(labels).map(drop),
-            |terms| fields::parse(terms).try_for_each(|term| term.map(drop)),
+            |terms| Fields::parse(terms, |_| Some(0)).map(drop),
         ];
         for ((flag, text), check) in selection.given().into_iter().zip(checks) {
             if let Some(text) = text {
@@ -59,13 +56,6 @@ impl Selection {
         self.namespace.as_deref()
     }
 
-    /// A description, to follow "pods of this node".
-    pub(super) fn words(&self) -> String {
-        let words = ["in the namespace", "with labels", "with fields"];
-        let given = self.given().into_iter().zip(words);
-        given.filter_map(|((_, text), words)| Some(format!(", {words} {}", text?))).collect()
-    }
-
     /// The selected pods of `server`.
     pub(crate) fn of(&self, mut server: ApiServer) -> ApiServer {
         if let Some(namespace) = &self.namespace {
@@ -86,7 +76,7 @@ mod tests {
     use super::*;
 
     fn said(namespace: &str, labels: &str, fields: &str) -> Option<String> {
-        let given = |text: &str| Some(text.to_owned());
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let given = Shared {
             namespace: given(namespace),
             pod_selector: given(labels),

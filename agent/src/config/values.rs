@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use pod_index::AtTime;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The configured access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,8 +48,7 @@ impl AccessSettings {
 }
 
 /// The permissions of the socket.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode(pub(crate) u32);
 
 impl Default for Mode {
@@ -64,14 +63,6 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
         mode.map(Self).ok_or("must be permissions in octal, such as 0660")
-    }
-}
-
-impl TryFrom<String> for Mode {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
     }
 }
 
@@ -103,7 +94,7 @@ pub(crate) enum Management {
 }
 
 /// Which of a static pod's two objects to show if both are known.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StaticPods {
     /// The node's object. Its UID is in cgroups and log paths.
@@ -126,7 +117,7 @@ pub(crate) struct PodApiSettings {
 }
 
 /// What the pod API can serve besides pods.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Extra {
     /// This node's Node object; with `--all-nodes`, all.
@@ -178,7 +169,7 @@ impl Extra {
 }
 
 /// How to authorize an identified client. The names are the kubelet's.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 pub(crate) enum AuthorizationMode {
     /// Every request is allowed.
     #[value(name = "AlwaysAllow")]
@@ -188,7 +179,7 @@ pub(crate) enum AuthorizationMode {
     Webhook,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
     Text,

@@ -6,10 +6,10 @@ use hyper::{Request, header};
 use k8s_openapi::jiff::fmt::rfc2822;
 use kube::Client;
 use kube::client::Body;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use super::PATIENCE;
 use super::report::{Finding, span};
+use crate::pipeline::api_clients::answer;
 
 const CHECK: &str = "clock";
 
@@ -18,19 +18,11 @@ const TOLERATED: f64 = 5.0;
 /// Larger differences are failures: new certificates and tokens are likely to be rejected as not yet valid or expired.
 const GRAVE: f64 = 60.0;
 
-/// The server's clock minus this machine's, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Offset(pub(super) f64);
-
-/// Requests the API server's version to get the `Date` header of the response. Returns an error if there is none.
-pub(super) async fn offset(client: &Client) -> Result<Offset, String> {
+/// The server's clock minus this machine's, in seconds, by the `Date` header of a response.
+pub(super) async fn offset(client: &Client) -> Result<f64, String> {
     let request = Request::get("/version").body(Body::empty()).map_err(|error| error.to_string())?;
     let (before, started) = (now(), Instant::now());
-    let answer = timeout(PATIENCE, client.send(request));
-    let response = answer
-        .await
-        .map_err(|_| format!("no answer within {PATIENCE:?}"))?
-        .map_err(|error| pod_index_kubelet::text::api_causes(&error))?;
+    let response = answer(client.send(request)).await?;
     let between = before + started.elapsed().as_secs_f64() / 2.0;
     let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok());
     let date = date.and_then(|date| rfc2822::parse(date).ok());
@@ -38,7 +30,7 @@ pub(super) async fn offset(client: &Client) -> Result<Offset, String> {
     // The header has no fraction of a second: add the average, half a second.
     #[allow(clippy::cast_precision_loss, reason = "exact for 285 million years")]
     let date = date.timestamp().as_second() as f64 + 0.5;
-    Ok(Offset(date - between))
+    Ok(date - between)
 }
 
 /// Seconds since 1970 by this machine's clock.
@@ -46,15 +38,16 @@ pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-pub(super) fn judge(Offset(offset): Offset) -> Finding {
-    let size = offset.abs();
-    if size <= TOLERATED {
-        return Finding::ok(CHECK, format!("within {TOLERATED} s of the API server's"));
-    }
-    let direction = if offset > 0.0 { "behind" } else { "ahead of" };
-    let message = format!("{} {direction} the API server's clock", span(size));
+/// Judges the difference, in seconds.
+pub(super) fn judge(offset: f64) -> Finding {
+    let (size, direction) = (offset.abs(), if offset > 0.0 { "behind" } else { "ahead of" });
+    let message = if size <= TOLERATED {
+        format!("within {TOLERATED} s of the API server's")
+    } else {
+        format!("{} {direction} the API server's clock", span(size))
+    };
     let fix = "correct the clock that is wrong, for example with chrony; certificates and tokens depend on both clocks";
-    if size <= GRAVE { Finding::warning(CHECK, message, fix) } else { Finding::failure(CHECK, message, fix) }
+    Finding::by_size(CHECK, size, (TOLERATED, GRAVE), message, fix)
 }
 
 #[cfg(test)]
@@ -72,7 +65,7 @@ mod tests {
             (3_700.0, Outcome::Failure, "61 min behind"),
             (-1e9, Outcome::Failure, "11574 d ahead of"),
         ] {
-            let finding = judge(Offset(offset));
+            let finding = judge(offset);
             assert_eq!(finding.result, result, "{offset}");
             assert!(finding.message.starts_with(words), "{offset}: {}", finding.message);
         }

@@ -1,99 +1,43 @@
 //! The settings, and the files and servers that they name.
 
-use kube::Client;
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 
 use super::report::{Finding, span};
-use crate::config::failure::Failure;
 use crate::config::{FileSettings, Given, Settings};
 use crate::pipeline::readiness::is_grave;
 use crate::run::check;
 
-const SETTINGS: &str = "settings";
-
 /// A certificate that expires sooner is reported.
 const SOON: f64 = 7.0 * 86_400.0;
 
-/// The settings, unless they are invalid, and the findings.
-pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Finding>) {
-    let valid = |settings: Settings| check::certificate(&settings).map(|_| settings);
-    match given.resolve().and_then(valid) {
-        Err(failure) => {
-            let message = failure.message().unwrap_or_default();
-            let fix = "give doctor the agent's own flags, or its file with --config; the agent does not start with these";
-            (None, vec![Finding::failure(SETTINGS, message, fix)])
-        }
+/// The settings, unless they are invalid.
+pub(super) fn settings(given: &Given) -> (Option<Settings>, Finding) {
+    const CHECK: &str = "settings";
+    let fix =
+        "give doctor the agent's own flags, or its file with --config; the agent does not start with these";
+    match given.resolve().and_then(|settings| check::certificate(&settings).map(|_| settings)) {
         Ok(settings) => {
-            let finding = Finding::ok(SETTINGS, settings.words());
-            (Some(settings), vec![finding])
+            let finding = Finding::ok(CHECK, settings.words());
+            (Some(settings), finding)
         }
+        Err(failure) => (None, Finding::of(CHECK, Err(failure), fix)),
     }
 }
 
-/// Whether the agent would have file events.
-#[derive(Debug, PartialEq)]
-pub(super) enum FileEvents {
-    /// It reads no files.
-    NotNeeded,
-    /// The manifests cannot be read.
-    Unread,
-    Yes,
-    /// The reason why not.
-    No(String),
-}
-
-/// Reads the manifests as the agent does, and checks whether changes would be noticed at once.
-pub(super) async fn manifests(settings: &Settings) -> (FileEvents, Vec<Finding>) {
-    const CHECK: &str = "manifests";
-    let Some(FileSettings { path, period }) = &settings.file else {
-        return (FileEvents::NotNeeded, vec![Finding::skipped(CHECK, "no path of manifests is configured")]);
-    };
-    if let Err(failure) = check::manifests(path) {
-        let message = failure.message().unwrap_or_default();
-        let fix = "create the directory, correct the path, or let the agent's user read it";
-        return (FileEvents::Unread, vec![Finding::failure(CHECK, message, fix)]);
-    }
-    let source = FileSource::with_period(path, settings.node.clone(), *period);
-    let status = source.status();
-    let status = check::first_look(source, status).await;
-    let unhinted = status.problems.iter().find(|problem| problem.kind() == ProblemKind::Unhinted);
-    let events = unhinted.map_or(FileEvents::Yes, |problem| FileEvents::No(problem.message().to_owned()));
-    let place = path.display().to_string();
-    let mut findings = problems(CHECK, &status, "correct or remove the manifest");
-    if findings.is_empty() {
-        findings.push(Finding::ok(CHECK, format!("{place}: {} pods", status.pods)));
-    }
-    (events, findings)
-}
-
-/// A warning for each problem that may hide a pod.
-fn problems(check: &'static str, status: &SourceStatus, fix: &str) -> Vec<Finding> {
-    let grave = status.problems.iter().filter(|problem| is_grave(problem));
-    grave.map(|problem| Finding::warning(check, problem.to_string(), fix)).collect()
-}
-
-/// Checks the URL, the checkpoint directory and the certificate, if configured.
-pub(super) async fn others(settings: &Settings) -> Vec<Finding> {
-    let mut findings = Vec::new();
+/// Checks the manifests, the URL, the checkpoint directory and the certificate, if configured. Returns whether changes of
+/// the manifests would be noticed at once.
+pub(super) async fn check(settings: &Settings, findings: &mut Vec<Finding>) -> Finding {
+    let events = manifests(settings, findings).await;
     match check::url(settings).await {
         Ok(None) => {}
-        Ok(Some(status)) if status.problems.is_empty() => {
-            findings.push(Finding::ok("URL", format!("{}: {} pods", status.origin, status.pods)));
-        }
-        Ok(Some(status)) => {
-            let fix = "see whether the server runs, and what it serves";
-            findings.extend(problems("URL", &status, fix));
-        }
-        Err(failure) => findings.push(of(&failure, "URL", "correct the URL")),
+        Ok(Some(status)) => read("URL", &status, "see whether the server runs, and what it serves", findings),
+        Err(failure) => findings.push(Finding::of("URL", Err(failure), "correct the URL")),
     }
     if let Some((path, _)) = &settings.checkpoints {
-        let fix =
-            "let the agent's user write there; see \"Where checkpoints can be stored\" in docs/operators.md";
-        findings.push(match check::keeps(path) {
-            Ok(()) => Finding::ok("checkpoints", format!("{} can be written", path.display())),
-            Err(failure) => of(&failure, "checkpoints", fix),
-        });
+        let done = check::keeps(path).map(|()| format!("{} can be written", path.display()));
+        let fix = "let the agent's user write there; the unit's service can write only to /var/lib/pod-index";
+        findings.push(Finding::of("checkpoints", done, fix));
     }
     if let Ok(Some(tls)) = check::certificate(settings)
         && let Some(end) = tls.not_after()
@@ -102,34 +46,52 @@ pub(super) async fn others(settings: &Settings) -> Vec<Finding> {
         let left = end as f64 - super::clock::now();
         findings.push(certificate(left));
     }
-    findings
+    events
 }
 
+/// Reads the manifests as the agent does. Returns whether it would have file events.
+async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) -> Finding {
+    const CHECK: &str = "manifests";
+    const EVENTS: &str = "file events";
+    let Some(FileSettings { path, period }) = &settings.file else {
+        findings.push(Finding::skipped(CHECK, "no path of manifests is configured"));
+        return Finding::skipped(EVENTS, "no manifests are read from files");
+    };
+    if let Err(failure) = check::manifests(path) {
+        let fix = "create the directory, correct the path, or let the agent's user read it";
+        findings.push(Finding::of(CHECK, Err(failure), fix));
+        return Finding::skipped(EVENTS, "the manifests cannot be read");
+    }
+    let source = FileSource::with_period(path, settings.node.clone(), *period);
+    let status = check::first_look(source, FileSource::status).await;
+    read(CHECK, &status, "correct or remove the manifest", findings);
+    let unhinted = status.problems.iter().find(|problem| problem.kind() == ProblemKind::Unhinted);
+    let fix = "raise the limits, for example sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512; \
+               until then changes are seen at the next listing (--file-check-frequency)";
+    match unhinted {
+        Some(problem) => Finding::warning(EVENTS, problem.message(), fix),
+        None => Finding::ok(EVENTS, "manifests can be watched"),
+    }
+}
+
+/// What a source has read: a warning for each problem that may hide a pod.
+fn read(check: &'static str, status: &SourceStatus, fix: &str, findings: &mut Vec<Finding>) {
+    let grave: Vec<_> = status.problems.iter().filter(|problem| is_grave(problem)).collect();
+    if grave.is_empty() {
+        findings.push(Finding::ok(check, format!("{}: {} pods", status.origin, status.pods)));
+    }
+    findings.extend(grave.iter().map(|problem| Finding::warning(check, problem.to_string(), fix)));
+}
+
+/// Judges the seconds that a certificate has left.
 fn certificate(left: f64) -> Finding {
-    const CHECK: &str = "certificate";
-    let fix = "renew the files of tlsCertFile and tlsPrivateKeyFile; the agent reads them within ten seconds";
-    if left <= 0.0 {
-        Finding::failure(CHECK, format!("the agent's certificate expired {} ago", span(-left)), fix)
-    } else if left < SOON {
-        Finding::warning(CHECK, format!("the agent's certificate expires in {}", span(left)), fix)
+    let end = if left <= 0.0 {
+        format!("expired {} ago", span(-left))
     } else {
-        Finding::ok(CHECK, format!("the agent's certificate expires in {}", span(left)))
-    }
-}
-
-/// A client of the API server, if one is configured and the credentials are usable.
-pub(super) async fn credentials(settings: &Settings) -> (Option<Client>, Option<Finding>) {
-    match check::credentials(settings).await {
-        Ok(client) => (client, None),
-        Err(failure) => {
-            let fix = "correct the kubeconfig, or renew the credentials that it names";
-            (None, Some(of(&failure, "credentials", fix)))
-        }
-    }
-}
-
-fn of(failure: &Failure, check: &'static str, fix: &str) -> Finding {
-    Finding::failure(check, failure.message().unwrap_or_default(), fix)
+        format!("expires in {}", span(left))
+    };
+    let fix = "renew the files of tlsCertFile and tlsPrivateKeyFile; the agent reads them within ten seconds";
+    Finding::by_size("certificate", -left, (-SOON, 0.0), format!("the agent's certificate {end}"), fix)
 }
 
 #[cfg(test)]

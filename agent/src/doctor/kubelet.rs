@@ -7,20 +7,16 @@ use kube::Client;
 use kube::api::Api;
 use tokio::time::timeout;
 
-use super::clock;
-use super::clock::Offset;
 use super::report::{Finding, Outcome, span};
-use super::rights;
-use super::rights::Right;
-use super::{PATIENCE, check};
-use crate::cli::client::{Denied, Server};
+use super::rights::{LEASES, Right};
+use super::{PATIENCE, check, clock};
+use crate::cli::client::Server;
 use crate::config::Settings;
 use crate::config::values::Management;
+use crate::pipeline::api_clients::answer;
 
 const CHECK: &str = "kubelet";
 
-/// Kubelet: `NamespaceNodeLease`.
-const NAMESPACE: &str = "kube-node-lease";
 /// The duration of a lease that does not set one.
 const DEFAULT_SECONDS: i32 = 40;
 
@@ -36,43 +32,43 @@ struct Signs {
     lease: Option<(f64, f64)>,
 }
 
+/// `server`: a client of the API server, and the difference of its clock.
 pub(super) async fn check(
     settings: &Settings,
-    client: Option<&Client>,
-    offset: Option<Offset>,
-    healthz: SocketAddr,
-) -> Vec<Finding> {
-    let lease = match (client, offset) {
-        (Some(client), Some(offset)) => lease(settings, client, offset).await,
-        _ => None,
+    server: Option<(Client, f64)>,
+    address: SocketAddr,
+    findings: &mut Vec<Finding>,
+) {
+    let lease = match server {
+        Some((client, offset)) => lease(settings, &client, offset).await,
+        None => None,
     };
     let pods = pods(settings).await;
     let lists = pods.as_ref().is_some_and(|pods| pods.result == Outcome::Ok);
-    let signs = Signs { healthz: healthz_of(healthz).await, lists, lease };
+    let signs = Signs { healthz: healthz(address).await, lists, lease };
     let static_pods = settings.file.is_some() || settings.http.is_some();
     let needs_mirrors = static_pods && settings.api.is_some();
-    let mut findings = vec![judge(&signs, healthz, settings.mirrors, needs_mirrors)];
+    findings.push(judge(&signs, address, settings.mirrors, needs_mirrors));
     findings.extend(pods);
-    findings
 }
 
 /// `None` if nothing answers.
-async fn healthz_of(address: SocketAddr) -> Option<Result<(), String>> {
+async fn healthz(address: SocketAddr) -> Option<Result<(), String>> {
     let server = Server::plain(address).ok()?;
     match timeout(PATIENCE, server.stream("/healthz", &[])).await.ok()? {
         Ok(_) => Some(Ok(())),
-        Err(Denied::Refused(_, failure)) => Some(Err(failure.message().unwrap_or_default().to_owned())),
-        Err(Denied::Unreachable(_)) => None,
+        Err((Some(_), failure)) => Some(Err(failure.message().unwrap_or_default().to_owned())),
+        Err((None, _)) => None,
     }
 }
 
 /// Reads the lease, if the agent may.
-async fn lease(settings: &Settings, client: &Client, Offset(offset): Offset) -> Option<(f64, f64)> {
-    if rights::may(client, &Right::lease(settings)).await != Ok(true) {
+async fn lease(settings: &Settings, client: &Client, offset: f64) -> Option<(f64, f64)> {
+    if Right::lease(settings).is_granted(client).await != Ok(true) {
         return None;
     }
-    let leases = Api::<Lease>::namespaced(client.clone(), NAMESPACE);
-    let lease = timeout(PATIENCE, leases.get_opt(settings.node.as_str())).await.ok()?.ok()??;
+    let leases = Api::<Lease>::namespaced(client.clone(), LEASES);
+    let lease = answer(leases.get_opt(settings.node.as_str())).await.ok()??;
     let spec = lease.spec?;
     let renewed = spec.renew_time?.0.as_microsecond();
     let lasts = spec.lease_duration_seconds.filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_SECONDS);
@@ -122,38 +118,30 @@ fn judge(signs: &Signs, address: SocketAddr, mirrors: Management, needs_mirrors:
 /// Whether the kubelet lists its pods for the agent. `None` without `--kubelet`.
 async fn pods(settings: &Settings) -> Option<Finding> {
     const CHECK: &str = "kubelet's pods";
-    let failure = |message: &str| Finding::failure(CHECK, message, fix(message));
-    match check::kubelet(settings).await {
+    let message = match check::kubelet(settings).await {
+        Err(failure) => failure.message().unwrap_or_default().to_owned(),
         Ok(status) => {
             let status = status?;
-            Some(match status.problems.first() {
-                None => Finding::ok(CHECK, format!("{}: {} pods", status.origin, status.pods)),
-                Some(problem) if status.seen => Finding::warning(
-                    CHECK,
-                    format!(
-                        "{}: {} pods, and one that cannot be used: {problem}",
-                        status.origin, status.pods
-                    ),
-                    "if the kubelet is newer than pod-index, install a newer pod-index",
-                ),
-                Some(problem) => failure(&problem.to_string()),
-            })
+            let pods = format!("{}: {} pods", status.origin, status.pods);
+            let newer = "if the kubelet is newer than pod-index, install a newer pod-index";
+            match status.problems.first() {
+                None => return Some(Finding::ok(CHECK, pods)),
+                Some(problem) if status.seen => {
+                    let message = format!("{pods}, and one that cannot be used: {problem}");
+                    return Some(Finding::warning(CHECK, message, newer));
+                }
+                Some(problem) => problem.to_string(),
+            }
         }
-        Err(error) => Some(failure(error.message().unwrap_or_default())),
-    }
-}
-
-/// The fix for a kubelet that does not list its pods.
-fn fix(message: &str) -> &'static str {
-    if message.contains("answered 403") {
-        "grant the token's user what deploy/kubernetes/components/kubelet/rbac.yaml grants"
-    } else if message.contains("answered 401") {
-        "name a valid token with --kubelet-token-file"
-    } else if message.contains("certificate") {
-        "name the authority that signed the kubelet's certificate with --kubelet-ca"
-    } else {
-        "check that the kubelet runs, and that the URL is the kubelet's"
-    }
+    };
+    let fixes = [
+        ("answered 403", "grant the token's user to get nodes/pods; before Kubernetes 1.33, nodes/proxy"),
+        ("answered 401", "name a valid token with --kubelet-token-file"),
+        ("certificate", "name the authority that signed the kubelet's certificate with --kubelet-ca"),
+        ("", "check that the kubelet runs, and that the URL is the kubelet's"),
+    ];
+    let fix = fixes.into_iter().find_map(|(word, fix)| message.contains(word).then_some(fix));
+    Some(Finding::failure(CHECK, message, fix.unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use self::report::{Finding, Outcome, Report};
 use crate::cli::ClientArgs;
 use crate::cli::format;
 use crate::config::failure::Failure;
-use crate::config::{Given, Settings};
+use crate::config::{Given, Settings, rule};
 use crate::run::check;
 
 /// Timeout of a request.
@@ -36,11 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Runs all checks and prints the findings.
 pub(crate) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Result<(), Failure> {
     for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
-        if is_given {
-            return Err(Failure::Usage(format!(
-                "doctor takes the settings of an agent that serves, without {flag}"
-            )));
-        }
+        rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
@@ -55,61 +51,56 @@ pub(crate) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -
 }
 
 async fn findings(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Vec<Finding> {
-    let (settings, mut findings) = configuration::settings(given);
+    let (settings, finding) = configuration::settings(given);
     let settings = settings.as_ref();
-    let agent = running::Agent::ask(given, client, settings).await;
+    let (mut findings, mut file_events) = (vec![finding], None);
     if let Some(settings) = settings {
-        let (file_events, manifests) = configuration::manifests(settings).await;
-        findings.extend(manifests);
-        findings.extend(configuration::others(settings).await);
-        let (client, problem) = configuration::credentials(settings).await;
-        findings.extend(problem);
-        let (of_the_server, offset) = api_server(settings, client.as_ref()).await;
-        findings.extend(of_the_server);
-        findings.extend(kubelet::check(settings, client.as_ref(), offset, healthz).await);
-        findings.extend(agent.findings(Some(settings)));
-        findings.push(limits::file_events(file_events));
-    } else {
-        findings.extend(agent.findings(None));
+        file_events = Some(configuration::check(settings, &mut findings).await);
+        let server = api_server(settings, &mut findings).await;
+        kubelet::check(settings, server, healthz, &mut findings).await;
     }
-    findings.push(limits::descriptors(agent.metrics()));
-    findings.push(limits::memory(agent.metrics()));
+    let answers = running::ask(given, client, settings).await;
+    running::check(answers.as_ref(), settings, &mut findings);
+    findings.extend(file_events);
+    let metrics = answers.as_ref().map(|answers| &*answers.metrics).map_err(|_| "no agent answers");
+    findings.extend([limits::descriptors(metrics), limits::memory(metrics)]);
     findings
 }
 
-/// Checks the clock, the rights, and listing and watching pods. Also returns the difference of the server's clock.
-async fn api_server(settings: &Settings, client: Option<&Client>) -> (Vec<Finding>, Option<clock::Offset>) {
+/// Checks the credentials, the clock, the rights, and listing and watching pods. Returns a client and the difference of
+/// the server's clock, if the server answers.
+async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) -> Option<(Client, f64)> {
+    const CHECK: &str = "API server";
     let Some(api) = &settings.api else {
-        let why = "no API server is configured";
-        return (vec![Finding::skipped("API server", why)], None);
+        findings.push(Finding::skipped(CHECK, "no API server is configured"));
+        return None;
     };
-    let Some(client) = client else {
-        return (vec![Finding::skipped("API server", "there are no usable credentials")], None);
+    let client = match check::credentials(settings).await {
+        Ok(client) => client?,
+        Err(failure) => {
+            let fix = "correct the kubeconfig, or renew the credentials that it names";
+            findings.push(Finding::of("credentials", Err(failure), fix));
+            findings.push(Finding::skipped(CHECK, "there are no usable credentials"));
+            return None;
+        }
     };
-    let offset = match clock::offset(client).await {
+    let offset = match clock::offset(&client).await {
         Ok(offset) => offset,
         Err(why) => {
             let fix = "see whether the server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's \
                        server and certificate-authority";
             let server = server_url(api.kubeconfig.as_deref()).await;
-            let server = server.as_deref().unwrap_or("it");
-            return (
-                vec![Finding::failure("API server", format!("{server} does not answer: {why}"), fix)],
-                None,
-            );
+            let message = format!("{} does not answer: {why}", server.as_deref().unwrap_or("it"));
+            findings.push(Finding::failure(CHECK, message, fix));
+            return None;
         }
     };
-    let mut findings = vec![clock::judge(offset)];
-    let (rights, may_read) = rights::check(settings, client).await;
-    findings.extend(rights);
-    if may_read {
-        findings.push(match check::api_server(settings, api, client.clone()).await {
-            Ok(()) => Finding::ok("API server", "it lists and watches pods for the agent"),
-            Err(failure) => {
-                let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names";
-                Finding::failure("API server", failure.message().unwrap_or_default(), fix)
-            }
-        });
+    findings.push(clock::judge(offset));
+    if rights::check(settings, &client, findings).await {
+        let done = check::api_server(settings, api, client.clone()).await;
+        let done = done.map(|()| "it lists and watches pods for the agent".to_owned());
+        let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names";
+        findings.push(Finding::of(CHECK, done, fix));
     }
-    (findings, Some(offset))
+    Some((client, offset))
 }

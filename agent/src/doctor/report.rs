@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::api::table::harmless;
+use crate::config::failure::Failure;
 
 /// The result of a check, ordered by severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -15,17 +16,6 @@ pub(super) enum Outcome {
     Skipped,
     Warning,
     Failure,
-}
-
-impl Outcome {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Skipped => "skipped",
-            Self::Warning => "warning",
-            Self::Failure => "failure",
-        }
-    }
 }
 
 /// The result of one check.
@@ -55,6 +45,29 @@ impl Finding {
     pub(super) fn failure(check: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { check, result: Outcome::Failure, message: message.into(), fix: Some(fix.into()) }
     }
+
+    /// What a check said, or why it failed.
+    pub(super) fn of(check: &'static str, done: Result<String, Failure>, fix: &str) -> Self {
+        match done {
+            Ok(message) => Self::ok(check, message),
+            Err(failure) => Self::failure(check, failure.message().unwrap_or_default(), fix),
+        }
+    }
+
+    /// A size above the first bound is a warning, above the second a failure.
+    pub(super) fn by_size(
+        check: &'static str,
+        size: f64,
+        (high, grave): (f64, f64),
+        message: String,
+        fix: &str,
+    ) -> Self {
+        match size {
+            size if size > grave => Self::failure(check, message, fix),
+            size if size > high => Self::warning(check, message, fix),
+            _ => Self::ok(check, message),
+        }
+    }
 }
 
 /// All findings, in the order of the checks.
@@ -77,7 +90,7 @@ impl Report {
         let width = self.checks.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
         let mut text = format!("{:7}  {:width$}  MESSAGE\n", "RESULT", "CHECK");
         for Finding { check, result, message, fix } in &self.checks {
-            let result = result.as_str();
+            let result = format!("{result:?}").to_lowercase();
             // Writing to a string does not fail.
             let _ = writeln!(text, "{result:7}  {check:width$}  {}", harmless(message));
             if let Some(fix) = fix {

@@ -8,44 +8,38 @@ use k8s_openapi::api::authorization::v1::{FieldSelectorAttributes, ResourceAttri
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldSelectorRequirement;
 use kube::Client;
 use kube::api::{Api, PostParams};
-use tokio::time::timeout;
 
-use super::PATIENCE;
 use super::report::Finding;
 use crate::config::Settings;
 use crate::config::values::{Extra, Management};
 use crate::pipeline::api_clients;
+use pod_index_kubelet::sources::NodeName;
 
 const CHECK: &str = "rights";
 
 /// Kubelet: `NamespaceNodeLease`.
-const LEASES: &str = "kube-node-lease";
+pub(super) const LEASES: &str = "kube-node-lease";
 
-/// A right.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Right {
-    verb: &'static str,
-    group: &'static str,
-    resource: &'static str,
-    /// `None`: in all namespaces, or of a resource without a namespace.
-    namespace: Option<String>,
-    name: Option<String>,
-    /// The node of the pods.
-    node: Option<String>,
-    /// The part of `deploy/kubernetes` that grants it.
-    part: &'static str,
-}
+/// The parts of `deploy/kubernetes` that grant rights.
+const BASE: &str = "base";
+const MIRRORS: &str = "components/mirror-pods";
+const RESOURCES: &str = "components/resources";
+const REVIEWS: &str = "components/client-reviews";
+
+/// A right, and the part of `deploy/kubernetes` that grants it.
+pub(super) struct Right(ResourceAttributes, &'static str);
 
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb, self.resource)?;
-        if !self.group.is_empty() {
-            write!(f, ".{}", self.group)?;
+        let [verb, group, resource] = self.rule();
+        write!(f, "{verb} {resource}")?;
+        if !group.is_empty() {
+            write!(f, ".{group}")?;
         }
-        if let Some(name) = &self.name {
+        if let Some(name) = &self.0.name {
             write!(f, " {name:?}")?;
         }
-        if let Some(namespace) = &self.namespace {
+        if let Some(namespace) = &self.0.namespace {
             write!(f, " in the namespace {namespace:?}")?;
         }
         Ok(())
@@ -53,130 +47,127 @@ impl fmt::Display for Right {
 }
 
 impl Right {
-    fn new(verb: &'static str, group: &'static str, resource: &'static str, part: &'static str) -> Self {
-        Self { verb, group, resource, namespace: None, name: None, node: None, part }
+    fn new(verb: &str, group: &str, resource: &str, part: &'static str) -> Self {
+        let [verb, group, resource] = [verb, group, resource].map(|word| Some(word.to_owned()));
+        Self(ResourceAttributes { verb, group, resource, ..ResourceAttributes::default() }, part)
+    }
+
+    /// The right to one object.
+    fn named(mut self, name: &NodeName) -> Self {
+        self.0.name = Some(name.to_string());
+        self
     }
 
     /// To read the lease of this node's kubelet.
     pub(super) fn lease(settings: &Settings) -> Self {
-        Self {
-            namespace: Some(LEASES.to_owned()),
-            name: Some(settings.node.to_string()),
-            ..Self::new("get", "coordination.k8s.io", "leases", "components/mirror-pods")
-        }
+        let mut right = Self::new("get", "coordination.k8s.io", "leases", MIRRORS).named(&settings.node);
+        right.0.namespace = Some(LEASES.to_owned());
+        right
     }
 
-    fn attributes(&self) -> ResourceAttributes {
-        let requirement = |node: &String| FieldSelectorRequirement {
-            key: "spec.nodeName".to_owned(),
-            operator: "In".to_owned(),
-            values: Some(vec![node.clone()]),
-        };
-        let field_selector = self.node.as_ref().map(|node| FieldSelectorAttributes {
-            requirements: Some(vec![requirement(node)]),
-            ..FieldSelectorAttributes::default()
-        });
-        ResourceAttributes {
-            verb: Some(self.verb.to_owned()),
-            group: Some(self.group.to_owned()),
-            resource: Some(self.resource.to_owned()),
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-            field_selector,
-            ..ResourceAttributes::default()
-        }
+    /// The verb, the group and the resource.
+    fn rule(&self) -> [&str; 3] {
+        [&self.0.verb, &self.0.group, &self.0.resource].map(|word| word.as_deref().unwrap_or_default())
     }
 
-    fn fix(&self) -> String {
-        format!("grant the agent's user what deploy/kubernetes/{}/rbac.yaml grants", self.part)
+    /// How to grant it.
+    fn fix(&self, user: &str) -> String {
+        let [verb, group, resource] = self.rule();
+        let kind = if self.0.namespace.is_some() { "Role" } else { "ClusterRole" };
+        format!(
+            "bind {user} to a {kind} with the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verb}]}}, \
+             as in the release's deploy/kubernetes/{}/rbac.yaml",
+            self.1
+        )
+    }
+
+    /// Whether the node authorizer grants this right only for single objects. A review of the right as a whole would then
+    /// say no.
+    fn is_per_object(&self, user: &str) -> bool {
+        user.starts_with("system:node:") && self.rule() == ["get", "", "pods"]
+    }
+
+    /// Whether the API server grants the right. The error is the reason why that is unknown.
+    pub(super) async fn is_granted(&self, client: &Client) -> Result<bool, String> {
+        api_clients::may(client, self.0.clone()).await
     }
 }
 
 /// The rights that an agent with these settings uses on the API server.
-pub(super) fn needed(settings: &Settings) -> Vec<Right> {
+fn needed(settings: &Settings) -> Vec<Right> {
     let mut rights = Vec::new();
+    let (node, all_nodes) = (&settings.node, settings.api.as_ref().is_some_and(|api| api.all_nodes));
     if let Some(api) = &settings.api {
-        let node = (!api.all_nodes).then(|| settings.node.to_string());
-        let namespace = api.selection.namespace().map(str::to_owned);
-        rights.extend(["list", "watch"].map(|verb| Right {
-            namespace: namespace.clone(),
-            node: node.clone(),
-            ..Right::new(verb, "", "pods", "base")
+        let of_the_node = || FieldSelectorAttributes {
+            requirements: Some(vec![FieldSelectorRequirement {
+                key: "spec.nodeName".to_owned(),
+                operator: "In".to_owned(),
+                values: Some(vec![node.to_string()]),
+            }]),
+            ..FieldSelectorAttributes::default()
+        };
+        rights.extend(["list", "watch"].map(|verb| {
+            let mut right = Right::new(verb, "", "pods", BASE);
+            right.0.namespace = api.selection.namespace().map(str::to_owned);
+            right.0.field_selector = (!all_nodes).then(of_the_node);
+            right
         }));
     }
     if settings.mirrors != Management::Off {
-        let mirrors = "components/mirror-pods";
-        rights.extend(["create", "delete", "get"].map(|verb| Right::new(verb, "", "pods", mirrors)));
-        rights
-            .push(Right { name: Some(settings.node.to_string()), ..Right::new("get", "", "nodes", mirrors) });
+        rights.extend(["create", "delete", "get"].map(|verb| Right::new(verb, "", "pods", MIRRORS)));
+        rights.push(Right::new("get", "", "nodes", MIRRORS).named(node));
     }
     if settings.mirrors == Management::Careful {
         rights.push(Right::lease(settings));
     }
     for extra in &settings.pod_api.extra {
-        let own = *extra == Extra::Nodes && settings.api.as_ref().is_some_and(|api| !api.all_nodes);
-        rights.extend(extra.resources().iter().flat_map(|(group, resource)| {
-            extra.verbs().iter().map(move |verb| Right {
-                name: own.then(|| settings.node.to_string()),
-                ..Right::new(verb, group, resource, "components/resources")
-            })
-        }));
+        for (group, resource) in extra.resources() {
+            rights.extend(extra.verbs().iter().map(|verb| {
+                let right = Right::new(verb, group, resource, RESOURCES);
+                if *extra == Extra::Nodes && !all_nodes { right.named(node) } else { right }
+            }));
+        }
     }
-    let reviews = "components/client-reviews";
     if settings.access.tokens {
-        rights.push(Right::new("create", "authentication.k8s.io", "tokenreviews", reviews));
+        rights.push(Right::new("create", "authentication.k8s.io", "tokenreviews", REVIEWS));
     }
     if settings.access.rights {
-        rights.push(Right::new("create", "authorization.k8s.io", "subjectaccessreviews", reviews));
+        rights.push(Right::new("create", "authorization.k8s.io", "subjectaccessreviews", REVIEWS));
     }
     rights
-}
-
-/// Whether the API server grants the right. The error is the reason why that is unknown.
-pub(super) async fn may(client: &Client, right: &Right) -> Result<bool, String> {
-    api_clients::may(client, right.attributes()).await
 }
 
 /// The name that the API server has for the agent. `None` before Kubernetes 1.28, which cannot be asked.
 async fn user(client: &Client) -> Option<String> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = SelfSubjectReview::default();
-    let review = timeout(PATIENCE, reviews.create(&PostParams::default(), &review)).await.ok()?.ok()?;
+    let review = api_clients::answer(reviews.create(&PostParams::default(), &review)).await.ok()?;
     review.status?.user_info?.username
 }
 
-/// Whether the node authorizer grants this right only for single objects. A review of the right as a whole would then
-/// say no.
-fn is_per_object(user: &str, right: &Right) -> bool {
-    user.starts_with("system:node:") && right.resource == "pods" && right.verb == "get"
-}
-
-/// Reviews all rights. Also returns `false` if the server says that pods may not be listed or watched.
-pub(super) async fn check(settings: &Settings, client: &Client) -> (Vec<Finding>, bool) {
+/// Reviews all rights. Returns `false` if the server says that pods may not be listed or watched.
+pub(super) async fn check(settings: &Settings, client: &Client, findings: &mut Vec<Finding>) -> bool {
     let user = user(client).await.unwrap_or_else(|| "this user".to_owned());
     let mut granted = BTreeMap::<&'static str, Vec<String>>::new();
-    let (mut findings, mut may_read) = (Vec::new(), true);
+    let (mut others, mut may_read) = (Vec::new(), true);
     for right in needed(settings) {
-        if is_per_object(&user, &right) {
+        if right.is_per_object(&user) {
             let why =
                 format!("{right}: the node authorizer grants it to {user} for each object that a pod names");
-            findings.push(Finding::skipped(CHECK, why));
+            others.push(Finding::skipped(CHECK, why));
             continue;
         }
-        match may(client, &right).await {
-            Ok(true) => granted.entry(right.part).or_default().push(right.to_string()),
+        match right.is_granted(client).await {
+            Ok(true) => granted.entry(right.1).or_default().push(right.to_string()),
             Ok(false) => {
-                may_read &= right.part != "base";
-                findings.push(Finding::failure(CHECK, format!("{user} may not {right}"), right.fix()));
+                may_read &= right.1 != BASE;
+                others.push(Finding::failure(CHECK, format!("{user} may not {right}"), right.fix(&user)));
             }
-            Err(why) => {
-                findings.push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}")));
-            }
+            Err(why) => others.push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}"))),
         }
     }
-    let granted = granted.into_values().map(|rights| {
-        let message = format!("{user} may {}", rights.join(", "));
-        Finding::ok(CHECK, message)
-    });
-    (granted.chain(findings).collect(), may_read)
+    let granted = granted.into_values().map(|rights| format!("{user} may {}", rights.join(", ")));
+    findings.extend(granted.map(|message| Finding::ok(CHECK, message)));
+    findings.extend(others);
+    may_read
 }

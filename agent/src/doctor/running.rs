@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 use super::report::{Finding, span};
-use crate::api::seen::{self, Mirrors, Pair, Source, Sources};
+use crate::api::seen::{Mirrors, Pair, Source, Sources};
 use crate::cli::ClientArgs;
 use crate::cli::client::Server;
 use crate::config::failure::Failure;
@@ -22,109 +22,79 @@ const LATE: u64 = 150;
 /// Seconds of silence of a source that are a failure, like in the alert `PodIndexSourceSilent`.
 const SILENT: u64 = 300;
 
-/// The agent's answers, or the error.
-pub(super) struct Agent {
+/// The agent's answers.
+pub(super) struct Answers {
     place: String,
-    answers: Result<Answers, String>,
-}
-
-struct Answers {
     sources: Sources,
     mirrors: Mirrors,
-    metrics: Metrics,
+    /// The response of `/metrics`.
+    pub(super) metrics: String,
 }
 
-/// The response of `/metrics`.
-pub(super) struct Metrics(String);
-
-impl Metrics {
-    /// The value of a metric without labels.
-    pub(super) fn value(&self, name: &str) -> Option<f64> {
-        seen::value(&self.0, name)
-    }
-
-    fn version(&self) -> Option<&str> {
-        self.0.split("pod_index_build_info{version=\"").nth(1)?.split('"').next()
-    }
+/// Asks the agent that the flags or its settings name.
+pub(super) async fn ask(
+    given: &Given,
+    client: &ClientArgs,
+    settings: Option<&Settings>,
+) -> Result<Answers, Failure> {
+    let (address, port) = settings
+        .map_or((DEFAULT_ADDRESS, DEFAULT_PORT), |settings| (settings.address.ip(), settings.address.port()));
+    // An agent that serves on all addresses also serves on loopback.
+    let address: IpAddr = if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
+    let server = Server::new(&given.server, client, (address, port))?;
+    let answers = async {
+        let place = server.place.clone();
+        let (sources, mirrors) = (server.get_json("/sources").await?, server.get_json("/mirrors").await?);
+        let metrics = String::from_utf8_lossy(&server.get("/metrics", &[]).await?).into_owned();
+        Ok(Answers { place, sources, mirrors, metrics })
+    };
+    let late = |_| Failure::Unable(format!("no answer from {} within {PATIENCE:?}", server.place));
+    timeout(PATIENCE, answers).await.map_err(late)?
 }
 
-impl Agent {
-    /// Asks the agent that the flags or its settings name.
-    pub(super) async fn ask(given: &Given, client: &ClientArgs, settings: Option<&Settings>) -> Self {
-        let default = settings.map_or((DEFAULT_ADDRESS, DEFAULT_PORT), |settings| {
-            (settings.address.ip(), settings.address.port())
-        });
-        // An agent that serves on all addresses also serves on loopback.
-        let here =
-            |address: IpAddr| if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
-        let server = Server::new(&given.server, client, (here(default.0), default.1));
-        let server = match server {
-            Ok(server) => server,
-            Err(failure) => return Self { place: String::new(), answers: Err(words(&failure)) },
-        };
-        let answers = match timeout(PATIENCE, answers(&server)).await {
-            Ok(answers) => answers.map_err(|failure| words(&failure)),
-            Err(_) => Err(format!("no answer from {} within {PATIENCE:?}", server.place)),
-        };
-        Self { place: server.place, answers }
-    }
-
-    /// The metrics, if an agent answers.
-    pub(super) fn metrics(&self) -> Option<&Metrics> {
-        self.answers.as_ref().ok().map(|answers| &answers.metrics)
-    }
-
-    pub(super) fn findings(&self, settings: Option<&Settings>) -> Vec<Finding> {
-        let Answers { sources, mirrors, metrics } = match &self.answers {
-            Ok(answers) => answers,
-            Err(why) => {
-                let fix = if why.contains("does it speak TLS?") {
-                    "give doctor the authority that signed the agent's certificate: --certificate-authority FILE"
-                } else {
-                    "start the agent, or say where it serves with --address and --port (with TLS, also \
-                     --certificate-authority)"
-                };
-                let why_not = "no agent answers";
-                return vec![
-                    Finding::warning(AGENT, why, fix),
-                    Finding::skipped(SOURCES, why_not),
-                    Finding::skipped(STATIC_PODS, why_not),
-                ];
-            }
-        };
-        let version = metrics.version().unwrap_or("unknown");
-        let answer = format!("version {version} answers on {} for the node {:?}", self.place, sources.node);
-        let mut findings = vec![match settings {
-            Some(settings) if settings.node.as_str() != sources.node => Finding::warning(
-                AGENT,
-                format!("{answer}; the settings name the node {:?}", settings.node.as_str()),
-                "give the agent and doctor the same --node-name",
-            ),
-            _ if version != env!("CARGO_PKG_VERSION") => Finding::warning(
-                AGENT,
-                format!("{answer}; this program is version {}", env!("CARGO_PKG_VERSION")),
-                "restart the agent after an upgrade",
-            ),
-            _ => Finding::ok(AGENT, answer),
-        }];
-        findings.extend(sources.sources.iter().map(|source| {
-            let period = settings.map_or(Duration::ZERO, |settings| settings.period_of(&source.source));
-            judge(source, period)
-        }));
-        findings.push(static_pods(mirrors));
-        findings
-    }
-}
-
-fn words(failure: &Failure) -> String {
-    failure.message().unwrap_or_default().to_owned()
-}
-
-async fn answers(server: &Server) -> Result<Answers, Failure> {
-    let sources = server.get_json("/sources").await?;
-    let mirrors = server.get_json("/mirrors").await?;
-    let metrics = server.get("/metrics", &[]).await?;
-    Ok(Answers { sources, mirrors, metrics: Metrics(String::from_utf8_lossy(&metrics).into_owned()) })
+/// Judges what the agent has answered, or that it has not.
+pub(super) fn check(
+    answers: Result<&Answers, &Failure>,
+    settings: Option<&Settings>,
+    findings: &mut Vec<Finding>,
+) {
+    let Answers { place, sources, mirrors, metrics } = match answers {
+        Ok(answers) => answers,
+        Err(failure) => {
+            let why = failure.message().unwrap_or_default();
+            let fix = if why.contains("does it speak TLS?") {
+                "give doctor the authority that signed the agent's certificate: --certificate-authority FILE"
+            } else {
+                "start the agent, or say where it serves with --address and --port (with TLS, also \
+                 --certificate-authority)"
+            };
+            findings.push(Finding::warning(AGENT, why, fix));
+            findings.extend([SOURCES, STATIC_PODS].map(|check| Finding::skipped(check, "no agent answers")));
+            return;
+        }
+    };
+    let version =
+        metrics.split("pod_index_build_info{version=\"").nth(1).and_then(|text| text.split('"').next());
+    let (version, own) = (version.unwrap_or("unknown"), env!("CARGO_PKG_VERSION"));
+    let answer = format!("version {version} answers on {place} for the node {:?}", sources.node);
+    findings.push(match settings.map(|settings| settings.node.as_str()) {
+        Some(node) if node != sources.node => Finding::warning(
+            AGENT,
+            format!("{answer}; the settings name the node {node:?}"),
+            "give the agent and doctor the same --node-name",
+        ),
+        _ if version != own => Finding::warning(
+            AGENT,
+            format!("{answer}; this program is version {own}"),
+            "restart the agent after an upgrade",
+        ),
+        _ => Finding::ok(AGENT, answer),
+    });
+    findings.extend(sources.sources.iter().map(|source| {
+        let period = settings.map_or(Duration::ZERO, |settings| settings.period_of(&source.source));
+        judge(source, period)
+    }));
+    findings.push(static_pods(mirrors));
 }
 
 /// `period`: how often the source is read, if it is read periodically.
@@ -132,25 +102,27 @@ fn judge(source: &Source, period: Duration) -> Finding {
     let Source { source: name, origin, seen, pods, seconds_since_heard, problems, .. } = source;
     let problem = problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(origin));
     let place = format!("{name} ({origin})");
-    let look = "see \"It is not ready\" in docs/operators.md";
+    let look =
+        "see whether its server, or its file system, answers the agent; GET /sources has all its problems";
+    let because = |sign| problem.as_ref().map(|problem| format!("{sign} {problem}")).unwrap_or_default();
     if !seen {
-        let why = problem.map(|problem| format!(": {problem}")).unwrap_or_default();
-        return Finding::failure(SOURCES, format!("{place}: not read yet{why}"), look);
+        return Finding::failure(SOURCES, format!("{place}: not read yet{}", because(":")), look);
     }
     let silence = seconds_since_heard.unwrap_or_default();
     #[allow(clippy::cast_precision_loss, reason = "seconds")]
     let age = span(silence as f64);
-    let message = format!("{place}: {pods} pods, last heard {age} ago");
+    let message = format!("{place}: {pods} pods, last heard {age} ago{}", because(";"));
     let overdue = |limit: u64| silence > limit.max(3 * period.as_secs());
-    let because = problem.as_ref().map(|problem| format!("; {problem}")).unwrap_or_default();
     if overdue(SILENT) {
-        return Finding::failure(SOURCES, format!("{message}{because}"), look);
+        Finding::failure(SOURCES, message, look)
+    } else if overdue(LATE) {
+        Finding::warning(SOURCES, message, look)
+    } else if problem.is_some() {
+        let fix = "correct it; other pods are unaffected, unless the source cannot be read at all";
+        Finding::warning(SOURCES, message, fix)
+    } else {
+        Finding::ok(SOURCES, message)
     }
-    if overdue(LATE) || problem.is_some() {
-        let fix = "GET /sources lists all problems; see \"A pod is missing\" in docs/operators.md";
-        return Finding::warning(SOURCES, format!("{message}{because}"), fix);
-    }
-    Finding::ok(SOURCES, message)
 }
 
 /// Number of static pods with a mirror pod, and the manager of mirror pods.
@@ -163,7 +135,7 @@ fn static_pods(mirrors: &Mirrors) -> Finding {
         pods.len(),
         orphans.len(),
     );
-    let fix = "see docs/mirror-pods.md; GET /mirrors lists them";
+    let fix = "GET /mirrors names each of them, with its state and the last failure";
     let is_wrong = |pair: &&Pair| !matches!(pair.state.as_deref(), None | Some("inSync" | "finished"));
     let wrong = pods.iter().filter(is_wrong).count();
     if let Some(problem) = problem {

@@ -3,6 +3,3 @@
 pub(crate) mod access;
 pub(crate) mod serve;
 pub(crate) mod tls;
-
-#[cfg(test)]
-mod tests;

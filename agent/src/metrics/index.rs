@@ -5,10 +5,10 @@ use pod_index::Snapshot;
 
 use super::{Scrape, number};
 
-/// The kubelet's pod manager metrics, with the kubelet's names and meanings.
+/// The first three have the kubelet's names and meanings.
 ///
 /// Kubelet: `DesiredPodCount`, `MirrorPodCount`, `ManagedEphemeralContainers` (`pkg/kubelet/metrics/metrics.go`).
-pub(super) fn kubelets_own(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
+pub(super) fn show(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
     let of_files = snapshot.static_pods().count();
     let others = snapshot.pods().len().saturating_sub(of_files);
     to.gauges(
@@ -20,10 +20,6 @@ pub(super) fn kubelets_own(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
     to.gauge("mirror_pods", "The number of mirror pods.", number(snapshot.mirror_pods().len()));
     let help = "Current number of ephemeral containers in the pods.";
     to.gauge("managed_ephemeral_containers", help, number(snapshot.ephemeral_container_count()));
-}
-
-/// Metrics that the kubelet lacks.
-pub(super) fn others(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
     let orphans = number(snapshot.orphaned_mirror_pod_full_names().count());
     to.gauge("orphaned_mirror_pods", "Mirror pods with no matching static pod.", orphans);
     let generation = i64::try_from(snapshot.generation()).unwrap_or(i64::MAX);

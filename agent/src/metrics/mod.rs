@@ -16,7 +16,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
 use prometheus_client::encoding::text;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 pub(crate) use self::scrape::Scrape;
 use self::scrape::collected;
@@ -36,20 +36,8 @@ impl Metrics {
         let started = std::time::SystemTime::now();
         metrics.0.register_collector(collected(move |to| process::show(started, to)));
         let reader = reader.clone();
-        metrics.collect(move |to| {
-            let snapshot = reader.load();
-            index::kubelets_own(&snapshot, to);
-            index::others(&snapshot, to);
-        });
+        metrics.collect(move |to| index::show(&reader.load(), to));
         metrics
-    }
-
-    /// The same values under the kubelet's own names, where it has them. On a node with a kubelet, a sum over both
-    /// would count every pod twice.
-    pub(crate) fn as_the_kubelet(&mut self, reader: &Reader<Pod>) {
-        let reader = reader.clone();
-        let collected = collected(move |to| index::kubelets_own(&reader.load(), to));
-        self.0.sub_registry_with_prefix("kubelet").register_collector(collected);
     }
 
     /// Adds metrics that `show` reads on each scrape. Their names begin with `pod_index_`.
@@ -68,6 +56,12 @@ impl Metrics {
         text::encode(&mut text, &self.0)?;
         Ok(text)
     }
+}
+
+/// Registers a metric that the caller keeps up to date.
+pub(crate) fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 /// Converts a number of objects in memory to a gauge value.

@@ -39,7 +39,7 @@ pub(super) fn show(started: SystemTime, to: &mut Scrape<'_>) {
     to.gauge("process_start_time_seconds", help, started);
     let cpu = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default();
     let help = "Total user and system CPU time spent in seconds.";
-    to.seconds("process_cpu_seconds", help, cpu.as_secs_f64());
+    to.counter("process_cpu_seconds", help, cpu.as_secs_f64());
 }
 
 fn resident_memory() -> Option<i64> {

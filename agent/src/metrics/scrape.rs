@@ -3,7 +3,9 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, EncodeMetric, MetricEncoder,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -39,7 +41,7 @@ pub(crate) struct Scrape<'a> {
 
 impl Scrape<'_> {
     pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) {
-        self.one(name, help, MetricType::Gauge, &ConstGauge::new(value));
+        self.write(name, help, MetricType::Gauge, |to| ConstGauge::new(value).encode(to));
     }
 
     /// A gauge with labels.
@@ -49,18 +51,15 @@ impl Scrape<'_> {
         help: &str,
         series: impl IntoIterator<Item = (L, V)>,
     ) {
-        let series = series.into_iter().map(|(labels, value)| (labels, ConstGauge::new(value)));
-        self.family(name, help, MetricType::Gauge, series);
+        self.write(name, help, MetricType::Gauge, |mut to| {
+            let mut series = series.into_iter();
+            series.try_for_each(|(labels, value)| ConstGauge::new(value).encode(to.encode_family(&labels)?))
+        });
     }
 
     /// A counter. `_total` is appended to the name.
-    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.one(name, help, MetricType::Counter, &ConstCounter::new(value));
-    }
-
-    /// A counter of seconds.
-    pub(crate) fn seconds(&mut self, name: &str, help: &str, value: f64) {
-        self.one(name, help, MetricType::Counter, &ConstCounter::new(value));
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: impl EncodeCounterValue) {
+        self.write(name, help, MetricType::Counter, |to| ConstCounter::new(value).encode(to));
     }
 
     /// A counter with labels. `_total` is appended to the name.
@@ -70,27 +69,20 @@ impl Scrape<'_> {
         help: &str,
         series: impl IntoIterator<Item = (L, u64)>,
     ) {
-        let series = series.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value)));
-        self.family(name, help, MetricType::Counter, series);
+        self.write(name, help, MetricType::Counter, |mut to| {
+            let mut series = series.into_iter();
+            series.try_for_each(|(labels, value)| ConstCounter::new(value).encode(to.encode_family(&labels)?))
+        });
     }
 
-    fn one(&mut self, name: &str, help: &str, kind: MetricType, metric: &impl EncodeMetric) {
-        let encoder = self.encoder.encode_descriptor(name, help, None, kind);
-        let done = encoder.and_then(|encoder| metric.encode(encoder));
-        self.result = self.result.and(done);
-    }
-
-    fn family<L: EncodeLabelSet, M: EncodeMetric>(
+    fn write(
         &mut self,
         name: &str,
         help: &str,
         kind: MetricType,
-        mut series: impl Iterator<Item = (L, M)>,
+        metric: impl FnOnce(MetricEncoder<'_>) -> fmt::Result,
     ) {
-        let encoder = self.encoder.encode_descriptor(name, help, None, kind);
-        let done = encoder.and_then(|mut encoder| {
-            series.try_for_each(|(labels, metric)| metric.encode(encoder.encode_family(&labels)?))
-        });
+        let done = self.encoder.encode_descriptor(name, help, None, kind).and_then(metric);
         self.result = self.result.and(done);
     }
 }

@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::number;
+use super::{number, registered};
 
 /// One pod takes about ten microseconds, a hundred thousand of them a few seconds.
 const SECONDS: [f64; 5] = [100e-6, 1e-3, 10e-3, 100e-3, 1.0];
@@ -25,21 +25,20 @@ pub(crate) struct Writing {
 impl Writing {
     /// All counts are zero.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let counts = Self {
-            publications: Counter::default(),
-            refused: Counter::default(),
-            operations: Counter::default(),
-            duration: Histogram::new(SECONDS),
-            retired: Gauge::default(),
-        };
-        let Self { publications, refused, operations, duration, retired } = counts.clone();
-        registry.register("publications", "Snapshots published", publications);
-        registry.register("refused_pods", "Pods that the index refused", refused);
-        registry.register("operations", "Operations of the sources' updates", operations);
+        let duration = Histogram::new(SECONDS);
         let help = "Time to merge, apply and publish a batch";
-        registry.register_with_unit("write_duration", help, Unit::Seconds, duration);
-        registry.register("retired_snapshots", "Replaced snapshots that readers still hold", retired);
-        counts
+        registry.register_with_unit("write_duration", help, Unit::Seconds, duration.clone());
+        let mut counter = |name, help| registered(registry, name, help, Counter::default());
+        Self {
+            publications: counter("publications", "Snapshots published"),
+            refused: counter("refused_pods", "Pods that the index refused"),
+            operations: counter("operations", "Operations of the sources' updates"),
+            duration,
+            retired: {
+                let help = "Replaced snapshots that readers still hold";
+                registered(registry, "retired_snapshots", help, Gauge::default())
+            },
+        }
     }
 
     /// Records a finished batch.

@@ -14,11 +14,10 @@ use hyper::http::Uri;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
+use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::client::Body;
-use kube::{Client, Config};
 use pod_index_kubelet::api_client::ApiClient;
-use pod_index_kubelet::sources::Problem;
 use pod_index_kubelet::sources::api_server::{authenticate, connect_with, load_config};
 use pod_index_kubelet::text::api_causes;
 use tokio::sync::watch;
@@ -27,11 +26,11 @@ use tower::{BoxError, service_fn};
 
 use super::api_requests::ApiRequests;
 use crate::config::failure::Failure;
-use crate::config::{ApiSettings, Settings};
+use crate::config::{ApiSettings, Settings, rule, wrong};
 
 /// How many reviews of tokens and of rights are sent at a time.
 const REVIEWS: usize = 8;
-/// Timeout of a review of the agent's own rights.
+/// Timeout of a single request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The clients of one identity. Each has connections of its own, so that nothing delays the pods.
@@ -56,9 +55,8 @@ pub(crate) struct ApiClients {
 impl ApiClients {
     /// Creates the first clients, if `settings` names an API server. Counts its requests in `requests`.
     pub(crate) async fn start(settings: &Settings, requests: ApiRequests) -> Result<Self, Failure> {
-        let config = config(settings).await?;
-        let server = config.as_ref().map(|config| config.cluster_url.clone());
-        let clients = connect(settings, config).await?.map(|api| clients(&api, &requests));
+        let (api, server) = connect(settings).await?.unzip();
+        let clients = api.map(|api| clients(&api, &requests));
         Ok(Self { current: watch::Sender::new(clients), requests, server })
     }
 
@@ -67,13 +65,12 @@ impl ApiClients {
     /// # Errors
     /// Also if the agent must stay with the API server of the start, and the kubeconfig names another one now.
     pub(crate) async fn create(&self, settings: &Settings) -> Result<Option<Clients>, Failure> {
-        let config = config(settings).await?;
-        let server = config.as_ref().map(|config| &config.cluster_url);
-        if settings.keeps_api_server() && server != self.server.as_ref() {
-            let why = "the server in the kubeconfig cannot change while the agent runs";
-            return Err(Failure::Usage(why.to_owned()));
-        }
-        let api = connect(settings, config).await?;
+        let (api, server) = connect(settings).await?.unzip();
+        let may_change = !settings.keeps_api_server();
+        rule(
+            may_change || server == self.server,
+            "the server in the kubeconfig cannot change while the agent runs",
+        )?;
         Ok(api.map(|api| clients(&api, &self.requests)))
     }
 
@@ -121,27 +118,27 @@ fn clients(api: &ApiClient, requests: &ApiRequests) -> Clients {
 /// A client of the API server, if `settings` names one, after the credential plugin has answered. It has not connected
 /// yet.
 pub(crate) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
-    let Some(api) = connect(settings, config(settings).await?).await? else { return Ok(None) };
+    let Some((api, _)) = connect(settings).await? else { return Ok(None) };
     let kubeconfig = settings.api.as_ref().and_then(|api| api.kubeconfig.as_deref());
-    authenticate(&api, kubeconfig).await.map_err(|problem| unusable(&problem))?;
+    authenticate(&api, kubeconfig).await.map_err(wrong)?;
     Ok(Some(api.client()))
 }
 
-/// The content of the kubeconfig that `settings` names.
-async fn config(settings: &Settings) -> Result<Option<Config>, Failure> {
+/// The API server that `settings` names, and its address in the kubeconfig.
+async fn connect(settings: &Settings) -> Result<Option<(ApiClient, Uri)>, Failure> {
     let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
-    load_config(kubeconfig.as_deref()).await.map(Some).map_err(|problem| unusable(&problem))
+    let kubeconfig = kubeconfig.as_deref();
+    let config = load_config(kubeconfig).await.map_err(wrong)?;
+    let server = config.cluster_url.clone();
+    let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
+    let api = connect_with(config, kubeconfig, &user_agent).await.map_err(wrong)?;
+    Ok(Some((api, server)))
 }
 
-async fn connect(settings: &Settings, config: Option<Config>) -> Result<Option<ApiClient>, Failure> {
-    let (Some(config), Some(ApiSettings { kubeconfig, .. })) = (config, &settings.api) else {
-        return Ok(None);
-    };
-    let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
-    connect_with(config, kubeconfig.as_deref(), &user_agent)
-        .await
-        .map(Some)
-        .map_err(|problem| unusable(&problem))
+/// The answer of the API server, or why there is none in time.
+pub(crate) async fn answer<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    let answer = timeout(PATIENCE, request).await.map_err(|_| format!("no answer within {PATIENCE:?}"))?;
+    answer.map_err(|error| api_causes(&error))
 }
 
 /// Whether the API server grants this to the agent. Every account may ask. The error is the reason why that is unknown.
@@ -149,12 +146,6 @@ pub(crate) async fn may(client: &Client, attributes: ResourceAttributes) -> Resu
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let (parameters, no_answer) = (PostParams::default(), |_| format!("no answer within {PATIENCE:?}"));
-    let review = timeout(PATIENCE, reviews.create(&parameters, &review)).await.map_err(no_answer)?;
-    let status = review.map_err(|error| api_causes(&error))?.status;
+    let status = answer(reviews.create(&PostParams::default(), &review)).await?.status;
     Ok(status.is_some_and(|status| status.allowed && status.denied != Some(true)))
-}
-
-fn unusable(problem: &Problem) -> Failure {
-    Failure::Usage(problem.to_string())
 }

@@ -8,6 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tower::service_fn;
 
+use crate::metrics::registered;
+
 const OK: &str = "ok";
 const REFUSED: &str = "refused";
 const SERVER_ERROR: &str = "server_error";
@@ -20,14 +22,14 @@ pub(crate) struct ApiRequests(Family<[(&'static str, &'static str); 2], Counter>
 impl ApiRequests {
     /// All counts are zero.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let counts = Family::<[_; 2], _>::default();
+        let help = "Requests to the API server, by verb and outcome";
+        let counts = registered(registry, "api_requests", help, Family::<[_; 2], Counter>::default());
         // Every agent makes these requests. A rate needs an initial value.
         for verb in ["list", "watch"] {
             for outcome in [OK, REFUSED, SERVER_ERROR, NO_ANSWER] {
                 drop(counts.get_or_create(&[("verb", verb), ("outcome", outcome)]));
             }
         }
-        registry.register("api_requests", "Requests to the API server, by verb and outcome", counts.clone());
         Self(counts)
     }
 

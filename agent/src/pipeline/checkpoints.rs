@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 
 use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::metrics::{Scrape, number};
+use crate::metrics::{Scrape, number, registered};
 use pod_index::{Operation, PodMeta, PodUid, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpointing, Checkpoints, Restored};
 use pod_index_kubelet::sources::{Source, redact_env};
@@ -70,10 +70,8 @@ pub(crate) struct Unclaimed {
     /// Those left after the last update, with their UIDs.
     pods: Restored,
     uids: HashSet<PodUid>,
-    /// Configured sources not heard yet. The last one to report decides every remaining restored pod.
+    /// Configured sources not heard yet. One that reports decides its restored pods, the last one all that remain.
     unheard: BTreeSet<Source>,
-    /// Sources already heard. Restored pods that they did not name are removed.
-    heard: BTreeSet<Source>,
     /// The number of restored pods left.
     left: Gauge,
 }
@@ -81,12 +79,11 @@ pub(crate) struct Unclaimed {
 impl Unclaimed {
     /// All restored pods. Registers their number as a metric.
     pub(crate) fn register(metrics: &mut Registry, pods: Restored, sources: &[Source]) -> Self {
-        let left = Gauge::default();
-        left.set(number(pods.pods.len()));
         let help = "Pods known only from checkpoints, because their sources have not reported yet";
-        metrics.register("restored_pods", help, left.clone());
+        let left: Gauge = registered(metrics, "restored_pods", help, Gauge::default());
+        left.set(number(pods.pods.len()));
         let uids = pods.pods.iter().map(|pod| PodUid::from(pod.uid())).collect();
-        Self { pods, uids, unheard: sources.iter().copied().collect(), heard: BTreeSet::new(), left }
+        Self { pods, uids, unheard: sources.iter().copied().collect(), left }
     }
 
     /// The operations that put all of them into the index.
@@ -107,10 +104,7 @@ impl Unclaimed {
     /// The restored pods to remove after these sources reported: their own and, with the last source, those of sources
     /// that are no longer configured.
     pub(crate) fn without(&mut self, sound: &[Source], snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
-        let news: Vec<_> = sound.iter().copied().filter(|source| self.heard.insert(*source)).collect();
-        for source in &news {
-            self.unheard.remove(source);
-        }
+        let news: Vec<_> = sound.iter().filter(|source| self.unheard.remove(source)).collect();
         if self.is_over() {
             return self.pods.unclaimed(snapshot);
         }

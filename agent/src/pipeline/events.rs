@@ -9,8 +9,9 @@ use prometheus_client::registry::Registry;
 use tracing::debug;
 
 use crate::api::table;
+use crate::metrics::registered;
 use pod_index::Change;
-use pod_index_kubelet::sources::{Difference, SourcePod};
+use pod_index_kubelet::sources::Difference;
 
 const EVENTS: [&str; 5] = ["added", "updated", "terminating", "status", "removed"];
 
@@ -21,12 +22,12 @@ pub(crate) struct Events(Family<[(&'static str, &'static str); 1], Counter>);
 impl Events {
     /// All counts are zero.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let counts = Family::<[_; 1], _>::default();
+        let help = "Changes of pods in the index, by event";
+        let counts = registered(registry, "pod_events", help, Family::<[_; 1], Counter>::default());
         // A rate needs an initial value.
         for event in EVENTS {
             drop(counts.get_or_create(&[("event", event)]));
         }
-        registry.register("pod_events", "Changes of pods in the index, by event", counts.clone());
         Self(counts)
     }
 
@@ -46,9 +47,9 @@ fn event(change: &Change<'_, Pod>) -> &'static str {
     let (Some(old), Some(new)) = (change.before(), change.after()) else {
         return if change.after().is_some() { "added" } else { "removed" };
     };
-    match old.difference(new) {
+    match Difference::between(old, new) {
         Difference::Status => "status",
-        _ if new.is_terminating() => "terminating",
+        _ if new.metadata.deletion_timestamp.is_some() => "terminating",
         _ => "updated",
     }
 }

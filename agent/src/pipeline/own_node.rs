@@ -12,18 +12,15 @@ use kube::Client;
 use kube::api::Api;
 use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::sources::static_pods::OwnNode;
-use pod_index_kubelet::text::api_causes;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
-use super::api_clients::{Clients, may};
+use super::api_clients::{Clients, answer, may};
 
 /// The shortest time between two reads. Anyone who may create pods can cause a read.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// Timeout of a read.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads the Node object whenever the writer thread needs it, with the last of `clients`. Sends it, or `None` if it
 /// cannot be read. Ends with the writer thread.
@@ -37,8 +34,7 @@ pub(crate) async fn follow(
     while needed.wait_for(|needed| *needed).await.is_ok() {
         let clients_now = clients.wait_for(Option::is_some).await.map(|clients| clients.clone());
         let Ok(Some(Clients { others: client, .. })) = clients_now else { return };
-        let found = timeout(PATIENCE, look_up(&client, &node)).await;
-        let found = found.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}")));
+        let found = look_up(&client, &node).await;
         let pause = if found.is_ok() { PAUSE } else { backoff.wait(Instant::now()) };
         if let Err(why) = &found
             && !std::mem::replace(&mut reported, true)
@@ -69,7 +65,7 @@ async fn look_up(client: &Client, name: &str) -> Result<OwnNode, String> {
     }
     let asked = Instant::now();
     let nodes: Api<Node> = Api::all(client.clone());
-    let node = nodes.get_metadata_opt(name).await.map_err(|error| api_causes(&error))?;
+    let node = answer(nodes.get_metadata_opt(name)).await?;
     let meta = node.ok_or_else(|| format!("there is no node {name:?}"))?.metadata;
     let uid =
         meta.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| format!("the node {name:?} has no UID"))?;

@@ -1,7 +1,7 @@
 //! The state of each source, and readiness: the agent is ready once the pods of all sources are in the index.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub(crate) struct Readiness {
     merged: AtomicBool,
     /// The index has the pods of the last run.
     restored: AtomicBool,
+    /// How often a source joined or left, and relists of those that did. Changes only under the lock of `lines`.
+    gaps: AtomicU64,
     /// By source. A restarted source has the same one.
     nudges: BTreeMap<Source, Nudge>,
 }
@@ -45,6 +47,7 @@ impl Readiness {
             ready: watch::Sender::new(false),
             merged: AtomicBool::new(false),
             restored: AtomicBool::new(false),
+            gaps: AtomicU64::new(0),
             nudges: Source::ALL.map(|source| (source, Nudge::default())).into(),
         }
     }
@@ -57,6 +60,7 @@ impl Readiness {
     /// Adds a source. The agent is not ready before it has reported. A restarted source replaces its old entry.
     pub(crate) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
         let mut lines = self.lock();
+        self.gap(&lines, source);
         match lines.iter_mut().find(|line| line.source == source) {
             Some(line) => line.status = status,
             None => lines.push(Line {
@@ -73,6 +77,7 @@ impl Readiness {
     /// Removes a source that is no longer configured. The agent no longer waits for it.
     pub(crate) fn leave(&self, source: Source) {
         let mut lines = self.lock();
+        self.gap(&lines, source);
         lines.retain(|line| line.source != source);
         self.judge(&lines);
     }
@@ -179,6 +184,20 @@ impl Readiness {
         };
         let ages: Vec<_> = self.lock().iter().map(age).collect();
         ages.into_iter().reduce(|one, other| Some(one?.max(other?))).flatten()
+    }
+
+    /// How often pods may have come and gone unseen: a source listed all its pods anew, joined or left. Never falls.
+    pub(crate) fn gaps(&self) -> u64 {
+        let lines = self.lock();
+        let relists: u64 = lines.iter().map(|line| line.status.borrow().relists).sum();
+        self.gaps.load(Ordering::Relaxed) + relists
+    }
+
+    /// The status of a source is about to go, and its relists with it.
+    fn gap(&self, lines: &[Line], source: Source) {
+        let line = lines.iter().find(|line| line.source == source);
+        let relists = line.map_or(0, |line| line.status.borrow().relists);
+        self.gaps.fetch_add(relists + 1, Ordering::Relaxed);
     }
 
     /// What keeps the agent from being ready: each source that is not in the index, and its problem.

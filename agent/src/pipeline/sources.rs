@@ -2,7 +2,7 @@
 //!
 //! A source must not take the agent down: one that panics is logged and restarted.
 
-use std::pin::pin;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,51 +12,43 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::readiness;
 use super::readiness::Readiness;
 use super::writer::Report;
 use crate::config::failure::Failure;
 use crate::config::{ApiSettings, FileSettings, Settings};
-use pod_index_kubelet::sources::api_server::ApiServer;
+use pod_index_kubelet::sources::api_server::{ApiServer, ApiServerSource};
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::http::HttpSource;
 use pod_index_kubelet::sources::kubelet::KubeletSource;
 use pod_index_kubelet::sources::{NodeName, Problem, Source, SourceStatus, SourceUpdate, redact_env};
 
 /// Pause before a source restarts after a panic.
-const AFTER_A_PANIC: Duration = Duration::from_secs(10);
+const AFTER_A_PANIC: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(10) };
 
 /// The sources named in `settings`.
 pub(crate) fn configured(settings: &Settings) -> Vec<Source> {
-    let file = settings.file.as_ref().map(|_| Source::File);
-    let http = settings.http.as_ref().map(|_| Source::Http);
-    let kubelet = settings.kubelet.as_ref().map(|_| Source::Kubelet);
-    let api = settings.api.as_ref().map(|_| Source::Api);
-    [file, http, kubelet, api].into_iter().flatten().collect()
+    let sources = [
+        (Source::File, settings.file.is_some()),
+        (Source::Http, settings.http.is_some()),
+        (Source::Kubelet, settings.kubelet.is_some()),
+        (Source::Api, settings.api.is_some()),
+    ];
+    sources.into_iter().filter_map(|(source, is_named)| is_named.then_some(source)).collect()
 }
+
+/// A source, and the work of its task.
+type Prepared = (Source, BoxFuture<'static, ()>);
 
 /// The running sources.
 #[derive(Debug)]
 pub(crate) struct SourceTasks {
     readiness: Arc<Readiness>,
     reports: Sender<Report>,
-    running: Vec<Running>,
-}
-
-#[derive(Debug)]
-struct Running {
-    source: Source,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
-}
-
-/// A source that is ready to run.
-struct Prepared {
-    source: Source,
-    stop: watch::Sender<bool>,
-    work: BoxFuture<'static, ()>,
+    /// A task for each.
+    running: Vec<(Source, JoinSet<()>)>,
 }
 
 impl SourceTasks {
@@ -76,10 +68,9 @@ impl SourceTasks {
     ) -> Result<(), Failure> {
         let prepared = self.prepare(settings, client)?;
         // Stop each source first: the old one's last update must not follow the new one's first.
-        for Running { source, stop, task } in self.running.drain(..) {
-            stop.send_replace(true);
-            let _ = task.await;
-            if prepared.iter().all(|prepared| prepared.source != source) {
+        for (source, mut task) in self.running.drain(..) {
+            task.shutdown().await;
+            if prepared.iter().all(|(prepared, _)| *prepared != source) {
                 // The source is not configured any more: its pods go.
                 let update = Some(SourceUpdate::Set(Vec::new()));
                 let report = Report { source, update, sound: true, read: None };
@@ -87,7 +78,8 @@ impl SourceTasks {
                 self.readiness.leave(source);
             }
         }
-        self.running = prepared.into_iter().map(Prepared::run).collect();
+        let run = |(source, work)| (source, JoinSet::from_iter([work]));
+        self.running = prepared.into_iter().map(run).collect();
         Ok(())
     }
 
@@ -100,68 +92,52 @@ impl SourceTasks {
         let node = settings.node.clone();
         if let Some(FileSettings { path, period }) = settings.file.clone() {
             let (node, nudge) = (node.clone(), nudge(Source::File));
-            prepared.push(self.keep_running(Source::File, AFTER_A_PANIC, move || {
-                let source = FileSource::with_nudge(&path, node.clone(), period, transform, nudge.clone());
-                let status = source.status();
-                Ok((source, status))
-            })?);
+            let open =
+                move || Ok(FileSource::with_nudge(&path, node.clone(), period, transform, nudge.clone()));
+            prepared.push(self.keep_running(Source::File, FileSource::status, open)?);
         }
-        if let Some(config) = settings.http.clone() {
-            let (config, node) = (config.transform(transform).nudge(nudge(Source::Http)), node.clone());
-            prepared.push(self.keep_running(Source::Http, AFTER_A_PANIC, move || {
-                let source = HttpSource::new(config.clone(), node.clone())?;
-                let status = source.status();
-                Ok((source, status))
-            })?);
+        if let Some(mut config) = settings.http.clone() {
+            (config.transform, config.nudge) = (transform, nudge(Source::Http));
+            let node = node.clone();
+            let open = move || HttpSource::new(config.clone(), node.clone());
+            prepared.push(self.keep_running(Source::Http, HttpSource::status, open)?);
         }
-        if let Some(config) = settings.kubelet.clone() {
-            let config = config.transform(transform).nudge(nudge(Source::Kubelet));
-            prepared.push(self.keep_running(Source::Kubelet, AFTER_A_PANIC, move || {
-                let source = KubeletSource::new(config.clone())?;
-                let status = source.status();
-                Ok((source, status))
-            })?);
+        if let Some(mut config) = settings.kubelet.clone() {
+            (config.transform, config.nudge) = (transform, nudge(Source::Kubelet));
+            let open = move || KubeletSource::new(config.clone());
+            prepared.push(self.keep_running(Source::Kubelet, KubeletSource::status, open)?);
         }
         if let (Some(api), Some(client)) = (settings.api.clone(), client) {
-            prepared.push(self.keep_running(Source::Api, AFTER_A_PANIC, move || {
-                let source = pods_of(&api, client.clone(), &node).redact_env(redacts).pods();
-                let status = source.status();
-                Ok((source, status))
-            })?);
+            let open = move || Ok(pods_of(&api, client.clone(), &node).redact_env(redacts).pods());
+            prepared.push(self.keep_running(Source::Api, ApiServerSource::status, open)?);
         }
         Ok(prepared)
     }
 
-    /// Prepares to run the streams that `open` returns, with their statuses, until one ends by itself or is stopped.
-    /// Opens the first now, and another one `pause` after a panic.
+    /// Prepares to run the streams that `open` returns until one ends by itself. Opens the first now, and another one a
+    /// while after a panic.
     fn keep_running<S>(
         &self,
         source: Source,
-        pause: Duration,
-        open: impl Fn() -> Result<(S, watch::Receiver<SourceStatus>), Problem> + Send + 'static,
+        status_of: fn(&S) -> watch::Receiver<SourceStatus>,
+        open: impl Fn() -> Result<S, Problem> + Send + 'static,
     ) -> Result<Prepared, Failure>
     where
         S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
     {
         let (reports, readiness) = (self.reports.clone(), Arc::clone(&self.readiness));
         let open = move || {
-            let (stream, status) = open()?;
+            let stream = open()?;
+            let status = status_of(&stream);
             readiness.join(source, status.clone());
             Ok::<_, Problem>((stream, status))
         };
         let (mut stream, mut status) = open().map_err(|problem| Failure::Unable(problem.to_string()))?;
-        let (stop, stopped) = watch::channel(false);
         let work = async move {
-            while tokio::spawn(pass_on(source, stream, status, reports.clone(), stopped.clone()))
-                .await
-                .is_err_and(|error| error.is_panic())
-            {
+            while AssertUnwindSafe(pass_on(source, stream, status, &reports)).catch_unwind().await.is_err() {
                 tracing::error!(source = source.as_str(), "the source panicked and restarts soon");
                 (stream, status) = loop {
-                    tokio::select! {
-                        () = tokio::time::sleep(pause) => {}
-                        () = until_stopped(stopped.clone()) => return,
-                    }
+                    tokio::time::sleep(AFTER_A_PANIC).await;
                     match open() {
                         Ok(opened) => break opened,
                         Err(problem) => {
@@ -171,7 +147,7 @@ impl SourceTasks {
                 };
             }
         };
-        Ok(Prepared { source, stop, work: work.boxed() })
+        Ok((source, work.boxed()))
     }
 }
 
@@ -181,27 +157,18 @@ pub(crate) fn pods_of(api: &ApiSettings, client: Client, node: &NodeName) -> Api
     if api.all_nodes { server } else { server.node(node) }
 }
 
-impl Prepared {
-    fn run(self) -> Running {
-        Running { source: self.source, stop: self.stop, task: tokio::spawn(self.work) }
-    }
-}
-
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
 /// last update, or to a check without changes.
 async fn pass_on(
     source: Source,
     mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
     mut status: watch::Receiver<SourceStatus>,
-    reports: Sender<Report>,
-    stopped: watch::Receiver<bool>,
+    reports: &Sender<Report>,
 ) {
-    let mut stopped = pin!(until_stopped(stopped));
     let (mut was_sound, mut last_read) = (false, None);
     loop {
         let update = tokio::select! {
             biased;
-            () = &mut stopped => return,
             update = updates.next() => match update {
                 Some(update) => Some(update),
                 None => return,
@@ -216,7 +183,7 @@ async fn pass_on(
             continue;
         }
         (was_sound, last_read) = (sound, read);
-        if say(&reports, Report { source, update, sound, read }).is_err() {
+        if say(reports, Report { source, update, sound, read }).is_err() {
             return;
         }
     }
@@ -237,11 +204,6 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
 fn is_sound(status: &SourceStatus) -> bool {
     let is_whole = || !status.problems.iter().any(readiness::is_grave);
     status.seen && (status.source == Source::Api || is_whole())
-}
-
-/// Waits until the source should stop, or the sender is gone.
-async fn until_stopped(mut stop: watch::Receiver<bool>) {
-    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 #[cfg(test)]
@@ -274,12 +236,12 @@ mod tests {
                 assert!(!first, "a panic that the test wants");
                 SourceUpdate::Set(Vec::new())
             };
-            let status = FileSource::new("/nonexistent", NodeName::new("n")).status();
-            Ok((stream::once(update).boxed(), status))
+            Ok(stream::once(update).boxed())
         };
+        let status = |_: &_| FileSource::new("/nonexistent", NodeName::new("n")).status();
         let tasks = SourceTasks::new(&Arc::new(Readiness::new()), reports);
-        let running = tasks.keep_running(Source::File, Duration::ZERO, open).map(Prepared::run);
-        assert!(running.is_ok());
+        let (_, work) = tasks.keep_running(Source::File, status, open).map_err(|_| ()).unwrap();
+        tokio::spawn(work);
         let report = tokio::task::spawn_blocking(move || received.recv_timeout(Duration::from_secs(60)));
         assert_eq!(report.await.unwrap().unwrap().source, Source::File);
     }

@@ -75,8 +75,8 @@ impl WriterThread {
         let (own_node, own_node_read) = unbounded();
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::register(metrics.ours(), pods, sources));
-        let heard = (Instant::now(), None);
-        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node, heard };
+        let (heard, gaps) = ((Instant::now(), None), (0, Some(SystemTime::now())));
+        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps };
         work.restore();
         let work = move || work.until(&stopped, own_derived, own_node_read, &received);
         (Self { stop, derive_own, own_node, needs_own_node: node_needed }, reports, work)
@@ -103,7 +103,7 @@ impl WriterThread {
 /// The thread's state.
 struct Work {
     writer: Writer<Pod>,
-    merge: Merge<Pod>,
+    merge: Merge,
     readiness: Arc<Readiness>,
     counts: Writing,
     /// The restored pods, until their sources have reported.
@@ -112,6 +112,8 @@ struct Work {
     needs_own_node: watch::Sender<bool>,
     /// The last look at the sources, and until when they had told everything.
     heard: (Instant, Option<SystemTime>),
+    /// How often pods may have come and gone unseen, and until when, unless everything since is known.
+    gaps: (u64, Option<SystemTime>),
 }
 
 impl Work {
@@ -162,7 +164,7 @@ impl Work {
     }
 
     /// Publishes the changes, the reports and expired entries together.
-    fn publish(&mut self, changes: Merged<Pod>, reports: impl Iterator<Item = Report>) {
+    fn publish(&mut self, changes: Merged, reports: impl Iterator<Item = Report>) {
         let started = Instant::now();
         // The time of the removals that follow.
         self.forget(started);
@@ -232,11 +234,21 @@ impl Work {
             return;
         }
         if let Some(heard) = self.heard.1 {
+            if let Some(until) = self.gaps.1 {
+                self.writer.missed(heard);
+                self.gaps.1 = Some(until).filter(|until| heard <= *until);
+            }
             self.writer.heard(heard);
         }
         let known = self.readiness.age().and_then(|age| SystemTime::now().checked_sub(age));
-        self.heard =
-            (Instant::now(), known.filter(|_| self.merge.all_sources_seen() && self.restored.is_none()));
+        let known = known.filter(|_| self.merge.all_sources_seen() && self.restored.is_none());
+        let gaps = self.readiness.gaps();
+        // At the start, the sources are not read yet.
+        if known.is_none() || (gaps != self.gaps.0 && self.heard.1.is_some()) {
+            self.gaps.1 = Some(SystemTime::now());
+        }
+        self.gaps.0 = gaps;
+        self.heard = (Instant::now(), known);
     }
 
     /// Sets the time of the writes that follow, and forgets the removed pods that are too old.

@@ -33,51 +33,36 @@ pub(super) fn negotiate(headers: &HeaderMap, verb: Verb) -> Result<Asked, Refusa
     if ranges().all(|range| range.value.is_empty()) {
         return Ok(Asked::Object);
     }
-    let mut clauses: Vec<_> = ranges().filter_map(Clause::read).collect();
+    let mut clauses: Vec<_> = ranges()
+        .filter_map(|range| {
+            let specificity = match &*range.value.to_ascii_lowercase() {
+                "application/json" => 2,
+                "application/*" => 1,
+                "*/*" => 0,
+                _ => return None,
+            };
+            Some((range.quality()?, specificity, range))
+        })
+        .collect();
     // A stable sort keeps the order of the header.
-    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then(b.specificity.cmp(&a.specificity)));
-    clauses.iter().find_map(|clause| clause.form(verb)).ok_or_else(Refusal::not_acceptable)
+    clauses.sort_by(|(a, less, _), (b, more, _)| b.total_cmp(a).then(more.cmp(less)));
+    clauses.iter().find_map(|(_, _, range)| form(range, verb)).ok_or_else(Refusal::not_acceptable)
 }
 
-#[derive(Debug)]
-struct Clause<'a> {
-    quality: f32,
-    specificity: u8,
-    range: Element<'a>,
-}
-
-impl<'a> Clause<'a> {
-    /// `None` for media types other than JSON.
-    fn read(range: Element<'a>) -> Option<Self> {
-        let specificity = match &*range.value.to_ascii_lowercase() {
-            "application/json" => 2,
-            "application/*" => 1,
-            "*/*" => 0,
-            _ => return None,
-        };
-        Some(Self { quality: range.quality()?, specificity, range })
+fn form(range: &Element<'_>, verb: Verb) -> Option<Asked> {
+    if range.parameter("stream").is_some_and(|stream| stream != "watch" || verb != Verb::Watch) {
+        return None;
     }
-
-    fn form(&self, verb: Verb) -> Option<Asked> {
-        if self.range.parameter("stream").is_some_and(|stream| stream != "watch" || verb != Verb::Watch) {
-            return None;
+    let Some(kind) = range.parameter("as") else { return Some(Asked::Object) };
+    if (range.parameter("v"), range.parameter("g")) != (Some("v1"), Some("meta.k8s.io")) {
+        return None;
+    }
+    match (kind, verb) {
+        ("Table", _) => Some(Asked::Table),
+        ("PartialObjectMetadata", Verb::Get | Verb::Watch) | ("PartialObjectMetadataList", Verb::List) => {
+            Some(Asked::Metadata)
         }
-        let kind = match self.range.parameter("as") {
-            None => return Some(Asked::Object),
-            Some(kind)
-                if self.range.parameter("v") == Some("v1")
-                    && self.range.parameter("g") == Some("meta.k8s.io") =>
-            {
-                kind
-            }
-            Some(_) => return None,
-        };
-        match (kind, verb) {
-            ("Table", _) => Some(Asked::Table),
-            ("PartialObjectMetadata", Verb::Get | Verb::Watch)
-            | ("PartialObjectMetadataList", Verb::List) => Some(Asked::Metadata),
-            _ => None,
-        }
+        _ => None,
     }
 }
 

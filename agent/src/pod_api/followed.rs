@@ -1,10 +1,11 @@
 //! Resources that the agent follows on the API server, besides pods: one list and one watch each, for all clients.
 
 use std::collections::{HashMap, HashSet};
-use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use pod_index::PodUid;
 use pod_index_kubelet::sources::SourceUpdate;
@@ -13,10 +14,12 @@ use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use super::collection::{Collection, history};
+use super::collection::{Collection, Known, history, key};
 use super::history::{History, Shown, uid};
+use super::keep::restore;
 use super::resource::Resource;
 use super::seats::Seats;
+use super::served::Served;
 use super::status::Refusal;
 
 /// Interval between checks of the events' age.
@@ -29,15 +32,17 @@ pub(super) fn follow<R: Resource>(
     source: ApiServerSource<R>,
     version: u64,
     seats: &Arc<Seats>,
-) -> (Arc<Collection<R>>, impl Future<Output = ()> + Send + use<R>) {
+    directory: Option<&Path>,
+) -> (Vec<Arc<dyn Served>>, BoxFuture<'static, ()>) {
     let history = history::<R>(version, seats);
-    let (read, was_read) = channel::channel(false);
+    let (read, known) = channel::channel(restore(&history, directory, ""));
     let status = source.status();
     let shown = status.clone();
+    let followed = known.clone();
     let current = move |_| {
-        let (mut was_read, mut status) = (was_read.clone(), status.clone());
+        let (mut known, mut status) = (known.clone(), status.clone());
         async move {
-            let read = async { was_read.wait_for(|is_read| *is_read).await.is_ok() };
+            let read = async { known.wait_for(|known| *known == Ok(None)).await.is_ok() };
             let failed = async { status.wait_for(|status| !status.problems.is_empty()).await.is_ok() };
             let is_read = tokio::select! {
                 biased;
@@ -45,7 +50,7 @@ pub(super) fn follow<R: Resource>(
                 _ = failed => false,
                 () = sleep(START) => false,
             };
-            if is_read {
+            if is_read || known.borrow().is_ok() {
                 return Ok(());
             }
             let why = status.borrow().problems.first().map(|problem| format!(": {}", problem.message()));
@@ -54,15 +59,15 @@ pub(super) fn follow<R: Resource>(
         }
         .boxed()
     };
-    let collection = Collection::new(Arc::clone(&history), Box::new(current), Some(shown));
-    (collection, keep(source, history, read))
+    let collection = Collection::new(Arc::clone(&history), Box::new(current), Some(shown), Some(followed));
+    (vec![collection], keep(source, history, read).boxed())
 }
 
 /// Shows what the source has, for ever.
 async fn keep<R: Resource>(
     mut source: ApiServerSource<R>,
     history: Arc<History<R>>,
-    read: channel::Sender<bool>,
+    read: channel::Sender<Known>,
 ) {
     let mut keys = HashMap::<PodUid, Arc<str>>::new();
     loop {
@@ -76,7 +81,7 @@ async fn keep<R: Resource>(
         let Some(update) = update else { return };
         // A thousand objects take milliseconds.
         block_in_place(|| history.show(shown(update, &mut keys, &history)));
-        read.send_replace(true);
+        let _ = read.send_replace(Ok(None));
     }
 }
 
@@ -89,9 +94,8 @@ fn shown<R: Resource>(
     let mut put = |objects: Vec<Arc<R>>| -> Vec<Shown<R>> {
         let put = |object: Arc<R>| {
             let metadata = object.metadata();
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            let key: Arc<str> = format!("{}/{}", text(&metadata.namespace), text(&metadata.name)).into();
-            keys.insert(PodUid::from(&*text(&metadata.uid)), Arc::clone(&key));
+            let key = key(metadata);
+            keys.insert(PodUid::from(metadata.uid.as_deref().unwrap_or_default()), Arc::clone(&key));
             (key, Some((object, true)))
         };
         objects.into_iter().map(put).collect()

@@ -101,15 +101,6 @@ struct Place {
     wake: Arc<Notify>,
 }
 
-/// The start of a watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
-    /// The current version.
-    Now,
-    /// After this version.
-    After(u64),
-}
-
 /// The sizes of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
@@ -193,13 +184,14 @@ impl<R: Resource> History<R> {
         Sizes { events: inner.events.len(), bytes: inner.bytes, watches: inner.places().count() }
     }
 
-    /// Starts a watch. The outer error means too many watches, the inner one that a watch cannot start at that version.
+    /// Starts a watch `after` a version, or else at the current one. The outer error means too many watches, the inner one
+    /// that a watch cannot start at that version.
     pub(super) fn watch(
         self: &Arc<Self>,
         selection: Arc<Selection>,
         form: Form,
         client: &Arc<str>,
-        start: Start,
+        after: Option<u64>,
     ) -> Result<Result<Begun<R>, Refusal>, Refusal> {
         let marks = selection.marks();
         let seat = self.seats.take(client).map_err(|limit| {
@@ -207,10 +199,7 @@ impl<R: Resource> History<R> {
             Refusal::too_many_watches(&limit)
         })?;
         let mut inner = self.lock();
-        let version = match start {
-            Start::Now => inner.version,
-            Start::After(version) => version,
-        };
+        let version = after.unwrap_or(inner.version);
         if inner.index_behind(version).is_none() {
             return Ok(Err(inner.expired(version)));
         }
@@ -380,7 +369,7 @@ pub(super) struct Begun<R: Resource> {
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Watcher<R: Resource> {
-    history: Arc<History<R>>,
+    pub(super) history: Arc<History<R>>,
     id: usize,
     pub(super) selection: Arc<Selection>,
     wake: Arc<Notify>,

@@ -58,7 +58,7 @@ impl<R: Resource> Iterator for List<R> {
                     chunk.push(b',');
                 }
                 has_items = true;
-                object.write_item(self.form, &mut chunk);
+                object.write(self.form, None, object.version, &mut chunk);
             }
             if chunk.len() >= CHUNK || work >= WORK {
                 last = Some(Arc::clone(key));

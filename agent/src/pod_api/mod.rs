@@ -13,10 +13,10 @@ mod accept;
 mod collection;
 mod discovery;
 mod event;
-mod fields;
 mod follow;
 mod followed;
 mod history;
+mod keep;
 mod list;
 pub(crate) mod metrics;
 mod namespace;
@@ -37,6 +37,7 @@ mod status;
 mod watch;
 mod write;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -45,7 +46,7 @@ use axum::Router;
 use axum::routing::{any, get};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::Client;
 use pod_index::{Reader, Snapshot, WaitError};
 use pod_index_kubelet::sources::SourceStatus;
@@ -122,7 +123,7 @@ impl PodApi {
         let version = u64::try_from(started).unwrap_or(1).max(1);
         let (reach, reached) = channel::channel(0);
         let history = collection::history(version, &seats);
-        let pods = Collection::new(Arc::clone(&history), current(reader, reached, readiness), None);
+        let pods = Collection::new(Arc::clone(&history), current(reader, reached, readiness), None, None);
         let mut changes = reader.changes();
         let follow = move || {
             loop {
@@ -153,6 +154,7 @@ impl PodApi {
         client: Option<&Client>,
         pods: (&Reader<Pod>, &Arc<Readiness>),
     ) -> Vec<Following> {
+        let directory = settings.checkpoints.as_ref().map(|(path, _)| path.clone());
         let mut all = Vec::new();
         let PodApi { served, seats, version, missing, owners, .. } = self;
         for extra in Extra::ALL {
@@ -161,31 +163,25 @@ impl PodApi {
                 missing.push(extra);
                 continue;
             };
-            let server = ApiServer::new(client.clone());
-            match extra {
+            let (server, lists) = (ApiServer::new(client.clone()), directory.as_deref());
+            let (collections, work) = match extra {
                 Extra::Nodes => {
                     let all_nodes = settings.api.as_ref().is_some_and(|api| api.all_nodes);
                     let own = format!("metadata.name={}", settings.node);
                     let server = if all_nodes { server } else { server.fields(&own) };
-                    let (nodes, work) = followed::follow(server.objects(), *version, seats);
-                    let nodes: Arc<Collection<k8s_openapi::api::core::v1::Node>> = nodes;
-                    served.push(nodes);
-                    all.push(("the follower of the nodes", work.boxed()));
+                    followed::follow::<Node>(server.objects(), *version, seats, lists)
                 }
-                Extra::Namespaces => {
-                    let (namespaces, work) = followed::follow(server.objects(), *version, seats);
-                    let namespaces: Arc<Collection<k8s_openapi::api::core::v1::Namespace>> = namespaces;
-                    served.push(namespaces);
-                    all.push(("the follower of the namespaces", work.boxed()));
-                }
+                Extra::Namespaces => followed::follow::<Namespace>(server.objects(), *version, seats, lists),
                 Extra::Owners => {
-                    let (follower, kinds) = owners::Follower::new(client, pods, (*version, seats));
+                    let (follower, kinds) = owners::Follower::new(client, pods, (*version, seats), lists);
                     *owners = follower.owners();
-                    served.extend(kinds);
-                    all.push(("the follower of the owners", follower.run().boxed()));
+                    (kinds, follower.run().boxed())
                 }
-            }
+            };
+            served.extend(collections);
+            all.push(("a follower of resources", work));
         }
+        all.extend(directory.map(|path| ("the keeper of lists", served::keep(served.clone(), path).boxed())));
         all
     }
 
@@ -219,6 +215,11 @@ impl PodApi {
     /// The sources of the resources that have one of their own.
     pub(crate) fn sources(&self) -> impl Iterator<Item = SourceStatus> {
         self.served.iter().filter_map(|served| served.status())
+    }
+
+    /// The resources that are known only from the last run, and the age of their lists in seconds.
+    pub(crate) fn restored(&self) -> BTreeMap<String, u64> {
+        self.served.iter().filter_map(|served| served.restored()).collect()
     }
 
     /// Ends all watches.

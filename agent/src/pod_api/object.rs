@@ -125,33 +125,25 @@ impl<R: Resource> Object<R> {
         bytes
     }
 
-    /// Appends the object as an item of a list.
-    pub(super) fn write_item(&self, form: Form, out: &mut Vec<u8>) {
-        self.write(form, self.version, out, Form::write_item);
-    }
-
-    /// Appends the object alone. See [`Form::write_one`].
-    pub(super) fn write_one(&self, form: Form, with_columns: bool, out: &mut Vec<u8>) {
-        self.write(form, self.version, out, |form, object, version, out| {
-            form.write_one(object, version, with_columns, out);
-        });
-    }
-
     /// An event with this object and version, as a line.
     pub(super) fn line(&self, form: Form, kind: Kind, version: u64, with_columns: bool) -> Bytes {
         let mut line = kind.head().to_vec();
-        self.write(form, version, &mut line, |form, object, version, out| {
-            form.write_one(object, version, with_columns, out);
-        });
+        self.write(form, Some(with_columns), version, &mut line);
         line.extend_from_slice(b"}\n");
         line.into()
     }
 
-    fn write(&self, form: Form, version: u64, out: &mut Vec<u8>, how: impl Fn(Form, &R, u64, &mut Vec<u8>)) {
+    /// Appends the object alone, if a table's columns are with it (see [`Form::write_one`]) or without; otherwise as an
+    /// item of a list.
+    pub(super) fn write(&self, form: Form, with_columns: Option<bool>, version: u64, out: &mut Vec<u8>) {
+        let mut write = |object: &R| match with_columns {
+            Some(with_columns) => form.write_one(object, version, with_columns, out),
+            None => form.write_item(object, version, out),
+        };
         match self.content() {
-            Content::Live(object) => how(form, &object, version, out),
+            Content::Live(object) => write(&object),
             Content::Replaced(encoded) if form == Form::Marked => encoded.write(version, out),
-            Content::Replaced(encoded) => how(form, &encoded.decoded(), version, out),
+            Content::Replaced(encoded) => write(&encoded.decoded()),
         }
     }
 }

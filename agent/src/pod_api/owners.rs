@@ -2,6 +2,7 @@
 //! and requested again now and then. There is never a list or a watch: a cluster can have 200,000 `ReplicaSets`.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet}
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use k8s_openapi::{NamespaceResourceScope, Resource as _};
 use kube::api::{Api, GetParams};
 use kube::{Client, Error};
 use pod_index::{PodMeta, Reader};
@@ -22,9 +22,11 @@ use pod_index_kubelet::workload::{controller, is_often_controlled};
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::collection::{Collection, history};
+use super::collection::{Collection, Known, history};
 use super::history::{History, uid};
-use super::owner::{Kind, Owner};
+use super::keep::restore;
+use super::object::Content;
+use super::owner::Kind;
 use super::seats::Seats;
 use super::served::Served;
 use super::status::Refusal;
@@ -36,6 +38,8 @@ const GATHER: Duration = Duration::from_millis(200);
 const PACE: Duration = Duration::from_millis(20);
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// After so many failed requests, a pass ends. The order is random, so that other passes request the others.
+const FAILURES: usize = 3;
 /// The age at which an owner is requested again. Shortened at random by up to a third.
 const REFRESH: Duration = Duration::from_secs(600);
 /// The first and the longest pause after a failure.
@@ -79,12 +83,9 @@ pub(super) trait OfKind: Send + Sync {
 /// The answer: `None` if there is no such object.
 type Got<'a> = BoxFuture<'a, Result<Option<ObjectMeta>, Error>>;
 
-impl<K> OfKind for History<Owner<K>>
-where
-    K: Kind + kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-{
+impl<K: Kind> OfKind for History<K> {
     fn is(&self, owner: &OwnerReference) -> bool {
-        owner.kind == Owner::<K>::KIND && owner.api_version.split('/').next() == Some(Owner::<K>::GROUP)
+        owner.kind == K::KIND && owner.api_version.split('/').next() == Some(K::GROUP)
     }
 
     fn get<'a>(&'a self, client: &'a Client, name: &'a Key, stale: bool) -> Got<'a> {
@@ -102,7 +103,11 @@ where
         let there = self.now().0.get(&key).and_then(|object| uid(object));
         // A newer object may already have the name.
         if metadata.is_some() || there.as_ref() == Some(&name.uid) {
-            let object = metadata.map(|metadata| (Arc::new(Owner::new(metadata.clone())), true));
+            let object = metadata.map(|metadata| {
+                let mut object = K::default();
+                object.metadata_mut().clone_from(metadata);
+                (Arc::new(object), true)
+            });
             History::show(self, vec![(key, object)]);
         }
     }
@@ -126,6 +131,8 @@ pub(super) struct Key {
 struct Received {
     /// `None` if it does not exist.
     metadata: Option<Arc<ObjectMeta>>,
+    /// It is of the last run, and was not requested in this one.
+    is_restored: bool,
     refresh_at: Instant,
 }
 
@@ -134,8 +141,8 @@ struct Followed {
     objects: Arc<dyn OfKind>,
     /// The index of the kind whose objects name those of this one.
     below: Option<usize>,
-    /// `Ok` once every owner has been requested; why not.
-    read: channel::Sender<Result<(), String>>,
+    /// Read once every owner has been requested.
+    known: channel::Sender<Known>,
 }
 
 /// The kinds that the agent may not read, until when it does not try again, and why.
@@ -148,6 +155,7 @@ pub(super) struct Follower {
     readiness: Arc<Readiness>,
     kinds: Vec<Followed>,
     owners: Owners,
+    received: HashMap<Key, Received>,
 }
 
 impl Follower {
@@ -156,16 +164,18 @@ impl Follower {
         client: &Client,
         (reader, readiness): (&Reader<Pod>, &Arc<Readiness>),
         (version, seats): (u64, &Arc<Seats>),
+        directory: Option<&Path>,
     ) -> (Self, Vec<Arc<dyn Served>>) {
         let (client, reader, readiness) = (client.clone(), reader.clone(), Arc::clone(readiness));
-        let mut follower = Self { client, reader, readiness, kinds: Vec::new(), owners: Owners::default() };
+        let (owners, received) = (Owners::default(), HashMap::new());
+        let mut follower = Self { client, reader, readiness, kinds: Vec::new(), owners, received };
         let served = vec![
-            follower.of::<ReplicaSet>(None, version, seats),
-            follower.of::<Deployment>(Some(0), version, seats),
-            follower.of::<StatefulSet>(None, version, seats),
-            follower.of::<DaemonSet>(None, version, seats),
-            follower.of::<Job>(None, version, seats),
-            follower.of::<CronJob>(Some(4), version, seats),
+            follower.of::<ReplicaSet>(None, version, seats, directory),
+            follower.of::<Deployment>(Some(0), version, seats, directory),
+            follower.of::<StatefulSet>(None, version, seats, directory),
+            follower.of::<DaemonSet>(None, version, seats, directory),
+            follower.of::<Job>(None, version, seats, directory),
+            follower.of::<CronJob>(Some(4), version, seats, directory),
         ];
         (follower, served)
     }
@@ -174,25 +184,40 @@ impl Follower {
         self.owners.clone()
     }
 
-    fn of<K>(&mut self, below: Option<usize>, version: u64, seats: &Arc<Seats>) -> Arc<dyn Served>
-    where
-        K: Kind + kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
-    {
-        let history = history::<Owner<K>>(version, seats);
-        let read = channel::Sender::new(Err("the pods have not been read yet".to_owned()));
-        let state = read.subscribe();
-        self.kinds.push(Followed { objects: Arc::clone(&history) as _, below, read });
+    fn of<K: Kind>(
+        &mut self,
+        below: Option<usize>,
+        version: u64,
+        seats: &Arc<Seats>,
+        directory: Option<&Path>,
+    ) -> Arc<dyn Served> {
+        let history = history::<K>(version, seats);
+        let (known, state) =
+            channel::channel(restore(&history, directory, "the pods have not been read yet"));
+        let kind = self.kinds.len();
+        self.kinds.push(Followed { objects: Arc::clone(&history) as _, below, known });
+        for object in history.now().0.values() {
+            let Content::Live(object) = object.content() else { continue };
+            let metadata = Arc::new(object.metadata().clone());
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid].map(text);
+            let name = Key { kind, namespace, name, uid };
+            self.owners.keep(&name, Some(&metadata));
+            let (metadata, refresh_at) = (Some(metadata), Instant::now());
+            self.received.insert(name, Received { metadata, is_restored: true, refresh_at });
+        }
+        let shown = state.clone();
         let current = move |_| {
-            let state = state.borrow().clone();
             let why = |why| format!("{} have not been read yet: {why}", K::URL_PATH_SEGMENT);
-            ready(state.map_err(|error| Refusal::unavailable(why(error)))).boxed()
+            let known = state.borrow().clone();
+            ready(known.map(drop).map_err(|error| Refusal::unavailable(why(error)))).boxed()
         };
-        Collection::new(history, Box::new(current), None)
+        Collection::new(history, Box::new(current), None, Some(shown))
     }
 
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         let mut changes = self.reader.changes();
-        let (mut received, mut denied) = (HashMap::new(), Denied::new());
+        let (mut received, mut denied) = (std::mem::take(&mut self.received), Denied::new());
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
         let mut reported = None;
         loop {
@@ -214,8 +239,8 @@ impl Follower {
                 }
                 continue;
             }
-            // Those of a denied kind are not asked for again before that kind is.
-            let is_asked = |(name, _): &(&Key, &Received)| !denied.contains_key(&name.kind);
+            // Those of a denied kind, and those that they name, are not asked for again before that kind is.
+            let is_asked = |(name, _): &(&Key, &Received)| self.denial(&denied, name.kind).is_none();
             let refresh = received.iter().filter(is_asked).map(|(_, received)| received.refresh_at);
             let next = refresh.chain(denied.values().map(|(until, _)| *until)).min();
             // The pods may become complete without a change of the index.
@@ -242,61 +267,88 @@ impl Follower {
     /// Says which kinds are read. Without the objects of a kind, those that they name are unknown as well.
     fn tell(&self, denied: &Denied) {
         for (at, kind) in self.kinds.iter().enumerate() {
-            let why = denied.get(&at).or_else(|| denied.get(&kind.below?));
-            let _ = kind.read.send_replace(why.map_or(Ok(()), |(_, why)| Err(why.clone())));
+            let why = self.denial(denied, at);
+            let _ = kind.known.send_replace(why.map_or(Ok(None), |(_, why)| Err(why.clone())));
         }
     }
 
+    /// Why not all objects of a kind are known.
+    fn denial<'a>(&self, denied: &'a Denied, kind: usize) -> Option<&'a (Instant, String)> {
+        denied.get(&kind).or_else(|| denied.get(&self.kinds[kind].below?))
+    }
+
     /// Requests what is missing or old, and forgets what no pod needs. Adds the kinds that the agent may not read to
-    /// `denied`.
+    /// `denied`. Fails with the first error, after the other requests.
     async fn pass(
         &self,
         received: &mut HashMap<Key, Received>,
         denied: &mut Denied,
         backoff: &mut Backoff,
     ) -> Result<(), String> {
-        let mut again = None;
+        let (mut again, mut failed, mut first) = (None, HashSet::<Key>::new(), None::<String>);
         loop {
+            // Asked before the pods are taken: those taken earlier may be incomplete.
+            let was_complete = self.readiness.has_pods();
             let needed = self.needed(received);
-            received.retain(|name, _| {
-                let is_needed = needed.contains(name);
-                if !is_needed {
-                    self.put(name, None);
-                }
-                is_needed
-            });
             let now = Instant::now();
             let is_due = |name: &&Key| received.get(*name).is_none_or(|received| received.refresh_at <= now);
-            let due = needed.iter().filter(is_due).filter(|name| !denied.contains_key(&name.kind));
-            let due: Vec<_> = due.cloned().collect();
-            if due.is_empty() {
-                return Ok(());
+            let is_open = |name: &&Key| !denied.contains_key(&name.kind) && !failed.contains(*name);
+            let due: Vec<_> = needed.iter().filter(is_due).filter(is_open).cloned().collect();
+            if due.is_empty() || failed.len() >= FAILURES {
+                // Asked again: the pods of a source may go while another one joins.
+                if was_complete && self.readiness.has_pods() {
+                    self.forget(received, &needed);
+                }
+                return first.map_or(Ok(()), Err);
             }
             for name in due {
+                if failed.len() >= FAILURES {
+                    break;
+                }
                 if denied.contains_key(&name.kind) {
                     continue;
                 }
                 let stale = received.contains_key(&name);
                 let objects = &self.kinds[name.kind].objects;
-                match timeout(PATIENCE, objects.get(&self.client, &name, stale)).await {
+                let why = match timeout(PATIENCE, objects.get(&self.client, &name, stale)).await {
                     Ok(Ok(metadata)) => {
                         let metadata = metadata.filter(|metadata| metadata.uid.as_ref() == Some(&name.uid));
                         let metadata = metadata.map(|metadata| Arc::new(slim(metadata)));
                         self.put(&name, metadata.as_ref());
                         let refresh_at = Instant::now() + REFRESH.mul_f64(jitter());
-                        received.insert(name, Received { metadata, refresh_at });
+                        received.insert(name.clone(), Received { metadata, is_restored: false, refresh_at });
+                        None
                     }
                     Ok(Err(Error::Api(status))) if status.code == 403 => {
                         let pause = || Instant::now() + backoff.wait(std::time::Instant::now());
                         let until = *again.get_or_insert_with(pause);
                         denied.insert(name.kind, (until, api_causes(&Error::Api(status))));
+                        None
                     }
-                    Ok(Err(error)) => return Err(api_causes(&error)),
-                    Err(_) => return Err(format!("no answer within {PATIENCE:?}")),
+                    Ok(Err(error)) => Some(api_causes(&error)),
+                    Err(_) => Some(format!("no answer within {PATIENCE:?}")),
+                };
+                if why.is_some() {
+                    failed.insert(name);
+                    first = first.or(why);
                 }
                 sleep(PACE).await;
             }
         }
+    }
+
+    /// Forgets what no pod needs. What was restored stays until all that may name it was read.
+    fn forget(&self, received: &mut HashMap<Key, Received>, needed: &HashSet<Key>) {
+        let unread = needed.iter().filter(|name| !received.contains_key(*name));
+        let unread: HashSet<_> = unread.map(|name| name.kind).collect();
+        received.retain(|name, known| {
+            let below = self.kinds[name.kind].below.filter(|_| known.is_restored);
+            let stays = needed.contains(name) || below.is_some_and(|below| unread.contains(&below));
+            if !stays {
+                self.put(name, None);
+            }
+            stays
+        });
     }
 
     /// The controllers of the pods, and the controllers of those.
@@ -343,4 +395,69 @@ fn slim(mut metadata: ObjectMeta) -> ObjectMeta {
         annotations.remove(LAST_APPLIED);
     }
     metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A denied owner is due since its refresh, and is not requested before the pause is over.
+    #[tokio::test(start_paused = true)]
+    async fn a_right_that_is_withdrawn_after_the_start_costs_a_request_a_minute() {
+        let (requests, is_denied) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let server = Router::new().fallback({
+            let (requests, is_denied) = (Arc::clone(&requests), Arc::clone(&is_denied));
+            async move || {
+                requests.fetch_add(1, Ordering::Relaxed);
+                if is_denied.load(Ordering::Relaxed) == 0 {
+                    return (
+                        StatusCode::OK,
+                        json!({ "metadata": { "name": "web-1", "uid": "r" } }).to_string(),
+                    );
+                }
+                let status =
+                    json!({ "status": "Failure", "reason": "Forbidden", "code": 403, "message": "denied" });
+                (StatusCode::FORBIDDEN, status.to_string())
+            }
+        });
+        let pod = json!({ "metadata": { "namespace": "shop", "name": "web", "uid": "p", "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r", "controller": true },
+        ] } });
+        let (mut writer, reader) = pod_index::new();
+        writer.add_pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
+        let readiness = Arc::new(Readiness::new());
+        readiness.restored();
+        let client = Client::new(server, "default");
+        let seats = Seats::new(1, 1);
+        let (follower, _) = Follower::new(&client, (&reader, &readiness), (1, &seats), None);
+        let (owners, mut run) = (follower.owners(), follower.run().boxed());
+        let mut polls = 0;
+        // A loop that never waits would stop the paused clock, and this test with it.
+        let task = tokio::spawn(poll_fn(move |context| {
+            polls += 1;
+            assert!(polls < 3_000, "the task does not wait");
+            run.poll_unpin(context)
+        }));
+        let hours = async |denied| {
+            is_denied.store(denied, Ordering::Relaxed);
+            let before = requests.load(Ordering::Relaxed);
+            sleep(Duration::from_secs(2 * 3600)).await;
+            assert!(!task.is_finished());
+            let is_known = owners.of(writer.current().pods().next().unwrap()).is_some();
+            (requests.load(Ordering::Relaxed) - before, is_known)
+        };
+        let (asked, is_known) = hours(0).await;
+        assert!((12..=20).contains(&asked) && is_known, "every ten minutes: {asked}");
+        let (asked, is_known) = hours(1).await;
+        assert!((100..=200).contains(&asked) && is_known, "every minute: {asked}");
+        let (asked, _) = hours(0).await;
+        assert!((12..=20).contains(&asked), "every ten minutes again: {asked}");
+    }
 }

@@ -118,3 +118,76 @@ impl Resource for Pod {
         table::row(self).into_iter().map(str::to_owned).chain(more).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::fields::Fields;
+    use crate::pod_api::resource::index;
+
+    fn pod() -> Pod {
+        serde_json::from_value(serde_json::json!({
+            "metadata": { "name": "web", "namespace": "shop" },
+            "spec": { "nodeName": "node-1", "restartPolicy": "Always", "schedulerName": "s", "serviceAccountName": "sa",
+                      "hostNetwork": true, "containers": [] },
+            "status": { "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+                        "nominatedNodeName": "node-2" },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn every_field_of_the_api_server_is_selectable() {
+        let pod = pod();
+        for (selector, selected) in [
+            ("", true),
+            ("metadata.name=web", true),
+            ("metadata.name==web", true),
+            ("metadata.name!=web", false),
+            ("metadata.namespace=shop,metadata.name=other", false),
+            ("spec.nodeName=node-1", true),
+            ("spec.host=node-1", true),
+            ("spec.restartPolicy=Always", true),
+            ("spec.schedulerName=s", true),
+            ("spec.serviceAccountName=sa", true),
+            ("spec.hostNetwork=true", true),
+            ("spec.hostNetwork!=true", false),
+            ("status.phase!=Running", false),
+            ("status.phase!=Failed,", true),
+            ("status.podIP=10.0.0.1", true),
+            ("status.podIP=fd00::1", false),
+            ("status.podIPs=10.0.0.1", false),
+            ("status.podIPs!=10.0.0.1", true),
+            ("status.nominatedNodeName=node-2", true),
+            ("metadata.name=w\\,eb", false),
+        ] {
+            assert_eq!(
+                Fields::parse(selector, index::<Pod>).unwrap().matches(|at| pod.field(at)),
+                selected,
+                "{selector:?}"
+            );
+        }
+        let nothing = Pod::default();
+        assert!(
+            Fields::parse("spec.nodeName=,spec.hostNetwork=false,status.podIP=", index::<Pod>)
+                .unwrap()
+                .matches(|at| nothing.field(at))
+        );
+    }
+
+    #[test]
+    fn invalid_field_selectors_and_unknown_fields_are_refused() {
+        for selector in [
+            "spec.image=x",
+            "metadata.name",
+            "=x",
+            "metadata.name=a=b",
+            "metadata.name=\\x",
+            "metadata.name=\\",
+            "metadata.labels.a=b",
+            "a!b",
+        ] {
+            assert!(Fields::parse(selector, index::<Pod>).is_err(), "{selector:?}");
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! A pod as printed by `kubectl get pods`. Columns and cells follow the API server's printer.
 
-use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
@@ -81,10 +83,8 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
     let phase = status.phase.as_deref().unwrap_or_default();
     let mut reason =
         status.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| phase.to_owned());
-    let is_gated = |condition: &PodCondition| {
-        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("SchedulingGated")
-    };
-    if conditions_of(status).iter().any(is_gated) {
+    let scheduled = condition(status, "PodScheduled").and_then(|scheduled| scheduled.reason.as_deref());
+    if scheduled == Some("SchedulingGated") {
         "SchedulingGated".clone_into(&mut reason);
     }
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -120,10 +120,7 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
         initializing = true;
         break;
     }
-    let is_true = |kind: &str| {
-        conditions_of(status).iter().any(|condition| condition.type_ == kind && condition.status == "True")
-    };
-    if !initializing || is_true("Initialized") {
+    if !initializing || is_true(status, "Initialized") {
         restarts = of_sidecars;
         let mut has_running = false;
         for container in status.container_statuses.iter().flatten().rev() {
@@ -132,13 +129,14 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
                 waiting.clone_into(&mut reason);
             } else if terminated(container).is_some() {
                 reason = ended(container);
-            } else if container.ready && running(container) {
+            } else if container.ready && container.state.as_ref().is_some_and(|state| state.running.is_some())
+            {
                 has_running = true;
                 ready += 1;
             }
         }
         if reason == "Completed" && has_running {
-            (if is_true("Ready") { "Running" } else { "NotReady" }).clone_into(&mut reason);
+            (if is_true(status, "Ready") { "Running" } else { "NotReady" }).clone_into(&mut reason);
         }
     }
     if pod.metadata.deletion_timestamp.is_some() {
@@ -168,24 +166,21 @@ impl Restarts {
     }
 }
 
-fn conditions_of(status: &PodStatus) -> &[PodCondition] {
-    status.conditions.as_deref().unwrap_or_default()
+fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
+    status.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
-fn state(container: &ContainerStatus) -> Option<&ContainerState> {
-    container.state.as_ref()
-}
-
-fn running(container: &ContainerStatus) -> bool {
-    state(container).is_some_and(|state| state.running.is_some())
+fn is_true(status: &PodStatus, kind: &str) -> bool {
+    condition(status, kind).is_some_and(|condition| condition.status == "True")
 }
 
 fn waiting(container: &ContainerStatus) -> Option<&str> {
-    state(container)?.waiting.as_ref()?.reason.as_deref().filter(|reason| !reason.is_empty())
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    waiting.reason.as_deref().filter(|reason| !reason.is_empty())
 }
 
-fn terminated(container: &ContainerStatus) -> Option<&k8s_openapi::api::core::v1::ContainerStateTerminated> {
-    state(container)?.terminated.as_ref()
+fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    container.state.as_ref()?.terminated.as_ref()
 }
 
 /// The reason why a container ended.
@@ -203,11 +198,8 @@ fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
     if gates.is_empty() {
         return "<none>".to_owned();
     }
-    let is_open = |gate: &&k8s_openapi::api::core::v1::PodReadinessGate| {
-        let found = conditions_of(status).iter().find(|condition| condition.type_ == gate.condition_type);
-        found.is_some_and(|condition| condition.status == "True")
-    };
-    format!("{}/{}", gates.iter().filter(is_open).count(), gates.len())
+    let open = gates.iter().filter(|gate| is_true(status, &gate.condition_type));
+    format!("{}/{}", open.count(), gates.len())
 }
 
 /// The age, as in `duration.HumanDuration`.

@@ -1,9 +1,9 @@
 //! Request parameters: `metav1.ListOptions`, parsed and validated like the API server.
 
-use super::fields::Fields;
-use super::resource::Resource;
+use super::resource::{Resource, index};
 use super::selection::Selection;
 use super::status::Refusal;
+use crate::api::fields::Fields;
 use crate::api::labels::Labels;
 
 /// The requested version.
@@ -40,52 +40,38 @@ pub(super) struct Options {
     pub(super) include: String,
 }
 
-const PARAMETERS: [&str; 11] = [
-    "watch",
-    "labelSelector",
-    "fieldSelector",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "limit",
-    "continue",
-    "sendInitialEvents",
-    "allowWatchBookmarks",
-    "timeoutSeconds",
-    "includeObject",
-];
+/// The first value of a parameter.
+pub(super) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
+    let mut all = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    all.find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
+}
 
 impl Options {
     /// Parses a query. Uses the first of repeated parameters and ignores unknown ones.
     pub(super) fn read<R: Resource>(query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
-        let mut given: [Option<String>; PARAMETERS.len()] = Default::default();
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            if let Some(at) = PARAMETERS.iter().position(|known| *known == name) {
-                given[at].get_or_insert_with(|| value.into_owned());
-            }
-        }
-        let [watch, labels, fields, version, matching, limit, token, initial, bookmarks, timeout, include] =
-            given;
-        let labels = Labels::parse(&labels.unwrap_or_default())
+        let given = |name| parameter(query, name);
+        let is_given = |name| given(name).map(|text| truth(&text));
+        let labels = Labels::parse(&given("labelSelector").unwrap_or_default())
             .map_err(|why| Refusal::bad_request(format!("labelSelector: {why}")))?;
-        let fields = Fields::parse::<R>(&fields.unwrap_or_default())
+        let fields = Fields::parse(&given("fieldSelector").unwrap_or_default(), index::<R>)
             .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
         // A server need not page.
-        integer("limit", limit)?;
+        integer("limit", given("limit"))?;
         let options = Self {
-            watch: watch.is_some_and(|text| truth(&text)),
+            watch: is_given("watch").unwrap_or_default(),
             selection: Selection {
                 namespace: namespace.map(str::to_owned),
                 labels,
                 fields,
                 only_listed: false,
             },
-            version: version_of(version.as_deref())?,
-            matching: matching_of(matching.as_deref())?,
-            continues: token.is_some_and(|token| !token.is_empty()),
-            send_initial_events: initial.map(|text| truth(&text)),
-            bookmarks: bookmarks.is_some_and(|text| truth(&text)),
-            timeout: integer("timeoutSeconds", timeout)?,
-            include: include.unwrap_or_default(),
+            version: version_of(given("resourceVersion").as_deref())?,
+            matching: matching_of(given("resourceVersionMatch").as_deref())?,
+            continues: given("continue").is_some_and(|token| !token.is_empty()),
+            send_initial_events: is_given("sendInitialEvents"),
+            bookmarks: is_given("allowWatchBookmarks").unwrap_or_default(),
+            timeout: integer("timeoutSeconds", given("timeoutSeconds"))?,
+            include: given("includeObject").unwrap_or_default(),
         };
         options.check()?;
         Ok(options)
@@ -93,23 +79,18 @@ impl Options {
 
     /// Follows the API server's `ValidateListOptions`.
     fn check(&self) -> Result<(), Refusal> {
-        let forbidden = |field, why| Err(Refusal::invalid(field, why, true));
+        let forbidden = |field, why: &str| Err(Refusal::invalid(field, why, true));
+        let match_is = |why| {
+            forbidden("resourceVersionMatch", &format!("resourceVersionMatch is forbidden {why} provided"))
+        };
         if self.watch {
             // Without a version, the API server sets the match itself.
             let has_match = self.matching.is_some()
                 || self.send_initial_events.is_none() && !matches!(self.version, Version::At(_));
-            if has_match && self.continues {
-                return forbidden(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden when continue is provided",
-                );
-            }
             return match (self.send_initial_events, self.matching) {
+                _ if has_match && self.continues => match_is("when continue is"),
                 (None, None) | (Some(_), Some(Matching::NotOlderThan)) => Ok(()),
-                (None, Some(_)) => forbidden(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                ),
+                (None, Some(_)) => match_is("for watch unless sendInitialEvents is"),
                 (Some(_), None) => forbidden(
                     "resourceVersionMatch",
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
@@ -124,27 +105,17 @@ impl Options {
         if self.send_initial_events.is_some() {
             return forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
         }
-        let Some(matching) = self.matching else {
-            return match (self.continues, self.version) {
-                (true, Version::At(_)) => Err(Refusal::bad_request(
-                    "specifying resource version is not allowed when using continue",
-                )),
-                (true, _) => {
-                    Err(Refusal::expired("the continue token is not this server's: its lists are whole"))
-                }
-                (false, _) => Ok(()),
-            };
-        };
-        match self.version {
-            _ if self.continues => forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden when continue is provided",
-            ),
-            Version::Latest => forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden unless resourceVersion is provided",
-            ),
-            Version::Any if matching == Matching::Exact => forbidden(
+        match (self.matching, self.version) {
+            (None, _) if !self.continues => Ok(()),
+            (None, Version::At(_)) => {
+                Err(Refusal::bad_request("specifying resource version is not allowed when using continue"))
+            }
+            (None, _) => {
+                Err(Refusal::expired("the continue token is not this server's: its lists are whole"))
+            }
+            _ if self.continues => match_is("when continue is"),
+            (_, Version::Latest) => match_is("unless resourceVersion is"),
+            (Some(Matching::Exact), Version::Any) => forbidden(
                 "resourceVersionMatch",
                 "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             ),
@@ -171,9 +142,7 @@ pub(crate) fn resource(path: &str) -> Option<(&str, &str, bool)> {
 
 /// Whether a request with this query is a watch.
 pub(crate) fn is_watch(query: &str) -> bool {
-    form_urlencoded::parse(query.as_bytes())
-        .find(|(name, _)| name == "watch")
-        .is_some_and(|(_, text)| truth(&text))
+    parameter(Some(query), "watch").is_some_and(|text| truth(&text))
 }
 
 /// Follows `Convert_Slice_string_To_bool`: everything but `false` and `0` is true.

@@ -52,6 +52,11 @@ pub(super) const NAMESPACE: usize = 1;
 /// Fields before this one are marked: an event is matched only by the watches that select their values.
 pub(super) const MARKED: usize = 2;
 
+/// The index of a field in [`Resource::FIELDS`].
+pub(super) fn index<R: Resource>(field: &str) -> Option<usize> {
+    R::FIELDS.iter().position(|known| *known == field)
+}
+
 /// The path of the group and version of a kind.
 pub(super) fn base<R: Resource>() -> String {
     if R::GROUP.is_empty() { format!("/api/{}", R::VERSION) } else { format!("/apis/{}", R::API_VERSION) }

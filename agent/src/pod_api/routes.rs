@@ -13,7 +13,7 @@ use super::accept::{Asked, Verb, negotiate};
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::List;
-use super::query::{Matching, Options, Version, version_of};
+use super::query::{Matching, Options, Version, parameter, version_of};
 use super::resource::{Resource, base};
 use super::shape::{Form, Include};
 use super::status::Refusal;
@@ -58,11 +58,11 @@ async fn list<R: Resource>(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let namespace = parameter(&path, "namespace");
+    let namespace = segment(&path, "namespace");
     answer(&collection, &client, namespace, query.as_deref(), &headers, Path::Api).await
 }
 
-fn parameter<'a>(path: &'a RawPathParams, wanted: &str) -> Option<&'a str> {
+fn segment<'a>(path: &'a RawPathParams, wanted: &str) -> Option<&'a str> {
     path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
@@ -111,13 +111,10 @@ async fn one<R: Resource>(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let [namespace, name] = ["namespace", "name"].map(|name| parameter(&path, name).unwrap_or_default());
-    let query_parameter = |wanted: &str| {
-        let query = query.as_deref().unwrap_or_default().as_bytes();
-        form_urlencoded::parse(query).find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
-    };
-    let version = version_of(query_parameter("resourceVersion").as_deref())?;
-    let include = query_parameter("includeObject").unwrap_or_default();
+    let [namespace, name] = ["namespace", "name"].map(|name| segment(&path, name).unwrap_or_default());
+    let query = query.as_deref();
+    let version = version_of(parameter(query, "resourceVersion").as_deref())?;
+    let include = parameter(query, "includeObject").unwrap_or_default();
     let form = form(negotiate(&headers, Verb::Get)?, &include, Path::Api)?;
     (collection.current)(true).await?;
     if let Version::At(version) = version {
@@ -129,7 +126,7 @@ async fn one<R: Resource>(
     drop(state);
     let written = client.share.work(move || {
         let mut body = Vec::new();
-        object.write_one(form, true, &mut body);
+        object.write(form, Some(true), object.version, &mut body);
         body
     });
     let body =

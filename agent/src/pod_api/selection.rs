@@ -3,9 +3,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::fields::Fields;
 use super::object::{Content, Object};
 use super::resource::{MARKED, NAMESPACE, Resource};
+use crate::api::fields::Fields;
 use crate::api::labels::Labels;
 
 /// The selected objects.
@@ -95,7 +95,7 @@ mod tests {
         Selection {
             namespace: namespace.map(str::to_owned),
             labels: Labels::parse(labels).unwrap(),
-            fields: Fields::parse::<Pod>(fields).unwrap(),
+            fields: Fields::parse(fields, crate::pod_api::resource::index::<Pod>).unwrap(),
             only_listed: false,
         }
     }

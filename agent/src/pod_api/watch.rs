@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::event::Event;
-use super::history::{Begun, History, Next, Start, State, Watcher, range};
+use super::history::{Begun, History, Next, State, Watcher, range};
 use super::object::Object;
 use super::query::{Options, Version};
 use super::resource::Resource;
@@ -42,16 +42,16 @@ pub(super) async fn body<R: Resource>(
     // Without a version, and with 0, initial objects are sent by default.
     let with_initial =
         options.send_initial_events.unwrap_or(matches!(options.version, Version::Latest | Version::Any));
-    let start = match options.version {
+    let after = match options.version {
         Version::At(version) if with_initial => match history.check(version, false) {
-            Ok(()) => Start::Now,
+            Ok(()) => None,
             Err(refusal) => return Ok(refused(&refusal)),
         },
-        Version::At(version) => Start::After(version),
-        Version::Latest | Version::Any => Start::Now,
+        Version::At(version) => Some(version),
+        Version::Latest | Version::Any => None,
     };
     let selection = Arc::new(options.selection);
-    let begun = history.watch(Arc::clone(&selection), form, &client.share.name, start)?;
+    let begun = history.watch(Arc::clone(&selection), form, &client.share.name, after)?;
     let Begun { watcher, state, version } = match begun {
         Ok(begun) => begun,
         Err(refusal) => return Ok(refused(&refusal)),
@@ -65,12 +65,10 @@ pub(super) async fn body<R: Resource>(
     client.peer.is_watching.store(true, Ordering::Relaxed);
     let watch = Watch {
         watcher,
-        history: Arc::clone(history),
         share: Arc::clone(&client.share),
         peer: Watching(Arc::clone(&client.peer)),
         form,
         initial,
-        says_end: options.bookmarks,
         version,
         bookmarks: options.bookmarks,
         bookmark_at: now + BOOKMARKS,
@@ -123,15 +121,12 @@ impl Drop for Watching {
 #[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct Watch<R: Resource> {
     watcher: Watcher<R>,
-    history: Arc<History<R>>,
     share: Arc<Share>,
     #[expect(dead_code, reason = "what matters is that it is dropped")]
     peer: Watching,
     form: Form,
     /// The initial objects left to send, last first.
     initial: Option<Vec<Arc<Object<R>>>>,
-    /// Whether a bookmark ends the initial objects.
-    says_end: bool,
     /// The history version reached.
     version: u64,
     bookmarks: bool,
@@ -196,7 +191,7 @@ impl<R: Resource> Watch<R> {
     #[allow(clippy::option_option, reason = "the outer one ends the watch")]
     async fn initial(&mut self, mut objects: Vec<Arc<Object<R>>>) -> Option<Option<Bytes>> {
         if objects.is_empty() {
-            return Some(self.says_end.then(|| self.bookmark(true)));
+            return Some(self.bookmarks.then(|| self.bookmark(true)));
         }
         let (form, mut with_columns) = (self.form, mem::take(&mut self.lacks_columns));
         let written = self.share.work(move || {
@@ -214,13 +209,13 @@ impl<R: Resource> Watch<R> {
             (Bytes::from(chunk), events, objects)
         });
         let (chunk, events, left) = written.await?;
-        self.history.counts.events_sent.fetch_add(events, Ordering::Relaxed);
+        self.watcher.history.counts.events_sent.fetch_add(events, Ordering::Relaxed);
         self.initial = Some(left);
         Some(Some(chunk))
     }
 
     async fn event(&mut self, kind: Kind, event: &Arc<Event<R>>) -> Bytes {
-        let counts = &self.history.counts;
+        let counts = &self.watcher.history.counts;
         counts.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut self.lacks_columns);
         if !with_columns && let Some(line) = event.kept_line(self.form, kind) {

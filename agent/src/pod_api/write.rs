@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use super::resource::Resource;
 use super::shape::{Form, Include};
 
+/// The version of what objects of every kind can be shown as.
+const META: &str = "meta.k8s.io/v1";
 /// The annotation on the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -89,27 +91,20 @@ impl Form {
             return self.write_item(object, version, out);
         }
         let columns = if with_columns { self.columns::<R>() } else { Value::Null };
-        let head = format!(
-            r#"{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{version}"}},"columnDefinitions":{columns},"rows":["#
-        );
-        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(table(version, &columns).as_bytes());
         self.write_item(object, version, out);
         out.extend_from_slice(b"]}");
     }
 
     /// The start of a list, up to its first item. `]}` ends it.
     pub(super) fn list_head<R: Resource>(self, version: u64) -> Vec<u8> {
-        let metadata = json!({ "resourceVersion": version.to_string() });
-        let (kind, group) = match self {
-            Self::Object | Self::Marked => (format!("{}List", R::KIND), R::API_VERSION),
-            Self::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1"),
-            Self::Table(_) | Self::Rows => ("Table".to_owned(), "meta.k8s.io/v1"),
+        let items = r#""items":["#;
+        let head = match self {
+            Self::Object | Self::Marked => list(&format!("{}List", R::KIND), R::API_VERSION, version, items),
+            Self::Metadata => list("PartialObjectMetadataList", META, version, items),
+            Self::Table(_) | Self::Rows => table(version, &self.columns::<R>()),
         };
-        let items = match self {
-            Self::Object | Self::Marked | Self::Metadata => r#""items":["#.to_owned(),
-            Self::Table(_) | Self::Rows => format!(r#""columnDefinitions":{},"rows":["#, self.columns::<R>()),
-        };
-        format!(r#"{{"kind":"{kind}","apiVersion":"{group}","metadata":{metadata},{items}"#).into_bytes()
+        head.into_bytes()
     }
 
     /// A bookmark: the event with the watch's version.
@@ -121,13 +116,11 @@ impl Form {
         let object = |kind: &str, version: &str, rest: &str| {
             format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata}{rest}}}"#)
         };
-        let partial = || object("PartialObjectMetadata", "meta.k8s.io/v1", "");
+        let partial = || object("PartialObjectMetadata", META, "");
         let whole = || object(R::KIND, R::API_VERSION, R::EMPTY);
         let row = |cells: usize, object: String| {
-            let cells = json!(vec![""; cells]);
-            format!(
-                r#"{{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"{version}"}},"columnDefinitions":null,"rows":[{{"cells":{cells},"object":{object}}}]}}"#
-            )
+            let (table, cells) = (table(version, &Value::Null), json!(vec![""; cells]));
+            format!(r#"{table}{{"cells":{cells},"object":{object}}}]}}"#)
         };
         let object = match self {
             Self::Object | Self::Marked => whole(),
@@ -156,6 +149,18 @@ impl Form {
                 .collect(),
         }
     }
+}
+
+/// The start of a table, up to its first row.
+fn table(version: u64, columns: &Value) -> String {
+    list("Table", META, version, &format!(r#""columnDefinitions":{columns},"rows":["#))
+}
+
+/// The start of a list. `items`: the start of the field with its items.
+fn list(kind: &str, group: &str, version: u64, items: &str) -> String {
+    format!(
+        r#"{{"kind":"{kind}","apiVersion":"{group}","metadata":{{"resourceVersion":"{version}"}},{items}"#
+    )
 }
 
 /// Appends a field after `metadata`, if there is one.

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::cli::format;
 use crate::config::failure::Failure;
-use crate::config::{ApiSettings, FileSettings, Settings};
+use crate::config::{ApiSettings, FileSettings, Settings, wrong};
 use crate::http::tls::Tls;
 use crate::pipeline::{api_clients, sources};
 
@@ -76,33 +76,31 @@ pub(crate) async fn api_server(
     api: &ApiSettings,
     client: Client,
 ) -> Result<(), Failure> {
-    let pods = sources::pods_of(api, client, &settings.node).times(Times::default().patience(PATIENCE));
+    let pods =
+        sources::pods_of(api, client, &settings.node).times(Times { patience: PATIENCE, ..Times::default() });
     pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
 }
 
 /// The result of one request to the URL, if one is configured.
 pub(crate) async fn url(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
     let Some(config) = &settings.http else { return Ok(None) };
-    let source = HttpSource::new(config.clone(), settings.node.clone());
-    let source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
-    let status = source.status();
-    Ok(Some(first_look(source, status).await))
+    let source = HttpSource::new(config.clone(), settings.node.clone()).map_err(wrong)?;
+    Ok(Some(first_look(source, HttpSource::status).await))
 }
 
 /// The result of one request to the kubelet, if one is configured.
 pub(crate) async fn kubelet(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
     let Some(config) = &settings.kubelet else { return Ok(None) };
-    let source = KubeletSource::new(config.clone());
-    let source = source.map_err(|problem| Failure::Usage(problem.to_string()))?;
-    let status = source.status();
-    Ok(Some(first_look(source, status).await))
+    let source = KubeletSource::new(config.clone()).map_err(wrong)?;
+    Ok(Some(first_look(source, KubeletSource::status).await))
 }
 
 /// Polls a source until its first read has ended.
-pub(crate) async fn first_look(
-    mut source: impl Stream + Unpin,
-    mut status: watch::Receiver<SourceStatus>,
+pub(crate) async fn first_look<S: Stream + Unpin>(
+    mut source: S,
+    status_of: fn(&S) -> watch::Receiver<SourceStatus>,
 ) -> SourceStatus {
+    let mut status = status_of(&source);
     tokio::select! {
         _ = source.next() => {}
         _ = status.wait_for(|status| status.checks > 0) => {}

@@ -29,7 +29,7 @@ use crate::http;
 use crate::http::access::Access;
 use crate::http::serve::{App, Requests, Socket};
 use crate::http::tls::Tls;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, registered};
 use crate::pipeline::api_clients::ApiClients;
 use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
@@ -48,9 +48,9 @@ use pod_index_kubelet::checkpoint::Checkpointing;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
-/// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
-/// thread waits.
-const BLOCKING: usize = 16;
+/// name lookup, and those of reloads. Together with the other threads they stay below the unit's limit (`TasksMax`). Work
+/// that finds no free thread waits.
+const BLOCKING: usize = 16 + reload::READS;
 
 /// Runs the agent to its end. `given` is resolved again on a reload.
 pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
@@ -153,8 +153,7 @@ struct Started {
 async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result<Started, Failure> {
     let listeners = if settings.once { None } else { Some(Listeners::bind(settings).await?) };
     let (max_age, max_pods) = settings.keep_removed;
-    let options =
-        Options::new().container_ids(true).ips(true).keep_removed(max_age, max_pods).keep_times(true);
+    let options = Options::new().keep_removed(max_age, max_pods).keep_times(true);
     let (writer, reader) = pod_index::with_options(options);
     let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader);
@@ -163,9 +162,6 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     metrics.collect(move |to| source_metrics::show(&sources, to));
     if let Some(tls) = tls.clone() {
         metrics.collect(move |to| tls.show(to));
-    }
-    if settings.given.kubelet_metrics {
-        metrics.as_the_kubelet(&reader);
     }
     let of_the_last_run = Arc::clone(settings);
     // A disk may hang.
@@ -201,13 +197,19 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         let (mirrors, reader) = (Arc::clone(&mirrors), reader.clone());
         metrics.collect(move |to| mirror_metrics::show(&mirrors, &reader, to));
     }
-    let connections = Gauge::default();
-    metrics.ours().register("http_connections", "Open client connections", connections.clone());
-    let (mut pods, follow) =
+    let connections =
+        registered(metrics.ours(), "http_connections", "Open client connections", Gauge::default());
+    let (pods, follow) =
         PodApi::new(&reader, &readiness, &settings.pod_api, Events::register(metrics.ours()));
     let follower = tasks.thread("changes", follow)?;
     let latest = clients.latest(|clients| &clients.others);
-    for (name, work) in pods.serve_also(settings, latest.as_ref(), (&reader, &readiness)) {
+    let (all, mut served) = (Arc::clone(settings), pods.clone());
+    let (of_pods, until) = (reader.clone(), Arc::clone(&readiness));
+    // Reads the checkpoints of the other resources.
+    let also = move || (served.serve_also(&all, latest.as_ref(), (&of_pods, &until)), served);
+    let also = tokio::task::spawn_blocking(also).await;
+    let (all, pods) = also.map_err(|error| Failure::unable("cannot serve the other resources", error))?;
+    for (name, work) in all {
         tasks.spawn(name, work);
     }
     let api = pods.clone();
@@ -254,47 +256,51 @@ fn serve(
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<Server, Failure> {
-    let Listeners { main, health, metrics, socket } = listeners;
-    let address = main.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
+    let Listeners { port, socket, health, metrics } = listeners;
+    let address = address_of(&port)?;
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     tracing::info!(node = settings.node.as_str(), "serving on {url}");
     warn_of_strangers(settings, address);
     systemd::serving();
     if let Some(listener) = health {
-        let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
-        tracing::info!("serving /livez and /readyz on http://{address}");
-        let router = http::serve::health::router(Arc::clone(&app.readiness));
+        tracing::info!("serving /livez and /readyz on http://{}", address_of(&listener)?);
+        let router = http::serve::health_alone(Arc::clone(&app.readiness));
         serve_apart("health", listener, router, tasks, stopped.clone())?;
     }
     if let Some(listener) = metrics {
-        let address = listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))?;
-        tracing::info!("serving /metrics on http://{address}");
+        tracing::info!("serving /metrics on http://{}", address_of(&listener)?);
         let router = http::serve::metrics_alone(Arc::clone(&app.metrics));
         serve_apart("metrics", listener, router, tasks, stopped.clone())?;
     }
-    let end = tasks.spawn("the server", http::serve::serve(main, socket, tls.clone(), app.clone(), stopped));
+    let end = tasks.spawn("the server", http::serve::serve(port, socket, tls.clone(), app.clone(), stopped));
     if let Some(tls) = tls {
         tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });
     }
     Ok(Server { url, end })
 }
 
+fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
+    listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))
+}
+
 /// Serves in a thread of its own, so that no request elsewhere delays an answer, nor the reverse.
 fn serve_apart(
     name: &'static str,
-    listener: std::net::TcpListener,
+    listener: TcpListener,
     router: axum::Router,
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| tasks::cannot_start(name, error))?;
-    let listener = {
-        let _inside = runtime.enter();
-        TcpListener::from_std(listener).map_err(|error| tasks::cannot_start(name, error))?
+    let cannot_start = |error| tasks::cannot_start(name, error);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    let listener = listener.into_std().map_err(cannot_start)?;
+    let serve = async move {
+        match TcpListener::from_std(listener) {
+            Ok(listener) => http::serve::serve_openly(listener, router, stopped).await,
+            Err(error) => tracing::error!(%error, "cannot serve"),
+        }
     };
-    let serve = http::serve::serve_openly(listener, router, stopped);
     tasks.thread(name, move || runtime.block_on(serve)).map(drop)
 }
 
@@ -340,41 +346,36 @@ fn late(settings: &Settings, readiness: &Readiness) -> Failure {
 
 /// The listening sockets.
 struct Listeners {
-    main: TcpListener,
-    /// Serves only `/livez` and `/readyz`, if a separate address is configured.
-    health: Option<std::net::TcpListener>,
-    /// Serves only `/metrics`, if a separate address is configured.
-    metrics: Option<std::net::TcpListener>,
+    port: TcpListener,
     socket: Option<Socket>,
+    /// Serves only `/livez` and `/readyz`, if a separate address is configured.
+    health: Option<TcpListener>,
+    /// Serves only `/metrics`, if a separate address is configured.
+    metrics: Option<TcpListener>,
 }
 
 impl Listeners {
     async fn bind(settings: &Settings) -> Result<Self, Failure> {
-        let main = bind(settings.address, "--address, --port").await?;
+        let bind = async |address: SocketAddr, flag| {
+            let listener = TcpListener::bind(address).await;
+            listener
+                .map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
+        };
+        let bind_apart = async |address: Option<SocketAddr>, flag| match address {
+            Some(address) => bind(address, flag).await.map(Some),
+            None => Ok(None),
+        };
+        let port = bind(settings.address, "--address, --port").await?;
         let health = bind_apart(settings.given.health_address, "--health-address").await?;
         let metrics = bind_apart(settings.given.metrics_address, "--metrics-address").await?;
+        // Last: it is a file that others see.
         let socket = settings.socket.as_ref().map(|(path, mode)| {
             let unable =
                 |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
             Socket::bind(path, *mode).map_err(unable)
         });
-        Ok(Self { main, health, metrics, socket: socket.transpose()? })
+        Ok(Self { port, socket: socket.transpose()?, health, metrics })
     }
-}
-
-/// For another runtime than this one.
-async fn bind_apart(
-    address: Option<SocketAddr>,
-    flag: &str,
-) -> Result<Option<std::net::TcpListener>, Failure> {
-    let Some(address) = address else { return Ok(None) };
-    let listener = bind(address, flag).await?.into_std();
-    listener.map(Some).map_err(|error| Failure::unable(flag, error))
-}
-
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address).await;
-    listener.map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
 }
 
 /// Prints the pods in the index.

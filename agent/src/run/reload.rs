@@ -4,16 +4,15 @@
 //! throughout. Signals during a reload cause one more.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::check;
 use super::signals::Hangups;
 use super::systemd;
-use super::tasks::cannot_start;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::{Given, Settings};
@@ -25,8 +24,8 @@ use crate::pipeline::sources::SourceTasks;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time limit for reading the configuration and the files that it names. A file system may hang.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum number of reads that hang at the same time.
-const READS: usize = 4;
+/// Maximum number of reads that hang at the same time. Each occupies a thread for blocking work.
+pub(super) const READS: usize = 4;
 
 /// What a reload needs.
 pub(crate) struct Reload {
@@ -79,22 +78,17 @@ impl Reload {
 }
 
 /// The settings, with the current configuration file. Refuses what `--check` refuses.
-///
-/// A thread of its own reads, because a read that hangs would occupy one that the sources need.
 async fn read(given: &Arc<Given>, reads: &Arc<Semaphore>) -> Result<Settings, Failure> {
     let hangs = |what: &str| Failure::Unable(format!("{what}: a file system may hang"));
     let permit = Arc::clone(reads).try_acquire_owned();
     let permit = permit.map_err(|_| hangs("earlier reloads still read the configuration"))?;
-    let (done, settings) = oneshot::channel();
     let given = Arc::clone(given);
-    let work = move || {
+    let work = spawn_blocking(move || {
         let settings = given.resolve().and_then(|settings| check::files(&settings).map(|()| settings));
         drop(permit);
-        let _ = done.send(settings);
-    };
-    let started = thread::Builder::new().name("reload".to_owned()).spawn(work);
-    started.map_err(|error| cannot_start("a thread", error))?;
-    match timeout(PATIENCE, settings).await {
+        settings
+    });
+    match timeout(PATIENCE, work).await {
         Ok(Ok(settings)) => settings,
         Ok(Err(_)) => Err(Failure::Unable("reading it panicked; see the log".to_owned())),
         Err(_) => Err(hangs(&format!("it cannot be read within {PATIENCE:?}"))),

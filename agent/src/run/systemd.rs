@@ -37,22 +37,8 @@ pub(crate) fn stopping() {
 
 fn notify(message: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
-    let sent = UnixDatagram::unbound().and_then(|socket| match abstract_name(&path) {
-        #[cfg(target_os = "linux")]
-        Some(name) => {
-            use std::os::linux::net::SocketAddrExt;
-            let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-            socket.send_to_addr(message.as_bytes(), &address)
-        }
-        _ => socket.send_to(message.as_bytes(), &path),
-    });
+    let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to(message.as_bytes(), path));
     if let Err(error) = sent {
         tracing::debug!(%error, "cannot notify systemd");
     }
-}
-
-/// The rest of an abstract socket's name, which begins with `@`.
-fn abstract_name(path: &std::ffi::OsStr) -> Option<&[u8]> {
-    use std::os::unix::ffi::OsStrExt;
-    path.as_bytes().strip_prefix(b"@")
 }

@@ -6,21 +6,25 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
-use pod_index::identity::{Identity, ParseIdentityError};
+use pod_index::identity::{Cgroup, Identity};
 use pod_index::{
     self as index, AtTime, Bounds as Ends, FoundBy, Holder, NotFound, PodMeta, Snapshot, Time, UidRef,
     is_mirror_pod,
 };
-use pod_index_kubelet::process::{Placement, PodCgroup, ResolveError};
+use pod_index_kubelet::process::Placement;
 use pod_index_kubelet::workload::controller;
 
 pub(super) use super::answer::Key;
-use super::answer::{Answer, Between, CandidatePod, Kind, Owner, Workload};
+use super::answer::{Between, CandidatePod, Kind, Line, Workload};
 use super::processes::Placements;
 use super::query;
 use crate::config::values::Bounds;
 use crate::pod_api::owners::Owners;
+
+/// Maximum number of pods that are suggested.
+const SUGGESTIONS: usize = 3;
 
 /// A parsed query.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ pub(super) struct Sought<'a> {
 enum What<'a> {
     Identity(Identity<'a>),
     /// The cgroup of a process.
-    Process(PodCgroup),
+    Process(Cgroup),
 }
 
 /// A pod, and how it was found.
@@ -57,98 +61,99 @@ pub(super) struct Found<'a> {
 
 /// Why no pod was found.
 #[derive(Clone, Debug)]
-pub(super) enum Unknown {
-    Unparsed(ParseIdentityError),
-    /// The time of the event.
-    BadTime(String),
-    NotUtf8,
-    /// The answers to the other queries fill the response.
-    NoRoom,
-    NoProcess,
-    NotOfPod,
-    Unreadable(ResolveError),
-    /// `/proc` does not answer.
-    Blocked,
-    NoPod(Kind),
-    /// No pod had the key for certain at the time of the event.
-    NotThen(Box<NotThen>),
-    /// No pod has this UID. A pod with this name, if there is one.
-    Suggested(Option<String>),
+pub(super) struct Unknown {
+    /// `None`: the query is no identity.
+    pub(super) kind: Option<Kind>,
+    pub(super) error: Cow<'static, str>,
+    /// The index has no such pod now: it may have it later.
+    pub(super) is_missing: bool,
+    /// What is known of the time of the event, if no pod had the key then for certain.
+    then: Option<Box<Then>>,
 }
 
-/// What is known of a key at the time of an event, if that is no pod for certain.
+/// What is known of a key at the time of an event.
 #[derive(Clone, Debug)]
-pub(super) struct NotThen {
-    kind: Kind,
+struct Then {
     at: Time,
-    /// `None`: there are candidates.
-    why: Option<NotFound>,
+    /// The pods that may have had the key, the likeliest one first.
     candidates: Vec<CandidatePod>,
+    /// The times between which the agent knows of all pods that had a key.
     known: Option<(Time, Time)>,
 }
 
 impl Unknown {
-    /// The answer with what is known nevertheless.
-    pub(super) fn told<'a>(&self, answer: Answer<'a>) -> Answer<'a> {
-        let Self::NotThen(then) = self else { return answer };
-        let known = then.known.map(|(from, until)| Ends { earliest: Some(from), latest: Some(until) });
-        Answer {
-            at: Some(query::written(then.at)),
-            candidates: then.candidates.clone(),
-            known: known.map(between),
-            ..answer
-        }
+    pub(super) fn new(kind: Option<Kind>, error: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, error: error.into(), is_missing: false, then: None }
     }
 
-    pub(super) fn kind(&self) -> Option<Kind> {
-        match self {
-            Self::Unparsed(_) | Self::BadTime(_) | Self::NotUtf8 | Self::NoRoom => None,
-            Self::NotThen(then) => Some(then.kind),
-            Self::NoProcess | Self::NotOfPod | Self::Unreadable(_) | Self::Blocked => Some(Kind::Pid),
-            Self::NoPod(kind) => Some(*kind),
-            Self::Suggested(_) => Some(Kind::Uid),
-        }
-    }
-
-    /// The message for users about this query.
-    pub(super) fn words(&self, query: &str) -> Cow<'static, str> {
-        let words = match self {
-            Self::Unparsed(error) => return error.to_string().into(),
-            Self::BadTime(error) => return error.clone().into(),
-            Self::NotThen(then) => return then.words().into(),
-            Self::Unreadable(error) => return error.to_string().into(),
-            Self::NotUtf8 => "an identity must be UTF-8",
-            Self::NoRoom => "the response is full; send fewer queries per request",
-            Self::NoProcess => "no process has this ID, or the agent does not see it (--proc)",
-            Self::NotOfPod => "the process belongs to no pod",
-            Self::Blocked => "the agent's /proc does not answer (--proc)",
-            Self::NoPod(Kind::Uid) => return unknown_uid(query, None, false).into(),
-            Self::Suggested(name) => return unknown_uid(query, name.as_deref(), true).into(),
-            Self::NoPod(Kind::ContainerId) => "no pod has a container with this ID",
-            Self::NoPod(Kind::Cgroup) => "the index does not have the pod of this cgroup",
-            Self::NoPod(Kind::LogPath | Kind::LogLink) => "the index does not have the pod of this log",
-            Self::NoPod(Kind::Ip) => "no pod has this IP address",
-            Self::NoPod(Kind::Pid) => "the index does not have the pod of this process",
-            Self::NoPod(Kind::Name) => "no pod has this name",
+    pub(super) fn no_pod(kind: Kind) -> Self {
+        let error = match kind {
+            Kind::Uid => "no pod has this UID",
+            Kind::ContainerId => "no pod has a container with this ID",
+            Kind::Cgroup => "the index does not have the pod of this cgroup",
+            Kind::LogPath | Kind::LogLink => "the index does not have the pod of this log",
+            Kind::Ip => "no pod has this IP address",
+            Kind::Pid => "the index does not have the pod of this process",
+            Kind::Name => "no pod has this name",
         };
-        words.into()
+        Self { is_missing: true, ..Self::new(Some(kind), error) }
     }
-}
 
-impl NotThen {
-    fn words(&self) -> String {
+    /// No pod has this text as its UID. A manifest may set any UID, so every word is looked up as one.
+    /// `snapshot`: where to look for pods that are perhaps meant. Goes through all pods.
+    pub(super) fn no_uid(query: &str, snapshot: Option<&Snapshot<Pod>>) -> Self {
+        let query = query.trim_ascii();
+        if matches!(Identity::parse(query), Ok(Identity::Uid(_))) {
+            return Self::no_pod(Kind::Uid);
+        }
+        let pods = snapshot.into_iter().flat_map(Snapshot::pods).filter(|pod| pod.name() == query);
         let names: Vec<_> =
-            self.candidates.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
-        match (&names[..], self.why) {
+            pods.take(SUGGESTIONS).map(|pod| format!("{}/{}", pod.namespace(), pod.name())).collect();
+        let hint = if !names.is_empty() {
+            format!("; did you mean {}?", names.join(" or "))
+        } else if !is_short_id(query) {
+            String::new()
+        } else if snapshot.is_some() {
+            "; no container ID, or several, begin with it".to_owned()
+        } else {
+            "; give all 64 digits of a container ID".to_owned()
+        };
+        let error = format!("not recognised; no pod has this UID{hint}");
+        Self { is_missing: true, ..Self::new(Some(Kind::Uid), error) }
+    }
+
+    /// No pod had the key for certain. `more`: the number of less likely candidates, which are left out.
+    fn not_then(kind: Kind, why: Option<NotFound>, then: Then, more: usize) -> Self {
+        let names: Vec<_> =
+            then.candidates.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+        let error = match (&names[..], why) {
             ([], Some(NotFound::TooEarly)) => {
-                let since = self.known.map(|(from, _)| query::written(from)).unwrap_or_default();
+                let since = then.known.map(|(from, _)| query::written(from)).unwrap_or_default();
                 format!("the time is before what the agent knows, which is since {since} (--keep-removed)")
             }
             ([], Some(NotFound::TooLate)) => "what happened at that time is not known yet".to_owned(),
             ([], _) => "no pod is known to have had it at that time".to_owned(),
             ([one], _) => format!("perhaps {one}, but not for certain"),
-            (names, _) => format!("one of {}, the likeliest first", names.join(", ")),
+            (names, _) => {
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("one of {}{more}, the likeliest first", names.join(", "))
+            }
+        };
+        Self { then: Some(Box::new(then)), ..Self::new(Some(kind), error) }
+    }
+
+    /// Appends the answer to `query`.
+    pub(super) fn write(&self, query: &str, to: &mut Vec<u8>) {
+        let mut line = Line::new(false, query, to);
+        line.put("kind", self.kind);
+        line.put("error", &self.error);
+        if let Some(Then { at, candidates, known }) = self.then.as_deref() {
+            line.put("at", query::written(*at));
+            line.put("candidates", (!candidates.is_empty()).then_some(candidates));
+            let known = known.map(|(from, until)| Ends { earliest: Some(from), latest: Some(until) });
+            line.put("known", known.map(between));
         }
+        line.end();
     }
 }
 
@@ -156,24 +161,9 @@ fn between(Ends { earliest, latest }: Ends) -> Between {
     Between { earliest: earliest.map(query::written), latest: latest.map(query::written) }
 }
 
-/// A manifest may set any UID, so every word is looked up as one.
-/// `is_searched`: whether a container ID that begins with it was looked for.
-fn unknown_uid(query: &str, name: Option<&str>, is_searched: bool) -> String {
-    let query = query.trim_ascii();
-    let is_hex = query.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_uid = matches!(Identity::parse(query), Ok(Identity::Uid(_)));
-    let mut words =
-        if is_uid { "no pod has this UID" } else { "not recognised; no pod has this UID" }.to_owned();
-    if let Some(name) = name {
-        words.extend(["; did you mean ", name, "?"]);
-    } else if !is_uid && is_hex && (12..64).contains(&query.len()) {
-        words += if is_searched {
-            "; no container ID, or several, begin with it"
-        } else {
-            "; give all 64 digits of a container ID"
-        };
-    }
-    words
+/// Whether the text may be the start of a container ID, as `crictl ps` shows it.
+fn is_short_id(text: &str) -> bool {
+    (12..64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 impl<'a> Sought<'a> {
@@ -182,24 +172,27 @@ impl<'a> Sought<'a> {
     /// `at`: the time of the event, if the query does not say it itself.
     pub(super) fn parse(text: &'a str, at: Option<Time>, placements: &Placements) -> Result<Self, Unknown> {
         let process = query::process(text);
-        let (text, own_time) = query::split(text).map_err(Unknown::BadTime)?;
+        let (text, own_time) = query::split(text).map_err(|error| Unknown::new(None, error))?;
         let at = own_time.or(at);
         let sought = |what| Self { text: (!text.contains('/')).then(|| text.trim_ascii()), what, at };
         if let (Some((_, None)), Some(_)) = (process, at) {
-            let error = "at: a process ID at a time needs its start: PID@NANOSECONDS";
-            return Err(Unknown::BadTime(error.to_owned()));
+            return Err(Unknown::new(None, "at: a process ID at a time needs its start: PID@NANOSECONDS"));
         }
         let Some(process) = process else {
-            let identity = Identity::parse_lenient(text).map_err(Unknown::Unparsed)?;
+            let identity = Identity::parse_lenient(text);
+            let identity = identity.map_err(|error| Unknown::new(None, error.to_string()))?;
             return Ok(sought(What::Identity(identity)));
         };
-        match placements.get(&process) {
-            Some(Ok(Placement::Pod(cgroup))) => Ok(sought(What::Process(cgroup.clone()))),
-            Some(Ok(Placement::NoPod)) => Err(Unknown::NotOfPod),
-            Some(Ok(Placement::Gone)) => Err(Unknown::NoProcess),
-            Some(Err(error)) => Err(Unknown::Unreadable(error.clone())),
-            None => Err(Unknown::Blocked),
-        }
+        let error: Cow<'_, str> = match placements.get(&process) {
+            Some(Ok(Placement::Pod(cgroup))) => return Ok(sought(What::Process(cgroup.clone()))),
+            Some(Ok(Placement::NoPod)) => "the process belongs to no pod".into(),
+            Some(Ok(Placement::Gone)) => {
+                "no process has this ID, or the agent does not see it (--proc)".into()
+            }
+            Some(Err(error)) => error.to_string().into(),
+            None => "the agent's /proc does not answer (--proc)".into(),
+        };
+        Err(Unknown::new(Some(Kind::Pid), error))
     }
 
     /// How a log path contradicts the pod that was found.
@@ -238,9 +231,9 @@ impl<'a> Sought<'a> {
             let then = snapshot.at(at).skew(bounds.skew).delay(bounds.delay);
             match self.find_at(snapshot, identity, &then, at) {
                 // A manifest may set any UID, which needs no time.
-                Err(Unknown::NotThen(then)) if then.candidates.is_empty() => {
+                Err(unknown) if unknown.then.as_ref().is_some_and(|then| then.candidates.is_empty()) => {
                     let by_uid = self.text.and_then(|text| by_uid(snapshot, text.into()));
-                    return by_uid.ok_or(Unknown::NotThen(then));
+                    return by_uid.ok_or(unknown);
                 }
                 found => return found,
             }
@@ -261,11 +254,16 @@ impl<'a> Sought<'a> {
             }
             _ => found,
         };
-        found.ok_or_else(|| Unknown::NoPod(self.kind()))
+        found.ok_or_else(|| self.no_pod())
     }
-}
 
-impl Sought<'_> {
+    fn no_pod(&self) -> Unknown {
+        match (self.kind(), self.text) {
+            (Kind::Uid, Some(text)) => Unknown::no_uid(text, None),
+            (kind, _) => Unknown::no_pod(kind),
+        }
+    }
+
     fn find_at<'s>(
         &self,
         snapshot: &'s Snapshot<Pod>,
@@ -278,17 +276,17 @@ impl Sought<'_> {
             Identity::Name { namespace, name } => Some((namespace, name).into()),
             _ => None,
         };
-        let (why, candidates) = match identity.resolve_at(then) {
+        let (why, candidates, more) = match identity.resolve_at(then) {
             Holder::Pod(found) => {
                 let list = key.map(|key| then.candidates(key)).unwrap_or_default();
                 let this = list.iter().find(|one| one.is_certain && Arc::ptr_eq(one.pod, found.pod));
                 let ends = this.map(|one| (one.from, one.until));
                 return Ok(Found { at: Some(at), ends, ..Found::new(snapshot, found) });
             }
-            Holder::Unknown(NotFound::NoPod) if key.is_none() => return Err(Unknown::NoPod(self.kind())),
-            Holder::Unknown(why) => (Some(why), Vec::new()),
-            Holder::Ambiguous { candidates, .. } => (None, candidates),
-            _ => return Err(Unknown::NoPod(self.kind())),
+            Holder::Unknown(NotFound::NoPod) if key.is_none() => return Err(self.no_pod()),
+            Holder::Unknown(why) => (Some(why), Vec::new(), 0),
+            Holder::Ambiguous { candidates, more } => (None, candidates, more),
+            _ => return Err(self.no_pod()),
         };
         let candidates = candidates.iter().map(|one| CandidatePod {
             namespace: one.pod.namespace().to_owned(),
@@ -297,8 +295,8 @@ impl Sought<'_> {
             from: between(one.from),
             until: between(one.until),
         });
-        let (candidates, known) = (candidates.collect(), then.known());
-        Err(Unknown::NotThen(Box::new(NotThen { kind: self.kind(), at, why, candidates, known })))
+        let then = Then { at, candidates: candidates.collect(), known: then.known() };
+        Err(Unknown::not_then(self.kind(), why, then, more))
     }
 }
 
@@ -311,7 +309,7 @@ fn by_uid<'s>(snapshot: &'s Snapshot<Pod>, uid: UidRef<'s>) -> Option<Found<'s>>
 /// all pods.
 pub(super) fn by_short_id<'s>(snapshot: &'s Snapshot<Pod>, text: &str) -> Option<Found<'s>> {
     let start = text.trim_ascii();
-    if !(12..64).contains(&start.len()) || !start.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if !is_short_id(start) {
         return None;
     }
     let containers = snapshot.pods().filter_map(|pod| pod.status.as_ref()).flat_map(|status| {
@@ -332,7 +330,7 @@ fn is_living(found: Option<&Found<'_>>) -> bool {
 
 /// Finds the pod by its UID, which is known before any status names the container; otherwise by the container's ID. A
 /// living pod comes before a removed one.
-fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s PodCgroup) -> Option<Found<'s>> {
+fn by_cgroup<'s>(snapshot: &'s Snapshot<Pod>, cgroup: &'s Cgroup) -> Option<Found<'s>> {
     let by_id = cgroup.container_id.and_then(|id| Identity::ContainerId(id).resolve(snapshot));
     let by_id = by_id.map(|found| Found::new(snapshot, found));
     let found = cgroup.pod_uid.as_ref().and_then(|uid| by_uid(snapshot, uid.into()));
@@ -370,19 +368,17 @@ impl<'a> Found<'a> {
             FoundBy::NameOnly => Key::NameOnly,
             _ => Key::Uid,
         };
-        if is_mirror_pod(&**pod) {
-            let (at, ends, contested) = (None, None, Vec::new());
-            return Self { pod: None, mirror: Some(pod), container, by, removed_at, at, ends, contested };
-        }
-        // The mirror pod of a removed pod's name may be that of another pod.
+        let is_mirror = is_mirror_pod(&**pod);
         let mirror = match removed_at {
+            _ if is_mirror => Some(pod),
             None => snapshot.mirror_pod_by_pod(pod),
+            // The mirror pod of a removed pod's name may be that of another pod.
             Some(_) => snapshot
                 .mirror_uid_of_pod(PodMeta::uid(&**pod))
                 .and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
         };
-        let (at, ends, contested) = (None, None, Vec::new());
-        Self { pod: Some(pod), mirror, container, by, removed_at, at, ends, contested }
+        let (pod, contested) = ((!is_mirror).then_some(pod), Vec::new());
+        Self { pod, mirror, container, by, removed_at, at: None, ends: None, contested }
     }
 
     /// Whether no pod that comes later can be a better answer. A name or an IP of a removed pod may already belong to
@@ -393,59 +389,53 @@ impl<'a> Found<'a> {
             || !matches!(self.by, Key::Ip | Key::Name | Key::NameOnly)
     }
 
-    /// With what a table shows only on request.
-    fn detailed(&self, pod: &'a Pod, answer: Answer<'a>) -> Answer<'a> {
-        let status = pod.status.as_ref();
-        let mut ips = status.into_iter().flat_map(|status| &status.pod_ips).flatten().map(|ip| &*ip.ip);
-        let containers = pod.spec.iter().flat_map(|spec| {
-            let init = spec.init_containers.iter().flatten();
-            init.chain(&spec.containers).map(|container| (&*container.name, container.image.as_deref()))
-        });
-        let is_meant = |name: &str| self.container.is_none_or(|only| only == name);
-        let images = containers.filter(|(name, _)| is_meant(name)).filter_map(|(_, image)| image);
-        Answer {
-            pod_ip: ips.next().or(status.and_then(|status| status.pod_ip.as_deref())).map(Cow::from),
-            phase: status.and_then(|status| status.phase.as_deref()).map(Cow::from),
-            image: Some(images.collect::<Vec<_>>().join(",")),
-            annotations: pod.metadata.annotations.as_ref().map(Cow::Borrowed),
-            ..answer
-        }
-    }
-
-    /// The answer to `query`.
-    pub(super) fn answer(
+    /// Appends the answer to `query`. The details are what a table shows only on request.
+    pub(super) fn write(
         &self,
-        query: &'a str,
+        query: &str,
         sought: &Sought<'_>,
         owners: &Owners,
         is_detailed: bool,
-    ) -> Answer<'a> {
-        static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
-        let text = |text: &'a Option<String>| text.as_deref().map(Cow::from);
-        let uid = |pod: &'a Arc<Pod>| text(&pod.metadata.uid);
-        let answer =
-            Answer { found: true, query: query.into(), kind: Some(sought.kind()), ..Answer::default() };
-        let Some(pod) = self.pod.or(self.mirror) else { return answer };
-        let answer = if is_detailed { self.detailed(pod, answer) } else { answer };
-        Answer {
-            found_by: Some(self.by),
-            contradiction: sought.contradiction(query, pod),
-            at: self.at.map(query::written),
-            from: self.ends.map(|(from, _)| between(from)),
-            until: self.ends.map(|(_, until)| between(until)),
-            contested: self.contested.clone(),
-            removed: self.removed_at.map(|at| time_of(at).to_string()),
-            namespace: text(&pod.metadata.namespace),
-            name: text(&pod.metadata.name),
-            pod_uid: self.pod.and_then(uid),
-            mirror_uid: self.mirror.and_then(uid),
-            container: self.container.map(Cow::from),
-            node: pod.spec.as_ref().and_then(|spec| text(&spec.node_name)),
-            owner: controller(&pod.metadata)
-                .map(|owner| Owner { kind: Cow::from(&owner.kind), name: Cow::from(&owner.name) }),
-            workload: Workload::of(pod, owners),
-            labels: Some(Cow::Borrowed(pod.metadata.labels.as_ref().unwrap_or(&NO_LABELS))),
-            ..answer
+        to: &mut Vec<u8>,
+    ) {
+        let mut line = Line::new(true, query, to);
+        line.put("kind", sought.kind());
+        let Some(pod) = self.pod.or(self.mirror) else { return line.end() };
+        let metadata = &pod.metadata;
+        // For a cgroup, for example, the pod's UID or the container's ID.
+        line.put("foundBy", self.by);
+        line.put("contradiction", sought.contradiction(query, pod));
+        line.put("at", self.at.map(query::written));
+        line.put("from", self.ends.map(|(from, _)| between(from)));
+        line.put("until", self.ends.map(|(_, until)| between(until)));
+        line.put("contested", (!self.contested.is_empty()).then_some(&self.contested));
+        line.put("removed", self.removed_at.map(|at| time_of(at).to_string()));
+        line.put("namespace", &metadata.namespace);
+        line.put("name", &metadata.name);
+        // The UID under which the node knows the pod.
+        line.put("podUID", self.pod.map(|pod| &pod.metadata.uid));
+        line.put("mirrorUID", self.mirror.map(|mirror| &mirror.metadata.uid));
+        line.put("container", self.container);
+        line.put("node", pod.spec.as_ref().map(|spec| &spec.node_name));
+        let owner = controller(metadata);
+        let owner = owner.map(|OwnerReference { kind, name, .. }| (Cow::from(kind), Cow::from(name)));
+        line.put("owner", owner.map(|(kind, name)| Workload { kind, name, derived: None }));
+        line.put("workload", Workload::of(pod, owners));
+        line.put("labels", metadata.labels.as_ref().unwrap_or(&BTreeMap::new()));
+        if is_detailed {
+            let status = pod.status.as_ref();
+            let mut ips = status.into_iter().flat_map(|status| &status.pod_ips).flatten().map(|ip| &*ip.ip);
+            let containers = pod.spec.iter().flat_map(|spec| {
+                let init = spec.init_containers.iter().flatten();
+                init.chain(&spec.containers).map(|container| (&*container.name, container.image.as_deref()))
+            });
+            let is_meant = |name: &str| self.container.is_none_or(|only| only == name);
+            let images = containers.filter(|(name, _)| is_meant(name)).filter_map(|(_, image)| image);
+            line.put("podIP", ips.next().or(status.and_then(|status| status.pod_ip.as_deref())));
+            line.put("phase", status.and_then(|status| status.phase.as_deref()));
+            line.put("image", images.collect::<Vec<_>>().join(","));
+            line.put("annotations", &metadata.annotations);
         }
+        line.end();
     }
 }

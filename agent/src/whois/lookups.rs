@@ -30,6 +30,6 @@ impl Lookups {
     }
 
     pub(super) fn failed(&self, unknown: &Unknown) {
-        if unknown.kind().is_some() { &self.unknown } else { &self.invalid }.inc();
+        if unknown.kind.is_some() { &self.unknown } else { &self.invalid }.inc();
     }
 }

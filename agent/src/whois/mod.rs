@@ -96,8 +96,8 @@ impl Whois {
         let sought = Sought::parse(key, None, &placements);
         let found = sought.as_ref().map_err(Unknown::clone).and_then(|sought| {
             let found = sought.find(&snapshot, self.bounds)?;
-            let pod =
-                found.pod.filter(|_| found.by != Key::MirrorUid).ok_or(Unknown::NoPod(sought.kind()))?;
+            let pod = found.pod.filter(|_| found.by != Key::MirrorUid);
+            let pod = pod.ok_or_else(|| Unknown::no_pod(sought.kind()))?;
             Ok(found.removed_at.map_or_else(|| Arc::clone(pod), |at| marked(pod, at)))
         });
         match found {

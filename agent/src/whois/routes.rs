@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,11 +13,10 @@ use axum::routing::get;
 use futures_util::stream;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
-use k8s_openapi::api::core::v1::Pod;
-use pod_index::{PodMeta, Snapshot, Time};
-use tokio::time::{Instant, timeout, timeout_at};
+use pod_index::Time;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::answer::{Answer, Kind};
+use super::answer::Kind;
 use super::bodies::{Place, Queries};
 use super::find::{Found, Sought, Unknown, by_short_id};
 use super::processes::Placements;
@@ -30,6 +30,8 @@ use crate::config::duration::GoDuration;
 const PART: usize = 256;
 /// So few queries are answered without a turn.
 const FEW: usize = 4;
+/// Time after which a waiting look-up is repeated without a publication.
+const RETRY: Duration = Duration::from_secs(1);
 /// Pods that searches for the name or the short container ID in a query visit, in one part. Each search goes through all
 /// pods.
 const VISITED: usize = 20_000;
@@ -172,7 +174,7 @@ impl Whois {
     }
 
     /// Waits until every pod is found or the deadline passes, then returns the answers. Looks up the missing pods once
-    /// per publication.
+    /// per publication, and now and then without one: the past becomes known as time passes.
     async fn wait(&self, client: &Share, queries: &[Bytes], at: Option<Time>, deadline: Instant) -> Vec<u8> {
         let placements = self.processes.get(client, pids(queries.iter().cloned())).await;
         let mut answers = vec![Vec::new(); queries.len()];
@@ -187,11 +189,19 @@ impl Whois {
         let mut changes = self.reader.changes();
         while !waiting.is_empty() {
             let step = tokio::select! {
-                step = timeout_at(deadline, changes.next()) => step,
+                step = timeout(RETRY, changes.next()) => step,
+                () = sleep_until(deadline) => break,
                 () = self.closed() => break,
             };
-            let Ok(Some(step)) = step else { break };
-            waiting.retain_mut(|(text, sought, answer)| match sought.find(step.after(), self.bounds) {
+            let snapshot = match &step {
+                Ok(Some(step)) => step.after(),
+                Ok(None) => break,
+                Err(_) => match changes.seen() {
+                    Some(seen) => seen,
+                    None => continue,
+                },
+            };
+            waiting.retain_mut(|(text, sought, answer)| match sought.find(snapshot, self.bounds) {
                 Ok(found) if found.is_final() => {
                     self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
                     false
@@ -215,7 +225,7 @@ impl Whois {
         found: Result<(&Sought<'_>, Found<'a>), Unknown>,
         to: &mut Vec<u8>,
     ) {
-        let found = if *room == 0 { Err(Unknown::NoRoom) } else { found };
+        let found = if *room == 0 { Err(no_room()) } else { found };
         self.write(query, found, to);
         *room = room.saturating_sub(to.len());
     }
@@ -224,29 +234,22 @@ impl Whois {
     fn write<'a>(&self, query: &'a [u8], found: Result<(&Sought<'_>, Found<'a>), Unknown>, to: &mut Vec<u8>) {
         let query = String::from_utf8_lossy(query);
         let query = shortened(&query);
-        let answer = match found {
+        match found {
             Ok((sought, found)) => {
                 self.lookups.found();
-                found.answer(query, sought, &self.owners, self.is_detailed)
+                found.write(query, sought, &self.owners, self.is_detailed, to);
             }
-            Err(unknown) => {
+            Err(mut unknown) => {
                 self.lookups.failed(&unknown);
-                let mut error = unknown.words(query);
-                if matches!(unknown, Unknown::NoPod(_) | Unknown::Suggested(_)) {
-                    if !self.readiness.is_ready() {
-                        error.to_mut().push_str("; not every source has been read");
-                    }
-                    if *self.is_closed.borrow() {
-                        error.to_mut().push_str("; the agent is shutting down");
-                    }
+                if unknown.is_missing && !self.readiness.is_ready() {
+                    unknown.error.to_mut().push_str("; not every source has been read");
                 }
-                let answer = Answer { query: query.into(), kind: unknown.kind(), ..Answer::default() };
-                Answer { error: Some(error), ..unknown.told(answer) }
+                if unknown.is_missing && *self.is_closed.borrow() {
+                    unknown.error.to_mut().push_str("; the agent is shutting down");
+                }
+                unknown.write(query, to);
             }
-        };
-        // Writing to memory does not fail, and every field is text.
-        let _ = serde_json::to_writer(&mut *to, &answer);
-        to.push(b'\n');
+        }
     }
 }
 
@@ -265,7 +268,7 @@ fn parse<'a>(
     at: Option<Time>,
     placements: &Placements,
 ) -> Result<(&'a str, Sought<'a>), Unknown> {
-    let text = str::from_utf8(query).map_err(|_| Unknown::NotUtf8)?;
+    let text = str::from_utf8(query).map_err(|_| Unknown::new(None, "an identity must be UTF-8"))?;
     Ok((text, Sought::parse(text, at, placements)?))
 }
 
@@ -291,27 +294,28 @@ impl Part {
     ) -> Self {
         let mut answers = Vec::new();
         let snapshot = whois.reader.load();
-        let mut suggestions = (VISITED / snapshot.pods().len().max(1)).max(1);
+        let mut searches = (VISITED / snapshot.pods().len().max(1)).max(1);
         for _ in 0..PART {
             if answers.len() >= CHUNK {
                 break;
             }
             let Some(query) = queries.next() else { break };
             if sent + answers.len() >= limits::ANSWERS {
-                whois.write(&query, Err(Unknown::NoRoom), &mut answers);
+                whois.write(&query, Err(no_room()), &mut answers);
                 continue;
             }
             let parsed = parse(&query, at, placements);
             let found = parsed.as_ref().map_err(Unknown::clone).and_then(|(text, sought)| {
-                let found = sought.find(&snapshot, whois.bounds);
-                match found {
-                    Err(Unknown::NoPod(Kind::Uid)) if suggestions > 0 => {
-                        suggestions -= 1;
-                        let found = by_short_id(&snapshot, text).map(|found| (sought, found));
-                        found.ok_or_else(|| Unknown::Suggested(suggestion(&snapshot, text)))
+                let found = match sought.find(&snapshot, whois.bounds) {
+                    Err(unknown) if unknown.is_missing && sought.kind() == Kind::Uid && searches > 0 => {
+                        searches -= 1;
+                        let query = query::split(text).map_or(*text, |(query, _)| query);
+                        let found = by_short_id(&snapshot, query);
+                        found.ok_or_else(|| Unknown::no_uid(query, Some(&snapshot)))
                     }
-                    found => found.map(|found| (sought, found)),
-                }
+                    found => found,
+                };
+                found.map(|found| (sought, found))
             });
             whois.write(&query, found, &mut answers);
         }
@@ -319,8 +323,6 @@ impl Part {
     }
 }
 
-/// A pod with this name in some namespace.
-fn suggestion(snapshot: &Snapshot<Pod>, name: &str) -> Option<String> {
-    let pod = snapshot.pods().find(|pod| pod.name() == name.trim_ascii())?;
-    Some(format!("{}/{}", pod.namespace(), pod.name()))
+fn no_room() -> Unknown {
+    Unknown::new(None, "the response is full; send fewer queries per request")
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::{ByteString, List};
 use pod_index::PodMeta;
 use serde_json::{Value, json};
 
@@ -20,6 +20,17 @@ pub fn pod(name: &str, node: &str, annotations: &Value) -> Value {
         "metadata": { "namespace": "default", "name": name, "annotations": annotations },
         "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] },
     })
+}
+
+/// A mirror pod as a kubelet makes it: of the static pod with this UID, owned by the Node object with the UID `n1`.
+pub fn mirror(name: &str, of: &str) -> Value {
+    let annotations = json!({
+        "kubernetes.io/config.mirror": of, "kubernetes.io/config.hash": of, "kubernetes.io/config.source": "file",
+    });
+    let mut mirror = pod(name, "node-1", &annotations);
+    mirror["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "n1", "controller": true }]);
+    mirror
 }
 
 /// A kubeconfig that names this server.
@@ -53,13 +64,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
     let agent = Agent::start(&args);
     agent.until("/readyz", |answer| answer.code == 200);
-    let names = |path: &str| {
-        let list: List<Pod> = agent.get(path).json();
-        let mut names: Vec<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
-        names.sort_unstable();
-        names
-    };
-    assert_eq!(names("/pods"), ["other", "web-node-1"], "those of this node");
+    assert_eq!(agent.names(), ["other", "web-node-1"], "those of this node");
     let mirrored = || agent.get("/mirrors").body.matches("mirrorUID").count();
     assert_eq!(mirrored(), 0);
 
@@ -73,7 +78,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     let translation = translates_to(web.uid());
     assert_eq!(translation["isMirrorPod"], true);
     assert_eq!(translation["pod"]["name"], "web-node-1");
-    assert_eq!((names("/pods").len(), mirrored()), (2, 1));
+    assert_eq!((agent.names().len(), mirrored()), (2, 1));
     let answer = agent.get(&format!("/pods/{}", mirror.uid()));
     assert_eq!(answer.code, 404);
     assert!(answer.body.contains(web.uid()), "{}", answer.body);
@@ -123,13 +128,7 @@ async fn only_selected_pods_of_the_api_server_are_followed() {
     select("status.phase=Running");
     let agent = Agent::start(&["--config", config.to_str().unwrap(), "--pod-selector", "app=web,app!=db"]);
     agent.until("/readyz", |answer| answer.code == 200);
-    let names = || {
-        let list: List<Pod> = agent.get("/pods").json();
-        let mut names: Vec<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
-        names.sort_unstable();
-        names
-    };
-    assert_eq!(names(), ["meant"]);
+    assert_eq!(agent.names(), ["meant"]);
     // No other pod has arrived.
     let sources = agent.get("/sources").body;
     let origin = "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName=node-1,status.phase=Running&labelSelector=app=web,app!=db";
@@ -145,7 +144,7 @@ async fn only_selected_pods_of_the_api_server_are_followed() {
     select("status.phase=Pending");
     agent.signal("HUP");
     agent.until("/pods/a/in-another-phase", |answer| answer.code == 404);
-    assert_eq!(names(), ["waiting"]);
+    assert_eq!(agent.names(), ["waiting"]);
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn the_command_line_overrides_the_environment_which_overrides_the_file() {
         command.envs(environment.map(|name| ("POD_INDEX_HOSTNAME_OVERRIDE", name)));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        let line = stdout(&output).lines().find(|line| line.starts_with("node")).unwrap().to_owned();
+        let line =
+            stdout(&output).lines().find(|line| line.starts_with("hostnameOverride")).unwrap().to_owned();
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
     assert_eq!(node(None, &[]), "by-file");
@@ -33,8 +34,9 @@ fn the_command_line_overrides_the_environment_which_overrides_the_file() {
 
     // As in the kubelet, a relative path is relative to the file.
     let output = run(&["--check", "--config", config]);
-    let expected = format!("{} every 60s", directory.0.join("manifests").display());
-    assert!(stdout(&output).contains(&expected), "{}", stdout(&output));
+    let said = stdout(&output);
+    let path = directory.0.join("manifests").display().to_string();
+    assert!(said.contains(&path) && said.contains("fileCheckFrequency  60s"), "{said}");
 }
 
 #[test]
@@ -48,6 +50,16 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
         ("staticPodPath: [/x\n", "config.yaml:", ""),
         ("staticPodURL: ftp://example.org\n", "staticPodURL", "http://"),
         ("staticPodURL: http://e.org\nstaticPodURLHeader: {a b: [c]}\n", "staticPodURLHeader", "a b"),
+        ("staticPodPath: /x\nhostnameOverride: ''\n", "hostnameOverride is empty", ""),
+        ("staticPodPath: /x\nkubeconfig: ''\n", "kubeconfig is empty", ""),
+        ("kubelet: https://e.org\nkubeletCa: ''\n", "kubeletCa is empty", ""),
+        ("kubelet: https://e.org\nkubeletTokenFile: ''\n", "kubeletTokenFile is empty", ""),
+        ("staticPodURL: https://e.org\nmanifestUrlCa: ''\n", "manifestUrlCa is empty", ""),
+        (
+            "tlsCertFile: x\ntlsPrivateKeyFile: x\nauthentication: {x509: {clientCAFile: ''}}\n",
+            "clientCAFile is empty",
+            "",
+        ),
     ] {
         std::fs::write(&path, text).unwrap();
         for args in [&["--check", "--config", config][..], &["--once", "--config", config]] {
@@ -59,6 +71,15 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
     let output = run(&["--check", "--config", "/nonexistent/config.yaml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("/nonexistent/config.yaml"));
+    for (flag, word) in [
+        ("--node-name", "hostnameOverride is empty"),
+        ("--kubeconfig", "--kubeconfig"),
+        ("--kubelet-ca", "--kubelet-ca"),
+    ] {
+        let output = run(&["--check", "--pod-manifest-path", "/x", flag, ""]);
+        assert_eq!(output.status.code(), Some(2), "{flag}");
+        assert!(stderr(&output).contains(word), "{}", stderr(&output));
+    }
 }
 
 #[test]
@@ -166,18 +187,11 @@ fn files_and_a_url_fill_one_index_and_the_agent_is_ready_once_both_were_read() {
     directory.write("web.yaml", &manifest("from-file"));
     let (body, asked) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(String::new())));
     let url = serve_manifests(Arc::clone(&body), Arc::clone(&asked));
-    let agent = Agent::start(&[
-        "--pod-manifest-path",
-        directory.0.to_str().unwrap(),
-        "--manifest-url",
-        &url,
-        "--manifest-url-header",
-        "X-Token:a:b,X-Node:n",
-        "--http-check-frequency",
-        "20ms",
-        "--hostname-override",
-        "node-1",
-    ]);
+    let agent = Agent::with(&format!(
+        "--pod-manifest-path {} --manifest-url {url} --manifest-url-header X-Token:a:b,X-Node:n \
+         --http-check-frequency 20ms --hostname-override node-1",
+        directory.0.display()
+    ));
     agent.until("/pods/default/from-file-node-1", |answer| answer.code == 200);
     let answer = agent.get("/readyz");
     assert_eq!(answer.code, 503);

@@ -112,10 +112,10 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     command.envs(environment(&container, &directory)).env("KUBECONFIG", &kubeconfig);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
     assert!(
-        stdout(&output).contains("node-7") && stdout(&output).contains("pods of this node"),
-        "{}",
-        stdout(&output)
+        said.contains("node-7") && said.contains("apiServer") && !said.contains("allNodes"),
+        "pods of this node: {said}"
     );
 
     // As in /etc/pod-index, except for the manifest directory, which this machine may not have.
@@ -130,7 +130,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     let args = ["--config", config.to_str().unwrap(), "--check", "--pod-manifest-path", manifests];
     let output = binary(&args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(!stdout(&output).contains("managed"), "beside a kubelet: {}", stdout(&output));
+    assert!(!stdout(&output).contains("manageMirrorPods"), "beside a kubelet: {}", stdout(&output));
     assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
 
     // As the file says for a node without a kubelet.
@@ -143,7 +143,11 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     std::fs::write(&config, &text).unwrap();
     let output = binary(&args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stdout(&output).contains("managed, unless there is a kubelet"), "{}", stdout(&output));
+    let said = stdout(&output);
+    assert!(
+        said.contains("manageMirrorPods") && !said.contains("forceManage"),
+        "unless there is a kubelet: {said}"
+    );
 
     // With the checkpoint directory that the file suggests: the only one the unit can write to.
     let (suggested, kept) = ("# checkpointDir: /var/lib/pod-index\n", directory.0.join("kept"));
@@ -172,12 +176,15 @@ async fn with_all_components_the_agent_has_the_function_of_each() {
     let here = directory.0.display().to_string();
     for (setting, value) in [
         ("kubelet", "https://127.0.0.1:10250"),
-        ("checkpoints", &*here),
-        ("address", "0.0.0.0:10270, TLS"),
+        ("checkpointDir", &*here),
+        ("address", "0.0.0.0"),
+        ("port", "10270"),
+        ("tlsCertFile", "/tls.crt"),
         ("socket", &format!("{here}/pod-index.sock")),
-        ("clients", "allowed by the API server; tokens are accepted"),
-        ("health", "127.0.0.1:10271"),
-        ("metrics", "0.0.0.0:10272"),
+        ("authentication.webhook.enabled", "true"),
+        ("authorization.mode", "Webhook"),
+        ("healthAddress", "127.0.0.1:10271"),
+        ("metricsAddress", "0.0.0.0:10272"),
     ] {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(setting));
         assert!(line.is_some_and(|line| line.contains(value)), "{setting}: {text}");
@@ -299,8 +306,8 @@ async fn the_daemonset_stores_all_pods_in_a_volume_that_the_kubelet_creates() {
     let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
-    let line = text.lines().find(|line| line.starts_with("checkpoints")).unwrap();
-    assert!(line.contains(directory.0.to_str().unwrap()) && line.contains("all pods"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("checkpointDir")).unwrap();
+    assert!(line.contains(directory.0.to_str().unwrap()) && text.contains("checkpointAllPods"), "{text}");
 }
 
 /// Each directory of a node that is mounted for writing must be created and owned by the agent's user before the agent starts.

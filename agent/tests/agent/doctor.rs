@@ -89,12 +89,7 @@ async fn in_a_working_setup_every_check_reports_what_it_found() {
     let agent = Agent::start(&as_str(&flags));
     agent.until("/readyz", |answer| answer.code == 200);
     let uid = agent.get("/pods/default/web-node-1").json::<Value>()["metadata"]["uid"].clone();
-    let hash = json!({
-        "kubernetes.io/config.mirror": uid, "kubernetes.io/config.hash": uid, "kubernetes.io/config.source": "file",
-    });
-    let mut mirror = pod("web-node-1", "node-1", &hash);
-    mirror["metadata"]["ownerReferences"] =
-        json!([{ "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "n", "controller": true }]);
+    let mirror = crate::api::mirror("web-node-1", uid.as_str().unwrap());
     server.put("pods", &mirror);
     agent.until("/mirrors", |answer| answer.body.contains("mirrorUID"));
     let port = agent.address.port().to_string();
@@ -103,7 +98,7 @@ async fn in_a_working_setup_every_check_reports_what_it_found() {
         report(&[&as_str(&flags)[..], &["--port", &port, "--kubelet-healthz", &healthz]].concat());
     assert_eq!((wrong(&findings), code), (vec![], Some(0)));
     for (check, words) in [
-        ("settings", "node: node-1; file: "),
+        ("settings", "hostnameOverride: node-1; "),
         ("manifests", ": 1 pods"),
         ("clock", "within 5 s"),
         ("rights", "test may list pods, watch pods"),

@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
-use crate::support::{Agent, Answer, Directory, PATIENCE, shipped, stderr, stdout};
+use crate::support::{Agent, Answer, Directory, PATIENCE, manifest, shipped, stderr, stdout};
 
 fn encoded(selector: &str) -> String {
     form_urlencoded::byte_serialize(selector.as_bytes()).collect()
@@ -76,16 +76,12 @@ fn a_proc_that_blocks_delays_only_look_ups_of_processes() {
         fs::create_dir(&process).unwrap();
         nix::unistd::mkfifo(&process.join("stat"), Mode::S_IRWXU).unwrap();
     }
-    let agent = Agent::start(&[
-        "--pod-manifest-path",
-        shipped().to_str().unwrap(),
-        "--hostname-override",
-        "node-1",
-        "--proc",
-        proc.0.to_str().unwrap(),
-        "--socket",
-        socket.to_str().unwrap(),
-    ]);
+    let (manifests, at) = (shipped(), proc.0.display());
+    let agent = Agent::with(&format!(
+        "--pod-manifest-path {} --hostname-override node-1 --proc {at} --socket {}",
+        manifests.display(),
+        socket.display()
+    ));
     agent.until("/readyz", |answer| answer.code == 200);
     let pids: String = (100..140).fold(String::new(), |mut all, pid| {
         let _ = writeln!(all, "{pid}");
@@ -104,6 +100,10 @@ fn a_proc_that_blocks_delays_only_look_ups_of_processes() {
     for path in ["/livez", "/pods", "/api/v1/pods", "/whois?q=kube-system/etcd-node-1"] {
         assert_eq!(agent.get(path).code, 200, "{path}");
     }
+    let unit = include_str!("../../../deploy/systemd/pod-index.service");
+    let most = unit.lines().find_map(|line| line.strip_prefix("TasksMax=")?.parse().ok()).unwrap();
+    let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap().count();
+    assert!(tasks < most, "{tasks} threads; TasksMax={most}");
     // Another client's queries with a body are answered, too.
     let stream = UnixStream::connect(&socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -168,6 +168,15 @@ fn whois_says_as_what_it_took_a_query() {
         let output = agent.ask(&["whois", query]);
         assert_eq!(output.status.code(), Some(1), "{query}: {}", stdout(&output));
         assert!(stderr(&output).contains(words), "{query}: {}", stderr(&output));
+    }
+    let directory = Directory::new();
+    for namespace in ["shop", "test"] {
+        let pod = manifest("web").replace("name: web", &format!("name: web, namespace: {namespace}"));
+        directory.write(&format!("{namespace}.yaml"), &pod);
+    }
+    let output = Agent::on(&directory.0).ask(&["whois", "web-node-1"]);
+    for pod in ["shop/web-node-1", "test/web-node-1"] {
+        assert!(stderr(&output).contains(pod), "{}", stderr(&output));
     }
 }
 

@@ -17,7 +17,7 @@ fn printed(command: &[&str], socket: &Path) -> String {
 }
 
 #[test]
-#[ignore = "needs curl, Python, Go and a C compiler; .ci/run python"]
+#[ignore = "needs curl, Python, Go and a C compiler; .ci/run clients"]
 fn every_program_finds_pods_and_follows_changes() {
     let directory = Directory::new();
     let socket = directory.0.join("agent.sock");

@@ -43,16 +43,7 @@ fn the_first_signal_waits_for_open_requests_and_the_second_does_not() {
 fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
     let (manifests, checkpoints) = (Directory::new(), Directory::new());
     manifests.write("one.yaml", &manifest("one"));
-    let (path, kept) = (manifests.0.to_str().unwrap(), checkpoints.0.to_str().unwrap());
-    let mut agent = Agent::start(&[
-        "--pod-manifest-path",
-        path,
-        "--hostname-override",
-        "node-1",
-        "--checkpoint-dir",
-        kept,
-        "--checkpoint-all-pods",
-    ]);
+    let mut agent = Agent::with(&crate::restart::of_files(&manifests.0, &checkpoints.0));
     let saved = || std::fs::read_dir(&checkpoints.0).unwrap().map(|entry| entry.unwrap().file_name());
     let is_checkpoint =
         |name: &std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with("Pod_"));

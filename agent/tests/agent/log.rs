@@ -71,14 +71,8 @@ fn a_duplicate_pod_is_reported_in_the_log_sources_and_metrics() {
     };
     let body = Arc::new(Mutex::new(list(["first", "second"])));
     let url = serve_manifests(Arc::clone(&body), Arc::default());
-    let agent = Agent::start(&[
-        "--manifest-url",
-        &url,
-        "--http-check-frequency",
-        "20ms",
-        "--hostname-override",
-        "node-1",
-    ]);
+    let agent =
+        Agent::with(&format!("--manifest-url {url} --http-check-frequency 20ms --hostname-override node-1"));
     let line = agent.wait_for_log("WARN");
     assert!(line.contains("default/web-node-1") && line.contains("metadata.name"), "{line}");
     agent.until("/readyz", |answer| answer.code == 200);

@@ -36,7 +36,6 @@ mod support;
 mod terminal;
 mod tls;
 mod top;
-mod upgrade;
 mod watch_command;
 mod watched;
 mod whois;
@@ -163,29 +162,12 @@ fn a_missing_pod_is_a_status_and_exit_code_1() {
     let output = agent.ask(&["get", "default/nothing"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stderr(&output), "pod-index: no pod \"nothing\" in namespace \"default\"\n");
-}
-
-#[test]
-fn pods_are_added_changed_and_removed_with_their_manifests() {
-    let directory = Directory::new();
-    directory.write("stays.yaml", &manifest("stays"));
-    let agent = Agent::on(&directory.0);
-    let names = |list: List<Pod>| {
-        let mut names: Vec<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
-        names.sort_unstable();
-        names
-    };
-
-    directory.write("web.yaml", &manifest("web"));
-    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
-    directory.write("web.yaml", &manifest("web").replace("nginx", "httpd"));
-    agent.until("/pods/default/web-node-1", |answer| answer.body.contains("httpd"));
-    directory.write("web.yaml", &manifest("renamed"));
-    agent.until("/pods/default/renamed-node-1", |answer| answer.code == 200);
-    assert_eq!(names(agent.get("/pods").json()), ["renamed-node-1", "stays-node-1"]);
-    std::fs::remove_file(directory.0.join("web.yaml")).unwrap();
-    agent.until("/pods/default/renamed-node-1", |answer| answer.code == 404);
-    assert_eq!(names(agent.get("/pods").json()), ["stays-node-1"]);
+    // As one would ask kubectl.
+    for words in [&["get", "pods"][..], &["get", "pod", "etcd-node-1"]] {
+        let output = agent.ask(words);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("`pod-index list` prints all pods"), "{}", stderr(&output));
+    }
 }
 
 #[test]

@@ -61,7 +61,7 @@ async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
 async fn the_metric_names_are_the_recorded_ones() {
     let directory = Directory::new();
     let checkpoints = Directory::new();
-    let args = ["--kubelet-metrics", "--checkpoint-dir", checkpoints.0.to_str().unwrap()];
+    let args = ["--checkpoint-dir", checkpoints.0.to_str().unwrap()];
     let (agent, _server) = agent(&directory, &args).await;
     let answer = agent.get("/metrics");
     assert!(answer.body.ends_with("# EOF\n"));
@@ -91,7 +91,6 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
     ] {
         assert_eq!(value(&metrics, &format!("pod_index_{series}")), expected, "{series}");
     }
-    assert!(!metrics.contains("kubelet_"), "the kubelet's names were not requested");
 
     let published = value(&metrics, "pod_index_publications_total");
     assert_eq!(value(&metrics, "pod_index_generation"), published);
@@ -173,7 +172,6 @@ fn connections_and_the_descriptor_limit_are_metrics() {
 pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) {
     let checkpoints = directory.0.join(".checkpoints").display().to_string();
     let all = [
-        "--kubelet-metrics",
         "--manage-mirror-pods",
         "--force-manage-mirror-pods",
         "--checkpoint-all-pods",

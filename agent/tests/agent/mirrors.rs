@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta};
 use serde_json::{Value, json};
 
-use crate::api::{kubeconfig, pod};
+use crate::api::{kubeconfig, mirror, pod};
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
 use crate::config::serve_manifests;
 use crate::support::{Agent, Answer, Directory, manifest, run, stderr};
@@ -221,8 +221,8 @@ async fn a_kubelet_that_comes_later_takes_over_and_its_static_pods_are_derived_f
 
     // The kubelet knows the static pod under a UID of its own, and one from a manifest that the agent does not read.
     let (web, etcd) = ("1".repeat(32), "2".repeat(32));
-    site.server.put("pods", &kubelets_mirror("web-node-1", &web));
-    site.server.put("pods", &kubelets_mirror("etcd-node-1", &etcd));
+    site.server.put("pods", &mirror("web-node-1", &web));
+    site.server.put("pods", &mirror("etcd-node-1", &etcd));
     let found: Value = agent.until(&format!("/pods/{web}"), |answer| answer.code == 200).json();
     assert_eq!(found["metadata"]["name"], "web-node-1");
     // The manifests decide which static pods this node has.
@@ -233,17 +233,7 @@ async fn a_kubelet_that_comes_later_takes_over_and_its_static_pods_are_derived_f
     assert_eq!(agent.wait(), Some(0));
 }
 
-/// A mirror pod as a kubelet makes it.
-fn kubelets_mirror(name: &str, uid: &str) -> Value {
-    let annotations = json!({
-        CONFIG_MIRROR_ANNOTATION: uid, CONFIG_HASH_ANNOTATION: uid, "kubernetes.io/config.source": "file",
-    });
-    let mut mirror = pod(name, NODE, &annotations);
-    mirror["metadata"]["ownerReferences"] =
-        json!([{ "apiVersion": "v1", "kind": "Node", "name": NODE, "uid": "n1", "controller": true }]);
-    mirror
-}
-
+/// An agent that takes an error for the absence of a kubelet would wait no longer when the lease is readable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreadable_lease_prevents_only_writes() {
     let site = Site::new().await;
@@ -253,8 +243,12 @@ async fn an_unreadable_lease_prevents_only_writes() {
     agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
     // However often it is read.
     site.server.seen(Verb::Get, 3).await;
-    assert_eq!(site.counts(), [0; 3]);
+    site.lease("2999-01-01T00:00:00.000000Z", 40);
     site.server.heal();
+    let mirrors: Value =
+        agent.until("/mirrors", |answer| answer.body.contains("see whether it is renewed")).json();
+    assert_eq!((site.counts(), &mirrors["passes"]), ([0; 3], &0.into()));
+    site.server.remove("leases", "kube-node-lease", NODE);
     in_sync(&agent, 1);
     assert_eq!(site.counts(), [1, 0, 0]);
 }

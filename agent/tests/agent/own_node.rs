@@ -16,13 +16,9 @@ fn node(uid: &str, day: u32) -> Value {
 
 /// The mirror pod of a static pod, created on this day, owned by the Node object with the UID `owner`.
 fn mirror(name: &str, uid: &str, owner: &str, day: u32) -> Value {
-    let annotations = json!({
-        "kubernetes.io/config.mirror": uid, "kubernetes.io/config.hash": uid, "kubernetes.io/config.source": "file",
-    });
-    let mut mirror = pod(name, NODE, &annotations);
+    let mut mirror = crate::api::mirror(name, uid);
+    mirror["metadata"]["ownerReferences"][0]["uid"] = json!(owner);
     mirror["metadata"]["creationTimestamp"] = json!(format!("2026-01-{day:02}T12:00:00Z"));
-    mirror["metadata"]["ownerReferences"] =
-        json!([{ "apiVersion": "v1", "kind": "Node", "name": NODE, "uid": owner, "controller": true }]);
     mirror
 }
 

@@ -1,6 +1,7 @@
 //! The agent is killed and restarted: with a checkpoint directory, it has its pods before their source responds.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -26,15 +27,9 @@ async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers(
     server.put("pods", &pod("forgotten", "node-1", &json!({})));
     let checkpoints = directory.0.join("checkpoints");
     let kubeconfig = kubeconfig(&directory, &server);
-    let args = [
-        "--kubeconfig",
-        &kubeconfig,
-        "--hostname-override",
-        "node-1",
-        "--checkpoint-dir",
-        checkpoints.to_str().unwrap(),
-    ];
-    let agent = Agent::start(&args);
+    let kept = checkpoints.display();
+    let args = format!("--kubeconfig {kubeconfig} --hostname-override node-1 --checkpoint-dir {kept}");
+    let agent = Agent::with(&args);
     agent.until("/readyz", |answer| answer.code == 200);
     checkpoints_are(&checkpoints, 2).await;
     // Killed, with its API server gone.
@@ -43,7 +38,7 @@ async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers(
     server.remove("pods", "default", "goes");
     std::fs::write(checkpoints.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
 
-    let agent = Agent::start(&args);
+    let agent = Agent::with(&args);
     assert_eq!(agent.get("/readyz").code, 503, "its source has not been seen");
     for name in ["stays", "goes"] {
         let pod: Pod = agent.get(&format!("/pods/default/{name}")).json();
@@ -58,12 +53,24 @@ async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers(
     assert_eq!(agent.get("/pods/default/forgotten").code, 200);
     let log = agent.logged().join("\n");
     assert!(!log.contains("cannot be written"), "{log}");
+    assert!(
+        log.contains("Pod_torn.yaml: ") && log.contains("it is set aside as Pod_torn.yaml.unusable"),
+        "{log}"
+    );
     let names = std::fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.into_iter().any(|name| name == "Pod_torn.yaml.unusable"));
 }
 
+/// Arguments for manifests and checkpoints in these directories.
+pub fn of_files(manifests: &Path, checkpoints: &Path) -> String {
+    let (manifests, checkpoints) = (manifests.display(), checkpoints.display());
+    format!(
+        "--pod-manifest-path {manifests} --hostname-override node-1 --checkpoint-dir {checkpoints} --checkpoint-all-pods"
+    )
+}
+
 /// Waits until this many checkpoints exist. Unfinished ones do not count.
-async fn checkpoints_are(directory: &std::path::Path, count: usize) {
+async fn checkpoints_are(directory: &Path, count: usize) {
     let deadline = std::time::Instant::now() + PATIENCE;
     let files = || {
         let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
@@ -89,26 +96,15 @@ async fn a_restored_pod_is_removed_by_its_own_source_while_another_is_silent() {
     directory.write("goes.yaml", &crate::support::manifest("goes"));
     let checkpoints = Directory::new();
     let kubeconfig = kubeconfig(&directory, &server);
-    let (path, kept) = (directory.0.to_str().unwrap(), checkpoints.0.to_str().unwrap());
-    let args = [
-        "--kubeconfig",
-        &kubeconfig,
-        "--pod-manifest-path",
-        path,
-        "--hostname-override",
-        "node-1",
-        "--checkpoint-dir",
-        kept,
-        "--checkpoint-all-pods",
-    ];
-    let agent = Agent::start(&args);
+    let args = format!("--kubeconfig {kubeconfig} {}", of_files(&directory.0, &checkpoints.0));
+    let agent = Agent::with(&args);
     agent.until("/readyz", |answer| answer.code == 200);
     checkpoints_are(&checkpoints.0, 3).await;
     drop(agent);
     server.refuse();
     std::fs::remove_file(directory.0.join("goes.yaml")).unwrap();
 
-    let agent = Agent::start(&args);
+    let agent = Agent::with(&args);
     agent.until("/pods/default/goes-node-1", |answer| answer.code == 404);
     assert_eq!(agent.get("/readyz").code, 503, "the API server says nothing");
     assert!(!is_restored(&agent, "stays-node-1") && is_restored(&agent, "a"));
@@ -166,24 +162,14 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_has_unreadable_f
     for name in ["web", "gone"] {
         std::fs::write(manifests.join(format!("{name}.yaml")), crate::support::manifest(name)).unwrap();
     }
-    let args = [
-        "--pod-manifest-path",
-        manifests.to_str().unwrap(),
-        "--file-check-frequency",
-        "50ms",
-        "--hostname-override",
-        "node-1",
-        "--checkpoint-dir",
-        checkpoints.0.to_str().unwrap(),
-        "--checkpoint-all-pods",
-    ];
-    let agent = Agent::start(&args);
+    let args = format!("--file-check-frequency 50ms {}", of_files(&manifests, &checkpoints.0));
+    let agent = Agent::with(&args);
     agent.until("/readyz", |answer| answer.code == 200);
     checkpoints_are(&checkpoints.0, 2).await;
     drop(agent);
     std::fs::rename(&manifests, &unmounted).unwrap();
 
-    let agent = Agent::start(&args);
+    let agent = Agent::with(&args);
     // The source's visible pods are in the index: none. The restored pods stay.
     agent.until("/readyz", |answer| answer.code == 200);
     assert!(is_restored(&agent, "web-node-1") && is_restored(&agent, "gone-node-1"));
@@ -228,11 +214,8 @@ async fn without_file_events_restored_pods_are_removed_and_nothing_is_an_error()
     for name in ["web", "gone"] {
         manifests.write(&format!("{name}.yaml"), &crate::support::manifest(name));
     }
-    let path = manifests.0.to_str().unwrap();
-    let of_files =
-        ["--pod-manifest-path", path, "--file-check-frequency", "50ms", "--hostname-override", "node-1"];
-    let kept = ["--checkpoint-all-pods", "--checkpoint-dir", checkpoints.0.to_str().unwrap()];
-    let args = [&of_files[..], &kept].concat();
+    let args = format!("--file-check-frequency 50ms {}", of_files(&manifests.0, &checkpoints.0));
+    let args: Vec<_> = args.split(' ').collect();
     let Some(command) = without_file_events(&args) else { return };
     let agent = Agent::start(&args);
     agent.until("/readyz", |answer| answer.code == 200);
@@ -257,7 +240,9 @@ async fn without_file_events_restored_pods_are_removed_and_nothing_is_an_error()
     manifests.write("new.yaml", &crate::support::manifest("new"));
     agent.until("/pods/default/new-node-1", |answer| answer.code == 200);
 
-    let once = without_file_events(&[&of_files[..], &["--once"]].concat()).unwrap().output().unwrap();
+    let path = manifests.0.to_str().unwrap();
+    let once = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--once"];
+    let once = without_file_events(&once).unwrap().output().unwrap();
     assert_eq!(once.status.code(), Some(0), "{}", stderr(&once));
 }
 
@@ -280,17 +265,7 @@ async fn after_shutdown_the_index_is_on_disk() {
     let directory = Directory::new();
     directory.write("web.yaml", &crate::support::manifest("web"));
     let checkpoints = directory.0.join("checkpoints");
-    let (manifests, path) = (directory.0.to_str().unwrap(), checkpoints.to_str().unwrap());
-    let args = [
-        "--pod-manifest-path",
-        manifests,
-        "--hostname-override",
-        "node-1",
-        "--checkpoint-dir",
-        path,
-        "--checkpoint-all-pods",
-    ];
-    let mut agent = Agent::start(&args);
+    let mut agent = Agent::with(&of_files(&directory.0, &checkpoints));
     agent.until("/readyz", |answer| answer.code == 200);
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));

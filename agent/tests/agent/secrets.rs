@@ -76,12 +76,7 @@ fn a_failing_credential_plugin_is_reported_with_its_exit_code_and_message() {
         (format!("echo '{{\"status\": {CANARY}'"), &["the credential plugin's answer cannot be decoded"]),
         ("kill -9 $$".to_owned(), &["plugin ended with signal"]),
     ] {
-        let plugin = directory.0.join("plugin");
-        std::fs::write(&plugin, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let exec = json!({ "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
-        } });
+        let exec = plugin(&directory, &script);
         let (code, said) = checked(&directory, &config("me", &exec));
         assert_eq!(code, Some(2), "{said}");
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
@@ -104,21 +99,15 @@ pub fn plugin(directory: &Directory, script: &str) -> Value {
 async fn a_credential_plugin_that_fails_later_is_logged_without_its_secrets() {
     let (directory, server) = (Directory::new(), ApiServer::start().await);
     server.demand_token("new");
-    let script = "#!/bin/sh
-        if [ -e \"$0.fails\" ]; then echo \"$2\"; echo 'no such account' >&2; exit 3; fi
-        echo '{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"old\"}}'
-    ";
-    let plugin = directory.0.join("plugin");
-    std::fs::write(&plugin, script).unwrap();
-    std::fs::set_permissions(&plugin, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let me = json!({ "exec": {
-        "apiVersion": "client.authentication.k8s.io/v1", "command": plugin, "interactiveMode": "Never",
-        "args": ["--client-secret", CANARY], "env": [{ "name": "SECRET", "value": CANARY }],
-    } });
+    let script = "if [ -e \"$0.fails\" ]; then echo \"$2\"; echo 'no such account' >&2; exit 3; fi
+        echo '{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"old\"}}'";
+    let mut me = plugin(&directory, script);
+    me["exec"]["args"] = json!(["--client-secret", CANARY]);
+    me["exec"]["env"] = json!([{ "name": "SECRET", "value": CANARY }]);
     let path = kubeconfig_with(&directory, &json!({ "server": server.url() }), &me);
     let mut agent = Agent::start(&["--kubeconfig", &path, "--hostname-override", "node-1"]);
     agent.until("/readyz", |answer| answer.body.contains("Unauthorized"));
-    directory.write("plugin.fails", "");
+    directory.write(".plugin.fails", "");
     let line = agent.wait_for_log("credentials cannot be renewed");
     assert!(line.contains("exit code 3: no such account"), "{line}");
     agent.signal("TERM");

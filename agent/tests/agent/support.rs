@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
 use serde::de::DeserializeOwned;
 
 /// Timeout for everything, generous for a busy machine.
@@ -85,6 +88,11 @@ impl Agent {
         Self::spawn(binary(args))
     }
 
+    /// As [`start`](Self::start), with the arguments in one text. None has a space.
+    pub fn with(args: &str) -> Self {
+        Self::start(&args.split(' ').collect::<Vec<_>>())
+    }
+
     /// As [`start`](Self::start), with additional arguments and environment.
     pub fn spawn(command: Command) -> Self {
         Self::spawn_read_by(command, |stderr, sender| {
@@ -126,8 +134,7 @@ impl Agent {
 
     /// As [`start`](Self::start) on a directory of manifests. Waits until the agent is ready.
     pub fn on(path: &Path) -> Self {
-        let agent =
-            Self::start(&["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"]);
+        let agent = Self::with(&format!("--pod-manifest-path {} --hostname-override node-1", path.display()));
         agent.until("/readyz", |answer| answer.code == 200);
         agent
     }
@@ -203,6 +210,14 @@ impl Agent {
             assert!(Instant::now() < deadline, "{path} still answers {} {}", answer.code, answer.body);
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// The names of its pods, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let list: List<Pod> = self.get("/pods").json();
+        let mut names: Vec<_> = list.items.iter().map(|pod| pod.name().to_owned()).collect();
+        names.sort_unstable();
+        names
     }
 
     /// Waits until the agent accepts no more connections.

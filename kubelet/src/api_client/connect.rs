@@ -6,9 +6,10 @@ use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
-use kube::client::Body;
+use kube::client::{Body, ConfigExt, RustlsTlsError};
 
 use super::ConnectionOptions;
+use crate::https;
 
 /// How many idle HTTP/1.1 connections are kept.
 const MOST_IDLE: usize = 4;
@@ -19,7 +20,7 @@ const TCP_PROBES: Duration = Duration::from_secs(10);
 /// A peer that acknowledges nothing for this long is dead. Four probes.
 pub(super) const TCP_SILENCE: Duration = Duration::from_secs(40);
 
-type Connector = TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;
+type Connector = TimeoutConnector<https::Connector>;
 
 /// One HTTP/2 connection to the server, or one HTTP/1.1 connection per request under way.
 pub(super) type Connection = Client<Connector, Body>;
@@ -41,9 +42,14 @@ impl Connections {
         tcp.set_keepalive_retries(Some(3));
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         tcp.set_tcp_user_timeout(Some(TCP_SILENCE));
-        let mut connector = TimeoutConnector::new(encrypted(config, tcp)?);
+        let name = config.tls_server_name.clone().map(TryInto::try_into).transpose();
+        let name = name.map_err(|error| kube::Error::RustlsTls(RustlsTlsError::InvalidServerName(error)))?;
+        let mut tls = config.rustls_client_config()?;
+        // kube's own connector offers only HTTP/1.1.
+        tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let mut connector = TimeoutConnector::new(https::encrypted(tcp, tls, name));
         connector.set_connect_timeout(Some(CONNECT));
-        Ok(Self { connector, pings: (options.ping_interval, options.ping_timeout) })
+        Ok(Self { connector, pings: options.pings })
     }
 
     /// A separate connection, opened by its first request.
@@ -60,28 +66,4 @@ impl Connections {
             .pool_max_idle_per_host(MOST_IDLE)
             .build(self.connector.clone())
     }
-}
-
-/// kube's own connector offers only HTTP/1.1.
-fn encrypted(
-    config: &Config,
-    tcp: HttpConnector,
-) -> kube::Result<hyper_rustls::HttpsConnector<HttpConnector>> {
-    use std::sync::Arc;
-
-    use hyper_rustls::{
-        DefaultServerNameResolver, FixedServerNameResolver, HttpsConnector, ResolveServerName,
-    };
-    use kube::client::ConfigExt;
-
-    let mut tls = config.rustls_client_config()?;
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let names: Arc<dyn ResolveServerName + Send + Sync> = match &config.tls_server_name {
-        Some(name) => {
-            let name = name.clone().try_into().map_err(kube::client::RustlsTlsError::InvalidServerName);
-            Arc::new(FixedServerNameResolver::new(name.map_err(kube::Error::RustlsTls)?))
-        }
-        None => Arc::new(DefaultServerNameResolver::default()),
-    };
-    Ok(HttpsConnector::new(tcp, tls, false, names))
 }

@@ -121,7 +121,7 @@ impl Credentials {
         };
         if is_old || is_refused || ends_within(BEFORE_EXPIRY) {
             let is_usable = !is_refused && !ends_within(Duration::ZERO);
-            let most = self.options.plugin_wait;
+            let most = self.options.plugin.0;
             let wait = if is_usable { most.min(WAIT_IF_USABLE) } else { most };
             let renewal = self.renew(version, wait).await;
             let has_expired = ends_within(Duration::ZERO);
@@ -149,7 +149,7 @@ impl Credentials {
             let mut current = self.lock();
             current.is_refused |= current.version == version;
         }
-        Ok(!was_renewed && self.renew(version, self.options.plugin_wait).await?)
+        Ok(!was_renewed && self.renew(version, self.options.plugin.0).await?)
     }
 
     /// A request with `version` succeeded: an earlier 401 was a passing fault of the server.

@@ -55,49 +55,22 @@ use pool::{Answer, Pool};
 
 /// When a connection counts as dead. The defaults suit a cluster.
 #[derive(Clone, Debug)]
-#[must_use = "options do nothing by themselves"]
 pub struct ConnectionOptions {
-    ping_interval: Duration,
-    ping_timeout: Duration,
-    no_answer: Duration,
-    no_event: Duration,
-    plugin_wait: Duration,
-    plugin_limit: Duration,
+    /// HTTP/2 only: ping after this much silence, and give up if the answer takes longer than the second time. 25 s
+    /// and 15 s by default. client-go has 30 s and 15 s.
+    pub pings: (Duration, Duration),
+    /// A request or a watch that is dropped after this much silence retires its connection. 10 s and 100 s by
+    /// default.
+    pub silences: (Duration, Duration),
+    /// How long a request waits for the credential plugin before it fails, and how long the plugin may run
+    /// before it is killed. 8 s and 30 s by default.
+    pub plugin: (Duration, Duration),
 }
 
 impl Default for ConnectionOptions {
     fn default() -> Self {
-        Self {
-            ping_interval: Duration::from_secs(25),
-            ping_timeout: Duration::from_secs(15),
-            no_answer: Duration::from_secs(10),
-            no_event: Duration::from_secs(100),
-            plugin_wait: Duration::from_secs(8),
-            plugin_limit: Duration::from_secs(30),
-        }
-    }
-}
-
-impl ConnectionOptions {
-    /// HTTP/2 only: ping after this much silence, and give up if the answer takes longer than `timeout`. 25 s
-    /// and 15 s by default. client-go has 30 s and 15 s.
-    pub fn pings(mut self, interval: Duration, timeout: Duration) -> Self {
-        (self.ping_interval, self.ping_timeout) = (interval, timeout);
-        self
-    }
-
-    /// A request or watch that is dropped after this much silence retires its connection. 10 s and 100 s by
-    /// default.
-    pub fn silences(mut self, request: Duration, watch: Duration) -> Self {
-        (self.no_answer, self.no_event) = (request, watch);
-        self
-    }
-
-    /// How long a request waits for the credential plugin before it fails, and how long the plugin may run
-    /// before it is killed. 8 s and 30 s by default.
-    pub fn plugin(mut self, wait: Duration, limit: Duration) -> Self {
-        (self.plugin_wait, self.plugin_limit) = (wait, limit);
-        self
+        let seconds = |one, other| (Duration::from_secs(one), Duration::from_secs(other));
+        Self { pings: seconds(25, 15), silences: seconds(10, 100), plugin: seconds(8, 30) }
     }
 }
 
@@ -137,7 +110,7 @@ impl ApiClient {
                 format!("the auth-provider {name:?} is not supported; use a credential plugin (exec)");
             return Err(kube::Error::Auth(AuthError::AuthExec(message)));
         }
-        let plugin = Plugin::take(&mut config, options.plugin_limit);
+        let plugin = Plugin::take(&mut config, options.plugin.1);
         let (namespace, options) = (config.default_namespace.clone(), options.clone());
         // Reading a file may block.
         let credentials = spawn_blocking(move || Credentials::new(config, plugin, &options)).await;
@@ -220,7 +193,7 @@ mod tests {
     #[test]
     fn a_dead_peer_is_noticed_within_forty_seconds() {
         let options = ConnectionOptions::default();
-        assert!(options.ping_interval + options.ping_timeout <= Duration::from_secs(40));
+        assert!(options.pings.0 + options.pings.1 <= Duration::from_secs(40));
         assert!(connect::TCP_SILENCE <= Duration::from_secs(40));
     }
 }

@@ -1,13 +1,14 @@
 //! Assigns the requests of one client to connections and retires silent connections.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
-use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::body::Bytes;
 use hyper_util::client::legacy::connect::capture_connection;
 use kube::client::Body;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
@@ -23,13 +24,16 @@ const STREAMS: usize = 80;
 /// How connections are opened now. Replaced with the client certificate.
 pub(super) type Latest = Arc<Mutex<Arc<Connections>>>;
 
+/// The body of an answer.
+pub(super) type Answer = UnsyncBoxBody<Bytes, hyper::Error>;
+
 /// The connections of one client.
 pub(super) struct Pool {
     latest: Latest,
     pooled: Mutex<Vec<Arc<PooledConnection>>>,
     requests: Arc<Semaphore>,
-    no_answer: Duration,
-    no_event: Duration,
+    /// Of a request before its answer, and of an answer.
+    silences: (Duration, Duration),
 }
 
 /// One HTTP/2 connection, or one HTTP/1.1 connection for each request under way.
@@ -55,8 +59,7 @@ impl Pool {
             latest: Arc::clone(latest),
             pooled: Mutex::default(),
             requests: Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS))),
-            no_answer: options.no_answer,
-            no_event: options.no_event,
+            silences: options.silences,
         }
     }
 
@@ -70,7 +73,7 @@ impl Pool {
         if !pooled.is_open.load(Ordering::Relaxed) {
             turn = Some(pooled.opening.lock().await).filter(|_| !pooled.is_open.load(Ordering::Relaxed));
         }
-        stream.silence = Some((Instant::now(), self.no_answer));
+        stream.is_silent_from_now(self.silences.0);
         let mut connected = capture_connection(&mut request);
         let mut answer = pin!(pooled.connection.request(request));
         let first = tokio::select! {
@@ -89,8 +92,20 @@ impl Pool {
         stream.silence = None;
         pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
         drop(turn);
-        stream.silence = Some((Instant::now(), self.no_event));
-        Ok(answer?.map(|body| Answer { body, stream }))
+        let no_event = self.silences.1;
+        stream.is_silent_from_now(no_event);
+        let answer = answer?.map(|body| {
+            // The body holds the stream until it is read or abandoned.
+            let body = body.map_frame(move |frame| {
+                stream.is_silent_from_now(no_event);
+                frame
+            });
+            body.map_err(move |error| {
+                pooled.is_open.store(false, Ordering::Relaxed);
+                error
+            })
+        });
+        Ok(answer.map(BodyExt::boxed_unsync))
     }
 
     /// Picks a connection that has a stream left.
@@ -137,50 +152,17 @@ struct Stream {
     _permit: OwnedSemaphorePermit,
 }
 
+impl Stream {
+    fn is_silent_from_now(&mut self, most: Duration) {
+        self.silence = Some((Instant::now(), most));
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.silence.is_some_and(|(since, most)| since.elapsed() >= most) {
             self.pooled.is_retired.store(true, Ordering::Relaxed);
         }
         self.pooled.streams.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The body of an answer.
-pub(super) struct Answer {
-    body: Incoming,
-    stream: Stream,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        match &frame {
-            Some(Ok(_)) => {
-                if let Some((since, _)) = &mut self.stream.silence {
-                    *since = Instant::now();
-                }
-            }
-            Some(Err(_)) => {
-                self.stream.silence = None;
-                self.stream.pooled.is_open.store(false, Ordering::Relaxed);
-            }
-            None => self.stream.silence = None,
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

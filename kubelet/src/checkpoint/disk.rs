@@ -46,6 +46,38 @@ pub(super) fn set_aside(disk: &mut impl Disk, name: &str) -> io::Result<String> 
     Err(io::Error::other("too many files are set aside already"))
 }
 
+/// Reads a file. An error of the kind `InvalidData` is not about the disk.
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Opening a pipe could block forever.
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
+    }
+    // Do not read a large file to its end only to reject it.
+    let mut bytes = Vec::new();
+    File::open(path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    check_size(&bytes)?;
+    Ok(bytes)
+}
+
+/// Refuses the content of a file that would not be read again.
+pub(super) fn check_size(bytes: &[u8]) -> io::Result<()> {
+    if bytes.len() as u64 > LARGEST {
+        let message = format!("it is larger than {} MiB", LARGEST >> 20);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    Ok(())
+}
+
+/// Creates or replaces a file.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    // For the owner alone: environment variables in pods may be confidential.
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
 /// A locked directory of the file system.
 #[derive(Debug)]
 pub(super) struct Directory {
@@ -93,28 +125,11 @@ impl Disk for Directory {
     type File = File;
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let path = self.path.join(name);
-        // Opening a pipe could block forever.
-        if !fs::symlink_metadata(&path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
-        }
-        // Do not read a large file to its end only to reject it.
-        let mut bytes = Vec::new();
-        File::open(&path)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
-            let message = format!("it is larger than {} MiB", LARGEST >> 20);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
-        Ok(bytes)
+        read(&self.path.join(name))
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
-        // For the owner alone: environment variables in pods may be confidential.
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(self.path.join(name))?;
-        file.write_all(bytes)?;
-        Ok(file)
+        write(&self.path.join(name), bytes)
     }
 
     fn sync(&mut self, file: File) -> io::Result<()> {

@@ -50,16 +50,18 @@ pub(super) fn encode(pod: &Pod) -> Result<(Vec<u8>, u64), serde_json::Error> {
     if is_restored(&*pod) {
         pod.to_mut().metadata.annotations.as_mut().map(|annotations| annotations.remove(RESTORED_ANNOTATION));
     }
-    let body = serde_json::to_vec(&*pod)?;
-    let hash = fnv1a_64(&body);
-    let mut bytes = format!("{HEADER}{VERSION} {hash:016x}\n").into_bytes();
-    bytes.extend_from_slice(&body);
-    bytes.push(b'\n');
-    Ok((bytes, hash))
+    Ok(sealed(&serde_json::to_vec(&*pod)?))
 }
 
-/// The pod in a file of this name, and the hash of the content; or why it cannot be used.
-pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), String> {
+/// The file content for this JSON, and the JSON's hash.
+pub(super) fn sealed(json: &[u8]) -> (Vec<u8>, u64) {
+    let hash = fnv1a_64(json);
+    let header = format!("{HEADER}{VERSION} {hash:016x}\n");
+    ([header.as_bytes(), json, b"\n"].concat(), hash)
+}
+
+/// The JSON in a file, and its hash; or why it cannot be used.
+pub(super) fn unsealed(bytes: &[u8]) -> Result<(&[u8], u64), String> {
     let header = HEADER.as_bytes();
     let Some(rest) = bytes.strip_prefix(header) else {
         let is_cut = header.starts_with(bytes);
@@ -81,6 +83,12 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), String> {
     if hash != format!("{found:016x}") {
         return Err("its bytes are not those that were written".to_owned());
     }
+    Ok((body, found))
+}
+
+/// The pod in a file of this name, and the hash of the content; or why it cannot be used.
+pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), String> {
+    let (body, found) = unsealed(bytes)?;
     // The decoder's error is left out: it may quote a value.
     let pod = serde_json::from_slice::<Pod>(body).map_err(|_| "it holds no pod")?;
     if pod.uid().is_empty() {

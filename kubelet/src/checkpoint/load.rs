@@ -82,7 +82,7 @@ impl Checkpoints {
         };
         let mut directory = Directory::open(path).map_err(failed)?;
         let names = directory.names().map_err(failed)?;
-        let (found, restored) = Loading::new(&mut directory).run(&names);
+        let (found, restored) = load(&mut directory, &names);
         Ok((Self { directory, which, found }, restored))
     }
 
@@ -131,76 +131,56 @@ impl Restored {
     }
 }
 
-/// Results so far.
-struct Loading<'a, D> {
-    disk: &'a mut D,
-    found: Found,
-    restored: Restored,
-}
-
-impl<'a, D: Disk> Loading<'a, D> {
-    fn new(disk: &'a mut D) -> Self {
-        Self { disk, found: Found::default(), restored: Restored::default() }
+/// Reads all files named like checkpoints.
+fn load(disk: &mut impl Disk, names: &[String]) -> (Found, Restored) {
+    let (mut found, mut restored) = (Found::default(), Restored::default());
+    if names.iter().any(|name| name == WRITING) {
+        // Left by a process that ended during a write. It was never acknowledged. If removal fails, the
+        // next write overwrites it.
+        let _ = disk.remove(WRITING);
     }
-
-    /// Reads all files named like checkpoints.
-    fn run(mut self, names: &[String]) -> (Found, Restored) {
-        if names.iter().any(|name| name == WRITING) {
-            // Left by a process that ended during a write. It was never acknowledged. If removal fails, the
-            // next write overwrites it.
-            let _ = self.disk.remove(WRITING);
-        }
-        for name in names.iter().filter(|name| format::is_file_name(name)) {
-            if let Err(error) = self.load(name) {
+    for name in names.iter().filter(|name| format::is_file_name(name)) {
+        let decoded = match disk.read(name) {
+            Ok(bytes) => format::decode(name, &bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string()),
+            Err(error) => {
                 // The content is unknown, so the file is neither damaged nor obsolete.
                 let message = format!("cannot be read: {error}; it is left in place");
-                self.report(name, CheckpointErrorKind::Unreadable, message);
-                self.found.unread.insert(name.clone());
+                let kind = CheckpointErrorKind::Unreadable;
+                restored.errors.push(CheckpointError::new(kind, &disk.path(name), message));
+                found.unread.insert(name.clone());
+                continue;
             }
-        }
-        (self.found, self.restored)
-    }
-
-    /// Returns an error if the file could not be read.
-    fn load(&mut self, name: &str) -> io::Result<()> {
-        let decoded = match self.disk.read(name) {
-            Ok(bytes) => format::decode(name, &bytes),
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound => return Ok(()),
-                io::ErrorKind::InvalidData => Err(error.to_string()),
-                _ => return Err(error),
-            },
         };
-        let why = match decoded {
+        match decoded {
             Ok((mut pod, hash)) => {
-                self.found.files.insert(name.to_owned(), hash);
+                found.files.insert(name.clone(), hash);
                 let annotations = pod.metadata.annotations.get_or_insert_default();
                 annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
-                self.restored.pods.push(Arc::new(pod));
-                return Ok(());
+                restored.pods.push(Arc::new(pod));
             }
-            Err(why) => why,
-        };
-        let message = match set_aside(self.disk, name) {
-            Ok(aside) => {
-                self.found.set_aside += 1;
-                format!("{why}; it is set aside as {aside}")
+            Err(why) => {
+                let aside = set_aside(disk, name);
+                found.set_aside += usize::from(aside.is_ok());
+                let message = match aside {
+                    Ok(aside) => format!("{why}; it is set aside as {aside}"),
+                    Err(failure) => format!("{why}; it cannot be set aside: {failure}"),
+                };
+                let kind = CheckpointErrorKind::Unusable;
+                restored.errors.push(CheckpointError::new(kind, &disk.path(name), message));
             }
-            Err(failure) => format!("{why}; it cannot be set aside: {failure}"),
-        };
-        self.report(name, CheckpointErrorKind::Unusable, message);
-        Ok(())
+        }
     }
-
-    fn report(&mut self, name: &str, kind: CheckpointErrorKind, message: String) {
-        self.restored.errors.push(CheckpointError::new(kind, &self.disk.path(name), message));
-    }
+    (found, restored)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
     use std::path::PathBuf;
+
+    use pod_index_test_support::files;
 
     use super::*;
     use crate::checkpoint::CHECKPOINT_ANNOTATION;
@@ -252,45 +232,24 @@ mod tests {
         pod
     }
 
-    /// A directory with checkpoints of `a`, `b` and `c`, gone when dropped.
-    struct Place(PathBuf);
-
-    impl Place {
-        fn new(test: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("pod-index-load-{test}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(&path).unwrap();
-            for uid in ["a", "b", "c"] {
-                fs::write(path.join(format::file_name(uid)), format::encode(&pod(uid, true)).unwrap().0)
-                    .unwrap();
-            }
-            Self(path)
+    /// A directory with checkpoints of `a`, `b` and `c`.
+    fn place() -> files::Directory {
+        let place = files::Directory::new();
+        for uid in ["a", "b", "c"] {
+            place.write(&format::file_name(uid), format::encode(&pod(uid, true)).unwrap().0);
         }
-
-        /// In which `b` cannot be read, unless `code` is 0.
-        fn failing(&self, code: i32) -> Failing {
-            let directory = Directory::open(&self.0).unwrap();
-            Failing { directory, name: "Pod_b.yaml", is_unreadable: code != 0, code }
-        }
-
-        fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(&self.0).unwrap();
-            let mut names: Vec<_> =
-                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-            names.sort_unstable();
-            names
-        }
+        place
     }
 
-    impl Drop for Place {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    /// In which `b` cannot be read, unless `code` is 0.
+    fn failing(place: &files::Directory, code: i32) -> Failing {
+        let directory = Directory::open(place.path()).unwrap();
+        Failing { directory, name: "Pod_b.yaml", is_unreadable: code != 0, code }
     }
 
     fn load(disk: &mut Failing) -> (Found, Restored) {
         let names = disk.directory.names().unwrap();
-        Loading::new(disk).run(&names)
+        super::load(disk, &names)
     }
 
     fn uids(restored: &Restored) -> Vec<&str> {
@@ -298,15 +257,15 @@ mod tests {
     }
 
     const ALL: [&str; 3] = ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"];
-    // EIO, ENOMEM, ENFILE, EMFILE.
-    const CODES: [i32; 4] = [5, 12, 23, 24];
+    // EIO, ENOMEM, EACCES, ENFILE, EMFILE.
+    const CODES: [i32; 5] = [5, 12, 13, 23, 24];
 
     #[test]
     fn an_unreadable_file_stays_while_other_pods_change_and_is_read_at_the_next_start() {
         for code in CODES {
-            let place = Place::new("stays");
-            let before = fs::read(place.0.join("Pod_b.yaml")).unwrap();
-            let mut disk = place.failing(code);
+            let place = place();
+            let before = fs::read(place.at("Pod_b.yaml")).unwrap();
+            let mut disk = failing(&place, code);
             let (found, restored) = load(&mut disk);
             assert_eq!(uids(&restored), ["a", "c"]);
             let [error] = &restored.errors[..] else { panic!("{:?}", restored.errors) };
@@ -323,11 +282,11 @@ mod tests {
             assert_eq!(keeper.pass(reader.snapshot(), true), []);
             assert!(!keeper.has_failed(), "no wait includes it");
             assert_eq!((keeper.status().files, keeper.status().unread), (2, 1));
-            assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
-            assert_eq!(fs::read(place.0.join("Pod_b.yaml")).unwrap(), before);
+            assert_eq!(files::names(place.path()), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
+            assert_eq!(fs::read(place.at("Pod_b.yaml")).unwrap(), before);
             drop(keeper);
 
-            let (_, restored) = load(&mut place.failing(0));
+            let (_, restored) = load(&mut failing(&place, 0));
             assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "d"], &[][..]));
         }
     }
@@ -335,8 +294,8 @@ mod tests {
     #[test]
     fn an_unreadable_file_is_replaced_or_removed_once_its_pod_is_reported() {
         for (kept, names, files) in [(true, &ALL[..], 3), (false, &["Pod_a.yaml", "Pod_c.yaml"], 2)] {
-            let place = Place::new("heard");
-            let mut disk = place.failing(CODES[0]);
+            let place = place();
+            let mut disk = failing(&place, CODES[0]);
             let (found, restored) = load(&mut disk);
             let (mut writer, reader) = pod_index::new();
             let mut keeper = Keeper::new(disk, Which::Annotated, found);
@@ -346,7 +305,7 @@ mod tests {
             writer.add_pod(changed).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
             assert_eq!(
-                (place.names(), keeper.status().files, keeper.status().unread),
+                (files::names(place.path()), keeper.status().files, keeper.status().unread),
                 (names.iter().map(ToString::to_string).collect(), files, 0)
             );
         }
@@ -354,11 +313,11 @@ mod tests {
 
     #[test]
     fn a_file_removed_between_listing_and_reading_is_no_error() {
-        let place = Place::new("gone");
-        let mut disk = place.failing(0);
+        let place = place();
+        let mut disk = failing(&place, 0);
         let names = disk.directory.names().unwrap();
-        fs::remove_file(place.0.join("Pod_b.yaml")).unwrap();
-        let (found, restored) = Loading::new(&mut disk).run(&names);
+        fs::remove_file(place.at("Pod_b.yaml")).unwrap();
+        let (found, restored) = super::load(&mut disk, &names);
         assert_eq!((uids(&restored), restored.errors.len(), found.unread.len()), (vec!["a", "c"], 0, 0));
     }
 }

@@ -49,8 +49,17 @@ const CONTENDED: &str = "something keeps undoing the correction; does a kubelet,
 ///
 /// Kubelet: `syncPod` and `HandlePodCleanups` (`pkg/kubelet/kubelet.go`, `pkg/kubelet/kubelet_pods.go`).
 pub struct Mirrors<C> {
+    /// How often to look if nothing changes. 2 s by default.
+    ///
+    /// Kubelet: `housekeepingPeriod`.
+    pub period: Duration,
+    /// The waits after failures for one version of one pod: the first, and the longest. 1 s and 60 s by
+    /// default.
+    pub backoff: (Duration, Duration),
+    /// The waits for one version of one pod whose mirror was corrected three times and undone each time: the
+    /// first, and the longest. 1 s and 5 min by default. Resets after three times the longest wait.
+    pub contention: (Duration, Duration),
     client: C,
-    period: Duration,
     book: Book,
 }
 
@@ -79,32 +88,8 @@ impl<C: MirrorClient> Mirrors<C> {
             attempts: 0,
             status: watch::Sender::new(MirrorsStatus::default()),
         };
-        Self { client, period: PERIOD, book }
-    }
-
-    /// How often to look if nothing changes. 2 s by default.
-    ///
-    /// Kubelet: `housekeepingPeriod`.
-    #[must_use]
-    pub fn period(mut self, period: Duration) -> Self {
-        self.period = period.max(Duration::from_millis(1));
-        self
-    }
-
-    /// The waits after failures for one version of one pod: the first, and the longest. 1 s and 60 s by
-    /// default.
-    #[must_use]
-    pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
-        self.book.waits.failure = (least, most);
-        self
-    }
-
-    /// The waits for one version of one pod whose mirror was corrected three times and undone each time: the
-    /// first, and the longest. 1 s and 5 min by default. Resets after three times the longest wait.
-    #[must_use]
-    pub fn contention(mut self, least: Duration, most: Duration) -> Self {
-        self.book.waits.contention = (least, most);
-        self
+        let Waits { failure: backoff, contention } = WAITS;
+        Self { period: PERIOD, backoff, contention, client, book }
     }
 
     /// Reads the wall clock from `clock`, to test clock jumps. Only the times in the status depend on it.
@@ -120,7 +105,7 @@ impl<C: MirrorClient> Mirrors<C> {
         self.book.status.subscribe()
     }
 
-    /// Runs the loop: looks once a [`period`](Self::period), after each publication, and after each answer.
+    /// Runs the loop: looks once a [`period`](Self#structfield.period), after each publication, and after each answer.
     /// Changes nothing before `sources_seen` is true for the first time. Whenever it becomes false again,
     /// because a source was added that has not been read, no orphan is deleted. Returns only once
     /// `sources_seen` can no longer become true.
@@ -133,7 +118,8 @@ impl<C: MirrorClient> Mirrors<C> {
             return;
         }
         let mut changes = reader.changes();
-        let Self { client, period, mut book } = self;
+        let Self { period, backoff: failure, contention, client, mut book } = self;
+        book.waits = Waits { failure, contention };
         let mut under_way = FuturesUnordered::new();
         loop {
             // The look covers all publications so far.
@@ -143,7 +129,7 @@ impl<C: MirrorClient> Mirrors<C> {
                 under_way.push(attempt(&client, planned));
             }
             tokio::select! {
-                () = time::sleep(period) => {}
+                () = time::sleep(period.max(Duration::from_millis(1))) => {}
                 // Without a writer there are no more changes to wait for; the period continues.
                 Some(_) = changes.next() => {}
                 Ok(()) = sources_seen.changed() => {}

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags};
@@ -13,7 +14,7 @@ use super::Placement;
 use super::clock::Clock;
 use super::error::{ResolveError, ResolveErrorKind};
 use super::roots::Roots;
-use super::walk::{Limits, Walk};
+use super::tree::Tree;
 
 /// How often events are read while every lookup finds its cgroup.
 const BETWEEN_READS: Duration = Duration::from_millis(100);
@@ -38,17 +39,19 @@ const BUFFER: usize = 16 * 1024;
 #[derive(Debug)]
 #[must_use = "options do nothing by themselves"]
 pub struct CgroupOptions {
-    limits: Limits,
-    roots: Roots,
-    keep_removed: Duration,
+    pub(super) cgroups: usize,
+    pub(super) in_pod: usize,
+    pub(super) roots: Roots,
+    pub(super) keep_removed: Duration,
+    pub(super) clock: Clock,
     rescan: Duration,
-    clock: Clock,
 }
 
 impl Default for CgroupOptions {
     fn default() -> Self {
         Self {
-            limits: Limits { depth: 16, cgroups: 16_384, in_pod: 128 },
+            cgroups: 16_384,
+            in_pod: 128,
             roots: Roots::default(),
             keep_removed: Duration::from_secs(2),
             rescan: Duration::from_secs(1),
@@ -61,14 +64,14 @@ impl CgroupOptions {
     /// Maximum number of cgroups to follow; 16,384 by default. Each takes about 500 bytes here and about 1 KiB in the
     /// kernel, for its watch. Also the maximum number of removed cgroups to keep.
     pub fn max_cgroups(mut self, cgroups: usize) -> Self {
-        self.limits.cgroups = cgroups;
+        self.cgroups = cgroups;
         self
     }
 
     /// Maximum number of cgroups to follow below the cgroup of one pod; 128 by default. Some containers can create
     /// cgroups. This limit keeps them from using up `max_cgroups`.
     pub fn max_in_pod(mut self, cgroups: usize) -> Self {
-        self.limits.in_pod = cgroups;
+        self.in_pod = cgroups;
         self
     }
 
@@ -142,14 +145,20 @@ impl CgroupOptions {
 ///
 /// cAdvisor: `watchForNewContainers` (`container/raw/watcher.go`) follows cgroupfs in the same way, by path.
 pub struct CgroupResolver {
-    inotify: OwnedFd,
-    walk: Walk,
-    keep_removed: Duration,
-    rescan: Duration,
-    clock: Clock,
-    next_read: Duration,
+    pub(super) root: PathBuf,
+    pub(super) inotify: Arc<OwnedFd>,
+    pub(super) tree: Tree,
+    pub(super) options: CgroupOptions,
+    /// The first cgroup since the start of the last scan that is not followed, and why.
+    pub(super) problem: Option<ResolveError>,
+    /// Events were lost.
+    pub(super) is_stale: bool,
+    pub(super) scans: u64,
     /// The end of the last scan, and its duration.
-    scanned: (Duration, Duration),
+    pub(super) scanned: (Duration, Duration),
+    /// The file system that the root belongs to.
+    pub(super) device: u64,
+    next_read: Duration,
 }
 
 impl CgroupResolver {
@@ -160,19 +169,26 @@ impl CgroupResolver {
     /// (`fs.inotify.max_user_instances`). Problems with cgroups below the root are not errors; see
     /// [`problem`](Self::problem).
     pub fn new(root: impl AsRef<Path>, options: CgroupOptions) -> Result<Self, ResolveError> {
-        let CgroupOptions { limits, roots, keep_removed, rescan, clock } = options;
         let root = root.as_ref();
         let root = root.canonicalize().map_err(|error| ResolveError::unreadable(root, &error))?;
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(|error| {
             let detail = format!("cannot be followed: {}", std::io::Error::from(error));
             ResolveError::new(ResolveErrorKind::NoWatch, &root, detail)
         })?;
-        let walk = Walk::new(root, limits, roots);
-        let scanned = (Duration::ZERO, Duration::ZERO);
-        let next_read = Duration::ZERO;
-        let mut resolver = Self { inotify, walk, keep_removed, rescan, clock, next_read, scanned };
+        let mut resolver = Self {
+            root,
+            inotify: Arc::new(inotify),
+            tree: Tree::default(),
+            options,
+            problem: None,
+            is_stale: false,
+            scans: 0,
+            scanned: (Duration::ZERO, Duration::ZERO),
+            device: 0,
+            next_read: Duration::ZERO,
+        };
         resolver.scan();
-        match resolver.walk.problem.take_if(|_| resolver.walk.tree.len() == 0) {
+        match resolver.problem.take_if(|_| resolver.tree.len() == 0) {
             Some(problem) => Err(problem),
             None => Ok(resolver),
         }
@@ -180,7 +196,7 @@ impl CgroupResolver {
 
     /// The pod of the cgroup with this ID. [`Placement::Gone`] if no cgroup with this ID is followed.
     pub fn resolve(&mut self, id: u64) -> Placement {
-        let now = self.clock.now();
+        let now = self.options.clock.now();
         match self.get(id) {
             Some(resolved) if now < self.next_read => resolved.clone(),
             _ => self.read_and_resolve(id),
@@ -192,40 +208,40 @@ impl CgroupResolver {
     #[must_use]
     #[inline]
     pub fn get(&self, id: u64) -> Option<&Placement> {
-        self.walk.tree.get(id)
+        self.tree.get(id)
     }
 
     /// Reads the queued events. If lookups may pause for long, call it regularly, so that the kernel's queue does not
     /// overflow. The resolver's file descriptor ([`AsFd`]) is readable when events are queued.
     pub fn catch_up(&mut self) {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
-        let mut events = inotify::Reader::new(self.inotify.as_fd(), &mut buffer);
+        let mut events = inotify::Reader::new(Arc::clone(&self.inotify), &mut buffer);
         for _ in 0..MOST_EVENTS {
             match events.next() {
-                Ok(event) => self.walk.apply(&self.inotify, &event),
+                Ok(event) => self.apply(&event),
                 Err(Errno::INTR) => {}
                 // Nothing is queued. An open queue has no other error.
                 Err(_) => break,
             }
         }
-        if self.walk.is_stale && self.may_scan(Duration::ZERO) {
+        if self.is_stale && self.may_scan(Duration::ZERO) {
             self.scan();
         }
-        let now = self.clock.now();
+        let now = self.options.clock.now();
         self.next_read = now.saturating_add(BETWEEN_READS);
-        self.walk.tree.expire(now, self.keep_removed, self.walk.limits.cgroups);
+        self.tree.expire(now, self.options.cgroups);
     }
 
     /// The first cgroup that is not followed, and why. A later scan may change this.
     #[must_use]
     pub fn problem(&self) -> Option<&ResolveError> {
-        self.walk.problem.as_ref()
+        self.problem.as_ref()
     }
 
     /// Number of followed cgroups, including those that belong to no pod.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.walk.tree.len()
+        self.tree.len()
     }
 
     /// Whether no cgroup is followed, because the file system is gone.
@@ -237,7 +253,7 @@ impl CgroupResolver {
     #[cold]
     fn read_and_resolve(&mut self, id: u64) -> Placement {
         self.catch_up();
-        if self.get(id).is_none() && self.problem().is_some() && self.may_scan(self.rescan) {
+        if self.get(id).is_none() && self.problem().is_some() && self.may_scan(self.options.rescan) {
             self.scan();
         }
         self.get(id).cloned().unwrap_or(Placement::Gone)
@@ -246,15 +262,7 @@ impl CgroupResolver {
     /// Whether the last scan ended long enough ago.
     fn may_scan(&self, interval: Duration) -> bool {
         let (end, took) = self.scanned;
-        self.clock.now() >= end.saturating_add(interval.max(took.saturating_mul(REST)))
-    }
-
-    fn scan(&mut self) {
-        let start = self.clock.now();
-        self.walk.scan(&self.inotify);
-        let end = self.clock.now();
-        self.scanned = (end, end.saturating_sub(start));
-        self.walk.tree.expire(end, self.keep_removed, self.walk.limits.cgroups);
+        self.options.clock.now() >= end.saturating_add(interval.max(took.saturating_mul(REST)))
     }
 }
 
@@ -268,7 +276,7 @@ impl AsFd for CgroupResolver {
 impl fmt::Debug for CgroupResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CgroupResolver")
-            .field("root", &self.walk.root)
+            .field("root", &self.root)
             .field("len", &self.len())
             .finish_non_exhaustive()
     }

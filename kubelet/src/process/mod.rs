@@ -48,8 +48,7 @@ mod roots;
 mod tree;
 mod walk;
 
-use pod_index::PodUid;
-use pod_index::identity::{Cgroup, ContainerId};
+use pod_index::identity::Cgroup;
 
 pub use cgroup::{CgroupOptions, CgroupResolver};
 pub use error::{ResolveError, ResolveErrorKind};
@@ -65,8 +64,9 @@ pub use pid::PidResolver;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// It belongs to a pod.
-    Pod(PodCgroup),
+    /// It belongs to a pod. Look up the pod by its UID first, which is known before any status names the container. Only a
+    /// reader in a cgroup namespace of its own may see a container without its pod.
+    Pod(Cgroup),
     /// It exists and belongs to no pod.
     NoPod,
     /// It does not exist: it has ended, never existed, or belongs to another PID namespace or mount.
@@ -76,55 +76,13 @@ pub enum Placement {
 impl Placement {
     /// The pod and the container, if it belongs to a pod.
     #[must_use]
-    pub fn pod(self) -> Option<PodCgroup> {
+    pub fn pod(self) -> Option<Cgroup> {
         if let Self::Pod(cgroup) = self { Some(cgroup) } else { None }
     }
 }
 
 impl From<Option<Cgroup>> for Placement {
     fn from(cgroup: Option<Cgroup>) -> Self {
-        cgroup.map_or(Self::NoPod, |cgroup| Self::Pod(cgroup.into()))
-    }
-}
-
-/// The pod and the container of a cgroup. The owned form of [`Cgroup`].
-///
-/// At least one of the two is `Some`. Look up the pod by its UID first, which is known before any status names the
-/// container. Only a reader in a cgroup namespace of its own may see a container without its pod.
-///
-/// # Complexity
-/// At most 64 bytes. Cloning allocates nothing.
-///
-/// # Examples
-/// ```
-/// use pod_index::identity::Cgroup;
-/// use pod_index_kubelet::process::PodCgroup;
-///
-/// let path = "/kubepods/besteffort/podb400a6d5b1b1c5f4c3b2a1908f7e6d5c";
-/// let cgroup = PodCgroup::from(Cgroup::from_path(path).expect("a pod's"));
-/// assert_eq!(cgroup.pod_uid.expect("a UID"), "b400a6d5b1b1c5f4c3b2a1908f7e6d5c");
-/// ```
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub struct PodCgroup {
-    /// The pod's UID on the node. For a static pod, this is not the UID of its mirror pod.
-    pub pod_uid: Option<PodUid>,
-    /// The container, or the pod's sandbox.
-    pub container_id: Option<ContainerId>,
-}
-
-impl From<Cgroup> for PodCgroup {
-    fn from(cgroup: Cgroup) -> Self {
-        Self { pod_uid: cgroup.pod_uid, container_id: cgroup.container_id }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::PodCgroup;
-
-    #[test]
-    fn it_is_as_small_as_promised() {
-        assert!(size_of::<PodCgroup>() <= 64, "{}", size_of::<PodCgroup>());
+        cgroup.map_or(Self::NoPod, Self::Pod)
     }
 }

@@ -49,7 +49,7 @@ const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 ///   needs `hostPID`, or the host's `/proc` mounted.
 /// - A `/proc` mounted with `hidepid` hides processes of other users: they are `Gone`, or an error.
 /// - In a cgroup namespace of its own, a reader may see a container without its pod. See
-///   [`PodCgroup`](super::PodCgroup).
+///   [`Placement`].
 ///
 /// Pidfds are no alternative: they report that a process has ended but not that it was moved, each takes a file
 /// descriptor, and they work only in the caller's PID namespace, not in that of a `/proc` mounted elsewhere.

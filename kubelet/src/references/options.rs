@@ -11,44 +11,23 @@ use crate::reflector::Times;
 /// use std::time::Duration;
 /// use pod_index_kubelet::references::Options;
 ///
-/// let options = Options::default().first_sync(Duration::from_secs(10));
+/// let options = Options { first_sync: Duration::from_secs(10), ..Options::default() };
 /// # drop(options);
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "options do nothing by themselves"]
 pub struct Options {
-    pub(super) first_sync: Duration,
-    pub(super) idle: Duration,
-    pub(super) times: Times,
+    /// How long a get waits for an object that is followed but not yet received; 1 s by default.
+    pub first_sync: Duration,
+    /// At intervals of this length, 5 min by default, a watch ends if its object was not requested since the last
+    /// check. The next get starts it again. With [`Duration::MAX`], it ends only when no pod names the object any more.
+    pub idle: Duration,
+    /// How long to wait for the server.
+    pub times: Times,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            first_sync: Duration::from_secs(1),
-            idle: Duration::from_secs(5 * 60),
-            times: Times::default(),
-        }
-    }
-}
-
-impl Options {
-    /// How long a get waits for an object that is followed but not yet received; 1 s by default.
-    pub fn first_sync(mut self, wait: Duration) -> Self {
-        self.first_sync = wait;
-        self
-    }
-
-    /// At intervals of this length, 5 min by default, a watch ends if its object was not requested since the last check.
-    /// The next get starts it again. With [`Duration::MAX`], it ends only when no pod names the object any more.
-    pub fn idle(mut self, idle: Duration) -> Self {
-        self.idle = idle;
-        self
-    }
-
-    /// How long to wait for the server.
-    pub fn times(mut self, times: Times) -> Self {
-        self.times = times;
-        self
+        let (first_sync, idle) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
+        Self { first_sync, idle, times: Times::default() }
     }
 }

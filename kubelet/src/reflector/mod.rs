@@ -61,16 +61,22 @@ pub(crate) trait Observer {
 /// use std::time::Duration;
 /// use pod_index_kubelet::sources::api_server::Times;
 ///
-/// let times = Times::default().patience(Duration::from_secs(10));
+/// let times = Times { patience: Duration::from_secs(10), ..Times::default() };
 /// # drop(times);
 /// ```
 #[derive(Clone, Copy, Debug)]
-#[must_use = "times do nothing by themselves"]
 pub struct Times {
-    pub(crate) backoff: (Duration, Duration),
-    pub(crate) patience: Duration,
-    pub(crate) silence: Duration,
-    pub(crate) compare_after: Duration,
+    /// The first and the longest wait after failures; 0.8 s and 7.5 s by default. Each wait is randomly shortened by up
+    /// to a third.
+    pub backoff: (Duration, Duration),
+    /// Time limit for the beginning of an answer, and for each part of a list; 60 s by default.
+    pub patience: Duration,
+    /// A watch without an event or a bookmark for this long counts as dead, and the objects are listed again;
+    /// 150 s by default. API servers send a bookmark about once a minute.
+    pub silence: Duration,
+    /// After a broken watch was continued, the objects are compared with the server's list. This is the delay of the
+    /// comparison; 10 s by default, randomly shortened by up to a third.
+    pub compare_after: Duration,
 }
 
 impl Default for Times {
@@ -82,34 +88,5 @@ impl Default for Times {
             silence: Duration::from_secs(150),
             compare_after: Duration::from_secs(10),
         }
-    }
-}
-
-impl Times {
-    /// The first and the longest wait after failures; 0.8 s and 7.5 s by default. Each wait is randomly shortened by up
-    /// to a third.
-    pub fn backoff(mut self, least: Duration, most: Duration) -> Self {
-        self.backoff = (least, most);
-        self
-    }
-
-    /// Time limit for the beginning of an answer, and for each part of a list; 60 s by default.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
-
-    /// A watch without an event or a bookmark for this long counts as dead, and the objects are listed again;
-    /// 150 s by default. API servers send a bookmark about once a minute.
-    pub fn silence(mut self, silence: Duration) -> Self {
-        self.silence = silence;
-        self
-    }
-
-    /// After a broken watch was continued, the objects are compared with the server's list. This is the delay of the
-    /// comparison; 10 s by default, randomly shortened by up to a third.
-    pub fn compare_after(mut self, delay: Duration) -> Self {
-        self.compare_after = delay;
-        self
     }
 }

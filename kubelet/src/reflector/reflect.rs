@@ -173,7 +173,7 @@ where
 
     async fn list(&mut self) -> Result<(), Failure> {
         self.comparison = None;
-        if self.is_set {
+        if !self.position.is_empty() {
             self.observer.relisting();
         }
         let Self { requests, known, keep, undecoded, is_set, .. } = self;

@@ -41,9 +41,9 @@ use crate::text::shorten;
 /// use pod_index_kubelet::sources::kubelet::KubeletSource;
 ///
 /// # fn run() -> Result<(), pod_index_kubelet::sources::Problem> {
-/// let config = HttpConfig::of_kubelet("https://127.0.0.1:10250")?
-///     .token_file("/var/run/secrets/kubernetes.io/serviceaccount/token".as_ref())
-///     .period(Duration::from_secs(5));
+/// let mut config = HttpConfig::of_kubelet("https://127.0.0.1:10250")?;
+/// config.token_file = Some("/var/run/secrets/kubernetes.io/serviceaccount/token".into());
+/// config.period = Duration::from_secs(5);
 /// let source = KubeletSource::new(config)?;
 /// # drop(source);
 /// # Ok(())

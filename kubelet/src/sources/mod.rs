@@ -104,7 +104,7 @@ mod update;
 pub use merge::{Merge, Merged};
 pub use node::NodeName;
 pub use nudge::Nudge;
-pub use pod::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, SourcePod};
+pub use pod::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference};
 pub use problem::{Problem, ProblemKind};
 pub use redact::redact_env;
 pub use status::SourceStatus;

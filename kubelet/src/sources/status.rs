@@ -87,12 +87,8 @@ impl StatusWriter {
         self.status.subscribe()
     }
 
-    /// Records the end of a read. `failed` means that it gave no information about the pods.
-    pub(crate) fn checked(&self, problems: Vec<Problem>, failed: bool) {
-        self.read(None, problems, failed);
-    }
-
-    /// The same for a read that began then.
+    /// Records that the problems are these now, and when a read began that has ended. `failed`: it gave no information
+    /// about the pods.
     pub(crate) fn read(&self, began: impl Into<Option<Instant>>, mut problems: Vec<Problem>, failed: bool) {
         let began = began.into().filter(|_| !failed);
         problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
@@ -101,8 +97,8 @@ impl StatusWriter {
             status.checks += 1;
             status.failed_checks += u64::from(failed);
             status.last_check = Some(SystemTime::now());
-            status.last_read = began.or(status.last_read);
-            if !failed {
+            if began.is_some() {
+                status.last_read = began;
                 status.last_heard = Some(Instant::now());
             }
             status.problems = problems;

@@ -10,7 +10,7 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -105,20 +105,34 @@ impl Platter {
 
 type Damage = fn(&[u8]) -> Vec<u8>;
 
-/// A disk that works for a number of steps and then never again.
-struct MortalDisk {
-    platter: Arc<Mutex<Platter>>,
-    steps: usize,
+/// A step that changes the disk.
+enum Step<'a> {
+    Write,
+    Remove(&'a str),
+    Other,
 }
 
-impl MortalDisk {
-    fn step(&mut self) -> io::Result<std::sync::MutexGuard<'_, Platter>> {
-        self.steps = self.steps.checked_sub(1).ok_or_else(|| io::Error::other("no power"))?;
+/// A disk on which each step first does something, and may fail.
+struct FakeDisk {
+    platter: Arc<Mutex<Platter>>,
+    before: Box<dyn FnMut(Step<'_>) -> io::Result<()> + Send>,
+}
+
+impl FakeDisk {
+    fn new(
+        platter: &Arc<Mutex<Platter>>,
+        before: impl FnMut(Step<'_>) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        Self { platter: Arc::clone(platter), before: Box::new(before) }
+    }
+
+    fn step(&mut self, step: Step<'_>) -> io::Result<std::sync::MutexGuard<'_, Platter>> {
+        (self.before)(step)?;
         Ok(self.platter.lock().unwrap())
     }
 }
 
-impl Disk for MortalDisk {
+impl Disk for FakeDisk {
     type File = usize;
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -128,7 +142,7 @@ impl Disk for MortalDisk {
     }
 
     fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<usize> {
-        let mut platter = self.step()?;
+        let mut platter = self.step(Step::Write)?;
         platter.files.push((bytes.to_vec(), false));
         let file = platter.files.len() - 1;
         platter.since.push(Renamed(vec![(name.to_owned(), Some(file))]));
@@ -136,19 +150,19 @@ impl Disk for MortalDisk {
     }
 
     fn sync(&mut self, file: usize) -> io::Result<()> {
-        self.step()?.files[file].1 = true;
+        self.step(Step::Other)?.files[file].1 = true;
         Ok(())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        let mut platter = self.step()?;
+        let mut platter = self.step(Step::Other)?;
         let file = *platter.now().get(from).ok_or(io::ErrorKind::NotFound)?;
         platter.since.push(Renamed(vec![(from.to_owned(), None), (to.to_owned(), Some(file))]));
         Ok(())
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        let mut platter = self.step()?;
+        let mut platter = self.step(Step::Remove(name))?;
         if platter.now().contains_key(name) {
             platter.since.push(Renamed(vec![(name.to_owned(), None)]));
         }
@@ -156,7 +170,7 @@ impl Disk for MortalDisk {
     }
 
     fn sync_directory(&mut self) -> io::Result<()> {
-        let mut platter = self.step()?;
+        let mut platter = self.step(Step::Other)?;
         platter.names = platter.now();
         platter.since.clear();
         Ok(())

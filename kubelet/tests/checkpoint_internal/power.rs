@@ -8,7 +8,9 @@ fn a_loss_of_power_at_any_step_takes_nothing_that_was_acknowledged_and_brings_no
     let mut tried = 0;
     for steps in 0.. {
         let platter = Arc::default();
-        let disk = MortalDisk { platter: Arc::clone(&platter), steps };
+        let mut left = 0..steps;
+        let no_power = || io::Error::other("no power");
+        let disk = FakeDisk::new(&platter, move |_| left.next().map(drop).ok_or_else(no_power));
         let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
         let nothing = Pods::new();
         // The last acknowledged state, and the states begun since.

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn unchanged_pods_are_not_written_again() {
     let platter = Arc::default();
-    let disk = MortalDisk { platter: Arc::clone(&platter), steps: usize::MAX };
+    let disk = FakeDisk::new(&platter, |_| Ok(()));
     let (mut writer, reader) = pod_index::new();
     let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
     writer.add_pod(pod("a", 1, true)).unwrap();

@@ -2,9 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -13,38 +11,24 @@ use pod_index_kubelet::checkpoint::{
     CHECKPOINT_ANNOTATION, CheckpointError, CheckpointErrorKind, Checkpointing, Checkpoints, Restored, Which,
     is_restored,
 };
+use pod_index_test_support::files::{self, Directory};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A temporary directory, removed on drop.
-pub struct Place(pub PathBuf);
+/// A temporary directory.
+pub struct Place(pub Directory);
 
 impl Place {
     pub fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("pod-index-checkpoint-{}-{number}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(Directory::new())
     }
 
     pub fn directory(&self) -> PathBuf {
-        self.0.join("checkpoints")
+        self.0.at("checkpoints")
     }
 
     pub fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.directory()).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort_unstable();
-        names
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        files::names(&self.directory())
     }
 }
 

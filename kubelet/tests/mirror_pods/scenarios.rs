@@ -158,7 +158,9 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
     let server = server().await;
     let hour = Duration::from_secs(3600);
     let mut agents = [1, 2].map(|version| {
-        let agent = Agent::start_with(&server, mirrors_of(&server).contention(hour, hour));
+        let mut mirrors = mirrors_of(&server);
+        mirrors.contention = (hour, hour);
+        let agent = Agent::start_with(&server, mirrors);
         agent.has(&manifests(&[("web", version), ("etcd", 1)]));
         agent
     });
@@ -212,7 +214,9 @@ async fn two_agents_of_which_one_lacks_a_manifest_come_to_rest_too() {
     let server = server().await;
     let hour = Duration::from_secs(3600);
     let mut agents = [&[("web", 1)][..], &[]].map(|pods| {
-        let agent = Agent::start_with(&server, mirrors_of(&server).contention(hour, hour));
+        let mut mirrors = mirrors_of(&server);
+        mirrors.contention = (hour, hour);
+        let agent = Agent::start_with(&server, mirrors);
         agent.has(&manifests(pods));
         agent
     });
@@ -267,7 +271,8 @@ impl MirrorClient for Refusing {
 async fn permanently_failing_pods_do_not_starve_others() {
     let client = Refusing::default();
     // No waits: a failed name may be, and is, retried at once.
-    let mirrors = Mirrors::new(client.clone(), NODE).backoff(Duration::ZERO, Duration::ZERO);
+    let mut mirrors = Mirrors::new(client.clone(), NODE);
+    mirrors.backoff = (Duration::ZERO, Duration::ZERO);
     let pods = (0..100).map(|number| Pod::clone(&static_pod(&format!("p{number}"), 1)));
     let mut agent = Agent::of_fixed_index(mirrors, pods);
     agent.until("a thousand attempts", |status| status.failed >= 1_000).await;
@@ -281,7 +286,9 @@ async fn permanently_failing_pods_do_not_starve_others() {
 async fn an_edited_manifest_is_tried_at_once_after_any_failure() {
     let server = server().await;
     let hour = Duration::from_secs(3600);
-    let mut agent = Agent::start_with(&server, mirrors_of(&server).backoff(hour, hour));
+    let mut mirrors = mirrors_of(&server);
+    mirrors.backoff = (hour, hour);
+    let mut agent = Agent::start_with(&server, mirrors);
     server.fail(Verb::Create, Fault::Status(422));
     agent.has(&manifests(&[("web", 1)]));
     let waits = |status: &MirrorsStatus| {
@@ -336,7 +343,8 @@ async fn a_clock_that_jumps_neither_hurries_nor_delays_another_try() {
     let clock = Arc::clone(&day);
     let clock = move || UNIX_EPOCH + Duration::from_secs(24 * 3600 * clock.load(Relaxed));
     let wait = Duration::from_secs(20);
-    let mirrors = mirrors_of(&server).backoff(wait, wait).clock(clock);
+    let mut mirrors = mirrors_of(&server).clock(clock);
+    mirrors.backoff = (wait, wait);
     let started = Instant::now();
     let mut agent = Agent::of_fixed_index(mirrors, [Pod::clone(&static_pod("web", 1))]);
     agent.until("the failure", |status| status.failed == 1).await;

@@ -45,11 +45,12 @@ pub fn on_server(name: &str) -> String {
 
 /// Mirrors with short waits and a clock that changes at every look.
 pub fn mirrors_of(server: &ApiServer) -> Mirrors<KubeMirrorClient> {
-    let mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE);
+    let mut mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE);
+    (mirrors.backoff, mirrors.contention) = ((QUICK, 4 * QUICK), (QUICK, 4 * QUICK));
+    mirrors.period = 5 * QUICK;
     let looks = AtomicUsize::new(0);
     let jumping = move || UNIX_EPOCH + DAY * [20_000, 0, 40_000, 19_999][looks.fetch_add(1, Relaxed) % 4];
-    let mirrors = mirrors.backoff(QUICK, 4 * QUICK).contention(QUICK, 4 * QUICK);
-    mirrors.period(5 * QUICK).clock(jumping)
+    mirrors.clock(jumping)
 }
 
 /// An agent: an index fed by manifests and the API server, and its mirrors.
@@ -76,7 +77,8 @@ impl Agent {
         let (seen, sources_seen) = watch::channel(false);
         let (stepped, steps) = watch::channel(0_u64);
         let (has_applied, applied) = watch::channel(0_u64);
-        let source = PodsOfServer::new(server.client()).times(Times::default().backoff(QUICK, 4 * QUICK));
+        let source = PodsOfServer::new(server.client())
+            .times(Times { backoff: (QUICK, 4 * QUICK), ..Times::default() });
         let mut pods = source.node(&NodeName::new(NODE)).pods();
         let feed = async move {
             let mut merge = Merge::new([Source::File, Source::Api]);

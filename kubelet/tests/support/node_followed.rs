@@ -30,7 +30,7 @@ pub fn changed(name: &str, version: u64) -> Value {
 
 /// Short waits, and no comparison during a test: most tests count lists.
 pub fn quick() -> Times {
-    Times::default().backoff(QUICK, 4 * QUICK).compare_after(10 * DEADLINE)
+    Times { backoff: (QUICK, 4 * QUICK), compare_after: 10 * DEADLINE, ..Times::default() }
 }
 
 pub fn source(server: &ApiServer) -> Source {

@@ -16,51 +16,38 @@ use super::record::{Label, Record};
 pub(crate) struct Memory<P> {
     /// The generation of the draft.
     pub(super) generation: u64,
-    pub(super) pool: NodePool,
+    pool: NodePool,
     /// What the draft's base version has and the draft does not.
-    pub(super) dead: DeadList<P>,
-    /// Pods that were both added and removed in the draft, and refused ones.
-    pub(super) unpublished: Vec<Arc<P>>,
-    /// Empty lists for reuse.
-    spare: Vec<DeadList<P>>,
+    dead: DeadList<P>,
+    /// Pods that no version has, and refused ones.
+    freed: Vec<Arc<P>>,
+    /// An empty list, to reuse its memory.
+    spare: DeadList<P>,
 }
 
-/// Number of low bits of a stamp that hold flags. The others hold the value's birth.
-pub(super) const FLAG_BITS: u32 = 16;
+/// Maximum number of items for which an empty list keeps its memory.
+const SPARE_ITEMS: usize = 1 << 12;
 
-/// Maximum number of empty lists kept.
-const SPARE_LISTS: usize = 4;
-/// Maximum number of items for which an empty list keeps its memory: more than a batch of a thousand needs.
-const SPARE_ITEMS: usize = 1 << 14;
+/// What a version has and the next one does not, each with its birth. Dropping the list leaks its content.
+pub(crate) struct DeadList<P>(Vec<(u64, ManuallyDrop<Dead<P>>)>);
 
-/// What a version has and the next one does not. Dropping the list leaks its content.
-pub(crate) struct DeadList<P> {
-    nodes: Vec<DeadNode>,
-    pods: Vec<(u64, ManuallyDrop<Arc<P>>)>,
-    texts: Vec<(u64, ManuallyDrop<Arc<str>>)>,
-    pub(super) records: Vec<Record>,
-    /// Nodes with everything below them.
-    pub(super) trees: Vec<DeadTree<P>>,
+/// What can die.
+pub(super) enum Dead<P> {
+    /// The memory of a node, and its number of lines.
+    Node(NonNull<Line>, usize),
+    /// A node with everything below it, and what takes it apart.
+    Tree(NonNull<Line>, unsafe fn(NonNull<Line>, &mut Sweep<'_, P>)),
+    Pod(Arc<P>),
+    Text(Arc<str>),
+    Record(Record),
 }
 
-struct DeadNode {
-    at: NonNull<Line>,
-    lines: usize,
-    born: u64,
-}
-
-pub(super) struct DeadTree<P> {
-    pub(super) link: NonNull<Line>,
-    /// Takes the tree apart, for its type of entries.
-    pub(super) sweep: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
-}
-
-/// Takes trees apart: frees what was born in generation `first` or later, and moves the rest to another list.
+/// Frees what was born in generation `first` or later, and moves the rest to another list.
 pub(super) struct Sweep<'a, P> {
-    pub(super) first: u64,
-    pub(super) pool: &'a mut NodePool,
-    pub(super) older: &'a mut DeadList<P>,
-    pub(super) freed: &'a mut Vec<Arc<P>>,
+    first: u64,
+    pool: &'a mut NodePool,
+    older: &'a mut DeadList<P>,
+    freed: &'a mut Vec<Arc<P>>,
 }
 
 // SAFETY: the list owns its content, including the entries of nodes.
@@ -70,25 +57,14 @@ unsafe impl<P: Send + Sync> Sync for DeadList<P> {}
 
 impl<P> Default for DeadList<P> {
     fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            pods: Vec::new(),
-            texts: Vec::new(),
-            records: Vec::new(),
-            trees: Vec::new(),
-        }
+        Self(Vec::new())
     }
 }
 
 impl<P> Default for Memory<P> {
     fn default() -> Self {
-        Self {
-            generation: 0,
-            pool: NodePool::default(),
-            dead: DeadList::default(),
-            unpublished: Vec::new(),
-            spare: Vec::new(),
-        }
+        let (dead, spare) = (DeadList::default(), DeadList::default());
+        Self { generation: 0, pool: NodePool::default(), dead, freed: Vec::new(), spare }
     }
 }
 
@@ -104,60 +80,44 @@ impl<P> Memory<P> {
     /// No draft is going on. The generation is higher than that of every version.
     pub(crate) unsafe fn begin(&mut self, generation: u64) {
         // A draft that was forgotten (`mem::forget`) leaks what it has. What it dropped is still in the current version.
-        self.dead.clear();
+        self.dead.0.clear();
         self.generation = generation;
     }
 
-    /// Ends a published draft. Returns what died in it. Call [`drop_unpublished`](Self::drop_unpublished)
-    /// afterwards.
+    /// Ends a published draft. Returns what died in it. Call [`drop_freed`](Self::drop_freed) afterwards.
     pub(crate) fn end(&mut self) -> DeadList<P> {
-        mem::replace(&mut self.dead, self.spare.pop().unwrap_or_default())
+        mem::replace(&mut self.dead, mem::take(&mut self.spare))
     }
 
-    /// Drops the pods that were both added and removed in the draft, and the refused ones. Their `Drop` is foreign code
-    /// and may panic, so the new version must be published first.
-    pub(crate) fn drop_unpublished(&mut self) {
-        let mut pods = mem::take(&mut self.unpublished);
-        drop_all(&mut pods);
-        if pods.capacity() <= SPARE_ITEMS {
-            self.unpublished = pods;
-        }
-    }
-
-    /// Keeps a pod until [`drop_unpublished`](Self::drop_unpublished).
-    pub(crate) fn drop_later(&mut self, pod: Arc<P>) {
-        self.unpublished.push(pod);
-    }
-
-    /// Ends a draft that is not published and whose tables were passed to [`abandon`](Self::abandon). The
-    /// published version still has what the draft dropped.
+    /// Ends a draft that is not published and whose tables were abandoned. The published version still has what the draft
+    /// dropped.
     pub(crate) fn cancel(&mut self) {
-        self.dead.clear();
-        self.drop_unpublished();
+        self.dead.0.clear();
+        self.drop_freed();
     }
 
-    pub(super) fn stamp(&self, flags: u16) -> u64 {
-        self.generation << FLAG_BITS | u64::from(flags)
-    }
-
-    pub(super) fn retire_value<V: Value<Pod = P>>(&mut self, value: V, born: u64) {
-        self.retire_parts(value.into_parts(), born);
-    }
-
-    #[inline]
-    pub(super) fn retire_parts(&mut self, (pod, text): Parts<P>, born: u64) {
-        if born == self.generation {
-            if let Some(pod) = pod {
-                self.unpublished.push(pod);
+    /// Drops the pods that no version has, and the refused ones. Their `Drop` is foreign code and may panic, so a new version
+    /// must be published first.
+    ///
+    /// # Panics
+    /// If the `Drop` of a pod panics, after all are dropped.
+    pub(crate) fn drop_freed(&mut self) {
+        let mut panic: Option<Box<dyn Any + Send>> = None;
+        for pod in self.freed.drain(..) {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pod))) {
+                panic.get_or_insert(payload);
             }
-            return;
         }
-        if let Some(pod) = pod {
-            self.dead.pods.push((born, ManuallyDrop::new(pod)));
+        self.freed.shrink_to(SPARE_ITEMS);
+        // During another panic, a second one would abort the process.
+        if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
+            resume_unwind(panic);
         }
-        if let Some(text) = text {
-            self.dead.texts.push((born, ManuallyDrop::new(text)));
-        }
+    }
+
+    /// Keeps a pod until [`drop_freed`](Self::drop_freed).
+    pub(crate) fn drop_later(&mut self, pod: Arc<P>) {
+        self.freed.push(pod);
     }
 
     /// A new record of these strings.
@@ -174,34 +134,46 @@ impl<P> Memory<P> {
         NonNull::from(Box::leak(self.pool.take(lines))).cast()
     }
 
+    /// Something of the draft dies.
+    ///
     /// # Safety
-    /// [`allocate`](Self::allocate) returned this node, of this size, and it has this birth. The draft had the only link
-    /// to it that is not in a published node, and no longer follows it.
-    pub(super) unsafe fn retire_node(&mut self, at: NonNull<Line>, lines: usize, born: u64) {
-        if born == self.generation {
-            // SAFETY: it was born in the draft, so that only the draft has ever linked to it, and does so no more.
-            unsafe { free(at, lines, &mut self.pool) };
-        } else {
-            self.dead.nodes.push(DeadNode { at, lines, born });
-        }
+    /// It has this birth. The draft had the only link to it that is not in a published node, and no longer follows it.
+    #[inline]
+    pub(super) unsafe fn retire(&mut self, born: u64, dead: Dead<P>) {
+        // SAFETY: what was born in the draft, only the draft has ever reached, and it does so no more.
+        unsafe { self.sweep().end(born, dead) };
+    }
+
+    /// A value of the draft dies.
+    #[inline]
+    pub(super) fn retire_value<V: Value<Pod = P>>(&mut self, born: u64, value: V) {
+        self.sweep().value(born, value);
+    }
+
+    /// Frees what was born in the draft, and moves the rest to the draft's dead list.
+    #[inline]
+    pub(super) fn sweep(&mut self) -> Sweep<'_, P> {
+        let Self { generation, pool, dead, freed, .. } = self;
+        Sweep { first: *generation, pool, older: dead, freed }
     }
 
     /// The version of the dead list `dead` was dropped: frees what no version has any more. The rest moves to
-    /// the dead list of the next older remaining version, `older`, given with its generation.
-    ///
-    /// # Panics
-    /// If a pod's `Drop` panics. Everything else is freed before.
+    /// the dead list of the next older remaining version, `older`, given with its generation. Call
+    /// [`drop_freed`](Self::drop_freed) afterwards.
     ///
     /// # Safety
     /// The version must have been dropped, and no version between the two may remain.
     pub(crate) unsafe fn reclaim(&mut self, mut dead: DeadList<P>, older: Option<(u64, &mut DeadList<P>)>) {
-        let mut freed = Vec::new();
-        // SAFETY: the list's version is gone, and `older` is that of the next older version that remains.
-        unsafe { dead.reclaim_into(older, &mut self.pool, &mut freed) };
-        if self.spare.len() < SPARE_LISTS && dead.capacity() <= SPARE_ITEMS {
-            self.spare.push(dead);
+        let mut nobodys = DeadList::default();
+        let (generation, older) = older.unwrap_or((0, &mut nobodys));
+        let mut sweep = Sweep { first: generation + 1, pool: &mut self.pool, older, freed: &mut self.freed };
+        for (born, dead) in dead.0.drain(..) {
+            // SAFETY: newer versions do not have it. Older ones have nothing that was born in `first` or later: rule 3.
+            unsafe { sweep.end(born, ManuallyDrop::into_inner(dead)) };
         }
-        drop_all(&mut freed);
+        if dead.0.capacity() <= SPARE_ITEMS {
+            self.spare = dead;
+        }
     }
 }
 
@@ -211,120 +183,82 @@ impl<P> DeadList<P> {
     /// # Safety
     /// Both are lists of one index.
     pub(crate) unsafe fn append(&mut self, mut other: Self) {
-        self.nodes.append(&mut other.nodes);
-        self.pods.append(&mut other.pods);
-        self.texts.append(&mut other.texts);
-        self.records.append(&mut other.records);
-        self.trees.append(&mut other.trees);
+        self.0.append(&mut other.0);
+    }
+
+    pub(super) fn push(&mut self, born: u64, dead: Dead<P>) {
+        // The statics of an empty table never die.
+        if born > 0 {
+            self.0.push((born, ManuallyDrop::new(dead)));
+        }
     }
 
     /// Number of dead nodes.
     #[cfg(test)]
     pub(in super::super) fn nodes(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// The largest number of items that one of the lists has memory for.
-    fn capacity(&self) -> usize {
-        let Self { nodes, pods, texts, records, trees } = self;
-        let all = [nodes.capacity(), pods.capacity(), texts.capacity(), records.capacity(), trees.capacity()];
-        all.into_iter().max().unwrap_or_default()
-    }
-
-    fn clear(&mut self) {
-        self.nodes.clear();
-        self.pods.clear();
-        self.texts.clear();
-        self.records.clear();
-        self.trees.clear();
+        self.0.iter().filter(|(_, dead)| matches!(**dead, Dead::Node(..))).count()
     }
 
     /// Frees everything.
     ///
     /// # Safety
     /// No version may be left.
-    pub(crate) unsafe fn free(mut self) {
-        let mut freed = Vec::new();
+    pub(crate) unsafe fn free(self) {
+        let mut memory = Memory::default();
         // SAFETY: no version is left, neither the list's nor an older one.
-        unsafe { self.reclaim_into(None, &mut NodePool::default(), &mut freed) };
-        drop_all(&mut freed);
-    }
-
-    /// See [`Memory::reclaim`]. Pods without a version are moved to `freed`.
-    ///
-    /// # Safety
-    /// Those of [`Memory::reclaim`].
-    unsafe fn reclaim_into(
-        &mut self,
-        older: Option<(u64, &mut Self)>,
-        pool: &mut NodePool,
-        freed: &mut Vec<Arc<P>>,
-    ) {
-        let mut nobodys = Self::default();
-        // The first generation that the older version does not have.
-        let (first, older) = older.map_or((0, &mut nobodys), |(generation, older)| (generation + 1, older));
-        for node in self.nodes.drain(..) {
-            if node.born < first {
-                older.nodes.push(node);
-            } else {
-                // SAFETY: newer versions do not have it, and older ones are older than its birth: rule 3.
-                unsafe { free(node.at, node.lines, pool) };
-            }
-        }
-        let mut sweep = Sweep { first, pool, older, freed };
-        for tree in self.trees.drain(..) {
-            // SAFETY: newer versions have no node of the tree, and older ones none that was born in `first` or later: rule 3.
-            unsafe { (tree.sweep)(tree.link, &mut sweep) };
-        }
-        self.pods.drain(..).for_each(|(born, pod)| sweep.pod(born, ManuallyDrop::into_inner(pod)));
-        self.texts.drain(..).for_each(|(born, text)| sweep.text(born, ManuallyDrop::into_inner(text)));
-        self.records.drain(..).for_each(|record| sweep.record(record));
+        unsafe { memory.reclaim(self, None) };
+        memory.drop_freed();
     }
 }
 
 impl<P> Sweep<'_, P> {
-    pub(super) fn pod(&mut self, born: u64, pod: Arc<P>) {
+    /// # Safety
+    /// It has this birth. If it was born in `first` or later, no version and no draft reaches it any more.
+    #[inline]
+    pub(super) unsafe fn end(&mut self, born: u64, dead: Dead<P>) {
         if born < self.first {
-            self.older.pods.push((born, ManuallyDrop::new(pod)));
-        } else {
-            self.freed.push(pod);
+            return self.older.push(born, dead);
+        }
+        match dead {
+            // SAFETY: nothing follows a link to it, by this function's contract.
+            Dead::Node(at, lines) => unsafe { self.free(at, lines) },
+            // SAFETY: nothing follows a link to it, by this function's contract.
+            Dead::Tree(link, take_apart) => unsafe { take_apart(link, self) },
+            Dead::Pod(pod) => self.freed.push(pod),
+            Dead::Text(text) => drop(text),
+            // SAFETY: nothing has the record, by this function's contract.
+            Dead::Record(record) => unsafe { record.release() },
         }
     }
 
-    pub(super) fn text(&mut self, born: u64, text: Arc<str>) {
-        if born < self.first {
-            self.older.texts.push((born, ManuallyDrop::new(text)));
+    /// Ends the parts of a value, which is moved here.
+    #[inline]
+    pub(super) fn value<V: Value<Pod = P>>(&mut self, born: u64, value: V) {
+        let (pod, text) = value.into_parts();
+        // SAFETY: pods and texts are owned, so that ending them needs no promise.
+        unsafe { self.end(born, Dead::Pod(pod)) };
+        if let Some(text) = text {
+            // SAFETY: as for the pod.
+            unsafe { self.end(born, Dead::Text(text)) };
         }
     }
 
-    pub(super) fn record(&mut self, record: Record) {
-        if record.born() < self.first {
-            self.older.records.push(record);
-        } else {
-            // SAFETY: the record was born after every version that remains, so none of those has it.
-            unsafe { record.release() };
-        }
+    /// Frees the memory of a node, but not what it holds or links to.
+    ///
+    /// # Safety
+    /// [`Memory::allocate`] returned it in this size, and no link to it may be followed any more.
+    pub(super) unsafe fn free(&mut self, at: NonNull<Line>, lines: usize) {
+        let memory = ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<MaybeUninit<Line>>(), lines);
+        // SAFETY: `allocate` leaked a box of this size.
+        let memory = unsafe { Box::from_raw(memory) };
+        #[cfg(any(loom, shuttle))]
+        let memory = poisoned(memory);
+        self.pool.put(memory);
     }
-}
-
-/// The parts of a value that have to be freed.
-pub(super) type Parts<P> = (Option<Arc<P>>, Option<Arc<str>>);
-
-/// Frees the memory of a node, but not what it holds or links to.
-///
-/// # Safety
-/// The node must have this size, and no link to it may be followed any more.
-pub(super) unsafe fn free(at: NonNull<Line>, lines: usize, pool: &mut NodePool) {
-    let memory = ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<MaybeUninit<Line>>(), lines);
-    // SAFETY: `allocate` leaked a box of this size.
-    let memory = unsafe { Box::from_raw(memory) };
-    #[cfg(any(loom, shuttle))]
-    let memory = poisoned(memory);
-    pool.put(memory);
 }
 
 /// Overwrites a freed node and keeps it for a while, so that the models detect a read of it without reading
-/// freed memory. Returns an older one of the same size.
+/// freed memory. Returns new memory of the same size.
 #[cfg(any(loom, shuttle))]
 fn poisoned(mut memory: super::super::pool::NodeMemory) -> super::super::pool::NodeMemory {
     use std::collections::VecDeque;
@@ -340,18 +274,4 @@ fn poisoned(mut memory: super::super::pool::NodeMemory) -> super::super::pool::N
         freed.pop_front();
     }
     other
-}
-
-/// Drops every pod, even if some panic. The first panic continues after all are dropped.
-fn drop_all<P>(pods: &mut Vec<Arc<P>>) {
-    let mut panic: Option<Box<dyn Any + Send>> = None;
-    for pod in pods.drain(..) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pod))) {
-            panic.get_or_insert(payload);
-        }
-    }
-    // During another panic, a second one would abort the process.
-    if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
-        resume_unwind(panic);
-    }
 }

@@ -1,37 +1,37 @@
 //! What the owner of the versions does with a table, and what `node` asks of it.
 
+use std::marker::PhantomData;
+
 use super::super::table::{Table, TableMut};
 use super::super::{Hashing, Key, Value};
+use super::sweep::Tree;
 use super::{Array, DeadList, Memory};
 
-impl<K, V> Table<K, V> {
+impl<K: Key, V: Value> Table<K, V> {
     /// A draft of the next version.
     ///
     /// # Safety
     /// This version must be kept until the draft is abandoned or, once it is published, as long as the dead
     /// lists of both versions require. At most one draft of a version may be published.
     pub(crate) unsafe fn draft(&self) -> Self {
-        // SAFETY: this version is kept for the draft, which is the only one of it that is published or dropped.
-        Self { root: unsafe { self.root.share() }, len: self.len }
+        Self { root: Array { at: self.root.at, children: PhantomData }, len: self.len }
     }
-}
 
-impl<K: Key, V: Value> Table<K, V> {
     /// Adds everything to a dead list.
     ///
     /// # Safety
     /// This must be the last version, and it must be added only once.
     pub(crate) unsafe fn retire_into(&self, dead: &mut DeadList<V::Pod>) {
-        // SAFETY: the table is of the last version, and is added only this time.
-        unsafe { dead.add_tree(&self.root) };
+        let (born, tree) = self.root.dead();
+        dead.push(born, tree);
     }
 
     /// Frees what a draft has, without publishing it.
     ///
     /// # Safety
-    /// The table must belong to the current draft of `memory`.
+    /// The table must belong to the current draft of `memory`, whose dead list is not used.
     pub(crate) unsafe fn abandon(&mut self, memory: &mut Memory<V::Pod>) {
-        memory.abandon(std::mem::replace(&mut self.root, Array::EMPTY));
+        memory.retire_tree(std::mem::replace(&mut self.root, Array::EMPTY));
     }
 }
 

@@ -80,16 +80,22 @@ impl Record {
 
     /// The lengths of the strings.
     #[inline]
-    pub(crate) fn lengths(&self) -> (usize, usize) {
+    fn lengths(&self) -> (usize, usize) {
         let Head { first, second, .. } = self.head();
         (*first as usize, *second as usize)
+    }
+
+    /// The first byte of the strings.
+    #[inline]
+    fn start(&self) -> *const u8 {
+        self.0.as_ptr().cast::<u8>().wrapping_add(TEXT)
     }
 
     #[inline]
     fn text(&self) -> &[u8] {
         let (first, second) = self.lengths();
         // SAFETY: that many bytes follow the head.
-        unsafe { slice::from_raw_parts(self.0.cast::<u8>().as_ptr().add(TEXT), first + second) }
+        unsafe { slice::from_raw_parts(self.start(), first + second) }
     }
 
     /// Whether these are its strings.
@@ -103,15 +109,10 @@ impl Record {
     }
 
     /// The two strings.
-    #[inline]
-    pub(crate) fn bytes(&self) -> (&[u8], &[u8]) {
-        self.text().split_at(self.lengths().0)
-    }
-
-    /// The two strings, if they were created from text; otherwise empty.
+    #[cfg(test)]
     pub(crate) fn parts(&self) -> (&str, &str) {
-        let (first, second) = self.bytes();
-        (str::from_utf8(first).unwrap_or_default(), str::from_utf8(second).unwrap_or_default())
+        let (first, second) = self.text().split_at(self.lengths().0);
+        (str::from_utf8(first).expect("text"), str::from_utf8(second).expect("text"))
     }
 
     /// Frees the record.
@@ -129,23 +130,26 @@ impl Record {
     }
 }
 
-/// A record of one text, which is read without another UTF-8 check.
-pub(crate) struct Label(Record);
+/// A record of one text, with its length: a lookup that returns the text touches no memory of the record.
+pub(crate) struct Label {
+    record: Record,
+    length: usize,
+}
 
 impl Label {
     /// A new record of this text; the second of its strings is empty.
     pub(super) fn new(generation: u64, text: &str) -> Self {
-        Self(Record::new(generation, text.as_bytes(), b""))
+        Self { record: Record::new(generation, text.as_bytes(), b""), length: text.len() }
     }
 
     #[inline]
     pub(crate) fn as_str(&self) -> &str {
-        // SAFETY: the record was made from a `&str`, and is never written to.
-        unsafe { str::from_utf8_unchecked(self.0.text()) }
+        // SAFETY: the record was made from a `&str` of this length, and is never written to.
+        unsafe { str::from_utf8_unchecked(slice::from_raw_parts(self.record.start(), self.length)) }
     }
 
     pub(in super::super) fn into_record(self) -> Record {
-        self.0
+        self.record
     }
 }
 

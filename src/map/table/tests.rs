@@ -33,12 +33,6 @@ fn token() -> Arc<Token> {
     })
 }
 
-/// The flags of a key's entry, which differ from those of its neighbours.
-#[expect(clippy::cast_possible_truncation, reason = "any bits do")]
-fn flags_of(key: u32) -> u16 {
-    0x8005 ^ key as u16
-}
-
 /// The expected content of a table: the token for each hash and key.
 type Plain = BTreeMap<(u64, u32), usize>;
 type Tokens = Table<Text, Arc<Token>>;
@@ -64,34 +58,32 @@ struct Versions {
 
 impl Version {
     fn find(&self, hash: u64, key: u32) -> Option<usize> {
-        let flags = flags_of(key);
         let key = key.to_string();
-        let (place, entry) = self.table.locate_text(hash, &key, "of a test")?;
-        assert_eq!(place.flags(), flags);
-        let at_place = self.table.at(place).expect("it was located");
+        let (place, entry) = self.table.find_text(any_tag(hash), hash, &key, "of a test")?;
+        let at_place = self.table.at(place).expect("it was found");
         assert!(Arc::ptr_eq(&at_place.value, &entry.value));
-        assert!(self.table.find_text(hash, &key, "of a test").is_some());
         Some(entry.value.0)
     }
 
     fn put(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
-        let (token, flags) = (token(), flags_of(key));
+        let token = token();
         self.plain.insert((hash, key), token.0);
         let text = key.to_string();
-        let known = self.table.locate_text(hash, &text, "of a test").map(|(place, _)| place);
+        let known = self.table.find_text(any_tag(hash), hash, &text, "of a test").map(|(place, _)| place);
         let record = known.is_none().then(|| memory.record(&text, "of a test"));
         // SAFETY: the table belongs to the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
         match (known, record) {
-            (Some(place), _) => table.replace(place, token, flags),
-            (None, Some(record)) => table.insert(any_tag(hash), Text { hash, record }, token, flags),
+            (Some(place), _) => table.replace(place, token),
+            (None, Some(record)) => table.insert(any_tag(hash), Text { hash, record }, token),
             (None, None) => unreachable!(),
         }
     }
 
     fn remove(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
         self.plain.remove(&(hash, key));
-        let known = self.table.locate_text(hash, key.to_string(), "of a test").map(|(place, _)| place);
+        let known =
+            self.table.find_text(any_tag(hash), hash, key.to_string(), "of a test").map(|(place, _)| place);
         // SAFETY: the table belongs to the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
         if let Some(place) = known {
@@ -233,7 +225,7 @@ impl Versions {
         let dead = self.memory.end();
         let old = std::mem::replace(&mut self.current, draft);
         self.retired.push((old, dead));
-        self.memory.drop_unpublished();
+        self.memory.drop_freed();
     }
 
     /// Does what `versions` does when a version is no longer held.
@@ -244,6 +236,7 @@ impl Versions {
         drop(version);
         // SAFETY: the version is dropped, and the remaining ones are in order.
         unsafe { self.memory.reclaim(dead, older) };
+        self.memory.drop_freed();
     }
 
     fn release_all(&mut self) {

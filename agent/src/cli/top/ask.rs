@@ -4,7 +4,6 @@ use std::array;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -132,8 +131,9 @@ pub(super) async fn answer(server: Server, mut wanted: watch::Receiver<Wanted>, 
                 }
                 let path = format!("/whois?q={}", escaped(&text));
                 // Without an answer, only the filter's words count.
-                let found: Identified = server.within(None, json(&server, &path)).await.unwrap_or_default();
-                News::Identified(text, found.pod_uid.or(found.mirror_uid))
+                let found: Value = server.within(None, json(&server, &path)).await.unwrap_or_default();
+                let uid = ["podUID", "mirrorUID"].into_iter().find_map(|name| found[name].as_str());
+                News::Identified(text, uid.map(str::to_owned))
             }
             Wanted::Yaml(uid) => {
                 let path = format!("/pods/{}", escaped(&uid));
@@ -147,15 +147,6 @@ pub(super) async fn answer(server: Server, mut wanted: watch::Receiver<Wanted>, 
             return;
         }
     }
-}
-
-/// The response of `/whois`.
-#[derive(Debug, Default, Deserialize)]
-struct Identified {
-    #[serde(rename = "podUID")]
-    pod_uid: Option<String>,
-    #[serde(rename = "mirrorUID")]
-    mirror_uid: Option<String>,
 }
 
 /// The body at `path`, with safe text.

@@ -38,7 +38,7 @@ y                the pod as YAML
 /                filter: words, or whatever `pod-index whois` knows
 s r              sort by the next column, in reverse
 1 2 3 Tab ← →    pods, mirrors, sources
-Esc              close; in a view, quit
+Esc              close; clear the filter; quit
 q Ctrl-C         quit";
 
 /// Draws a frame. Corrects positions behind the end.
@@ -188,27 +188,17 @@ fn filter(model: &Model) -> Line<'static> {
 }
 
 fn keys(model: &Model) -> Line<'static> {
-    let keys: &[(&str, &str)] = match (&model.page, model.view) {
-        (Some(_), _) => &[("Esc", "close"), ("↑↓", "scroll")],
-        _ if model.is_typing => &[("Enter", "keep"), ("Esc", "clear"), ("Ctrl-U", "empty")],
-        (None, View::Sources) => &[("q", "quit"), ("?", "keys"), ("Tab", "view"), ("↑↓", "scroll")],
-        (None, View::Mirrors) => {
-            &[("q", "quit"), ("?", "keys"), ("/", "filter"), ("s", "sort"), ("Tab", "view")]
-        }
-        (None, View::Pods) => &[
-            ("q", "quit"),
-            ("?", "keys"),
-            ("/", "filter"),
-            ("s", "sort"),
-            ("Enter", "pod"),
-            ("y", "YAML"),
-            ("Tab", "view"),
-        ],
+    let keys = match (&model.page, model.view) {
+        (Some(_), _) => "Esc close|↑↓ scroll",
+        _ if model.is_typing => "Enter keep|Esc clear|Ctrl-U empty",
+        (None, View::Sources) => "q quit|? keys|Tab view|↑↓ scroll",
+        (None, View::Mirrors) => "q quit|? keys|/ filter|s sort|Tab view",
+        (None, View::Pods) => "q quit|? keys|/ filter|s sort|Enter pod|y YAML|Tab view",
     };
-    let spans = |(key, what): &(&'static str, &str)| {
-        [Span::styled(*key, STRONG), Span::styled(format!(" {what}  "), FAINT)]
+    let spans = |(key, what): (&'static str, &str)| {
+        [Span::styled(key, STRONG), Span::styled(format!(" {what}  "), FAINT)]
     };
-    keys.iter().flat_map(spans).collect()
+    keys.split('|').filter_map(|hint| hint.split_once(' ')).flat_map(spans).collect()
 }
 
 /// The text to show instead of a list.
@@ -288,13 +278,8 @@ fn table(model: &mut Model, now: Moment, frame: &mut Frame<'_>, area: Rect) -> S
     let row = |(at, row): (usize, &Row)| {
         let cells = columns.iter().map(|(at, width)| {
             let style = match row.verdicts.iter().find(|(column, _)| column == at) {
-                Some((_, is_good)) => {
-                    if *is_good {
-                        GOOD
-                    } else {
-                        BAD
-                    }
-                }
+                Some((_, true)) => GOOD,
+                Some((_, false)) => BAD,
                 None if *at == 1 => STRONG,
                 None => Style::new(),
             };

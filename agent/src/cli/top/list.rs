@@ -105,15 +105,13 @@ impl List {
         self.selected = place.unwrap_or(self.selected).min(self.shown.len().saturating_sub(1));
     }
 
-    pub(super) fn sort_by_next(&mut self, filter: &Filter) {
+    pub(super) fn sort_by_next(&mut self) {
         self.sorted_by = (self.sorted_by + 1) % self.columns.len().max(1);
         self.is_reversed = false;
-        self.select(filter);
     }
 
-    pub(super) fn reverse(&mut self, filter: &Filter) {
+    pub(super) fn reverse(&mut self) {
         self.is_reversed = !self.is_reversed;
-        self.select(filter);
     }
 }
 

@@ -22,6 +22,8 @@ const POD_COLUMNS: [Column; 15] = [
     column("AGE", 10), column("MIRROR", 9), column("KIND", 8), column("IP", 7), column("NODE", 5), column("SOURCE", 4),
     column("WORKLOAD", 6), column("UID", 3), column("IMAGES", 2), column("LABELS", 1),
 ];
+/// Where the cells of a row are in [`Cells`]. Those of an agent do not have the mirror.
+const CELLS: [usize; POD_COLUMNS.len()] = [0, 1, 7, 8, 9, 10, usize::MAX, 4, 11, 6, 3, 12, 2, 13, 14];
 /// The column of the creation time, which is shown as an age.
 pub(super) const AGE: &str = "AGE";
 /// Indexes of columns of pods.
@@ -29,6 +31,12 @@ const STATUS: usize = 3;
 const MIRROR: usize = 6;
 const KIND: usize = 7;
 const UID: usize = 12;
+
+#[rustfmt::skip]
+const FINE: [&str; 8] = [
+    "Pending", "Running", "Succeeded", "Completed", "Terminating", "ContainerCreating", "PodInitializing",
+    "SchedulingGated",
+];
 
 #[rustfmt::skip]
 const PAIR_COLUMNS: [Column; 6] = [
@@ -44,6 +52,8 @@ pub(super) enum View {
     Mirrors,
     Sources,
 }
+
+const VIEWS: [View; 3] = [View::Pods, View::Mirrors, View::Sources];
 
 /// What is shown instead of the view until it is closed.
 #[derive(Debug, PartialEq, Eq)]
@@ -185,8 +195,12 @@ impl Model {
         match key.code {
             KeyCode::Char('c') if with_control => return Wish::Leave,
             _ if self.is_typing => self.typed(key.code, with_control),
+            KeyCode::Esc if self.page.is_none() && !self.filter.text.is_empty() => {
+                self.typed(KeyCode::Esc, false);
+            }
             KeyCode::Char('q') | KeyCode::Esc if self.page.is_none() => return Wish::Leave,
             KeyCode::Char('q') | KeyCode::Esc => self.open(None),
+            KeyCode::Char('?') if self.page == Some(Page::Keys) => self.open(None),
             KeyCode::Down | KeyCode::Char('j') => self.go(|at, _| at.saturating_add(1)),
             KeyCode::Up | KeyCode::Char('k') => self.go(|at, _| at.saturating_sub(1)),
             KeyCode::PageDown | KeyCode::Char(' ') => self.go(usize::saturating_add),
@@ -204,19 +218,9 @@ impl Model {
                     self.open(Some(Page::Yaml(row.cells[UID].clone(), None)));
                 }
             }
-            KeyCode::Char('1') => self.look_at(View::Pods),
-            KeyCode::Char('2') => self.look_at(View::Mirrors),
-            KeyCode::Char('3') => self.look_at(View::Sources),
-            KeyCode::Tab | KeyCode::Right => self.look_at(match self.view {
-                View::Pods => View::Mirrors,
-                View::Mirrors => View::Sources,
-                View::Sources => View::Pods,
-            }),
-            KeyCode::BackTab | KeyCode::Left => self.look_at(match self.view {
-                View::Pods => View::Sources,
-                View::Mirrors => View::Pods,
-                View::Sources => View::Mirrors,
-            }),
+            KeyCode::Char(c @ '1'..='3') => self.look_at(VIEWS[c as usize - '1' as usize]),
+            KeyCode::Tab | KeyCode::Right => self.look_at(VIEWS[(self.view as usize + 1) % VIEWS.len()]),
+            KeyCode::BackTab | KeyCode::Left => self.look_at(VIEWS[(self.view as usize + 2) % VIEWS.len()]),
             _ if self.page.is_some() => {}
             KeyCode::Char('/') => self.is_typing = self.view != View::Sources,
             KeyCode::Char('s') => self.order(List::sort_by_next),
@@ -274,69 +278,43 @@ impl Model {
         self.open(None);
     }
 
-    fn order(&mut self, change: fn(&mut List, &Filter)) {
-        match self.view {
-            View::Pods => change(&mut self.pods, &self.filter),
-            View::Mirrors => change(&mut self.pairs, &self.filter),
-            View::Sources => {}
+    /// Changes the sort order.
+    fn order(&mut self, change: fn(&mut List)) {
+        if let Some(list) = self.shown() {
+            change(list);
+            self.select();
         }
     }
 }
 
 /// The row of a pod. `None`: it is no pod of the node.
 fn pod(cells: &Cells, by_uid: &HashMap<&str, &Pair>) -> Option<Row> {
-    let [
-        namespace,
-        name,
-        uid,
-        source,
-        kind,
-        phase,
-        node,
-        ready,
-        status,
-        restarts,
-        created,
-        ip,
-        workload,
-        images,
-        labels,
-    ] = cells;
+    let [_, _, uid, _, kind, phase, ..] = cells;
     let pair = by_uid.get(uid.as_str());
-    // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
-    let (uid, kind) = match kind.as_str() {
-        "mirror" => (pair.and_then(|pair| pair.pod_uid.as_ref())?, "static"),
-        "pod" => (uid, ""),
-        other => (uid, other),
-    };
+    let mut row = CELLS.map(|at| cells.get(at).cloned().unwrap_or_default());
+    match kind.as_str() {
+        // The agent may show a static pod as its mirror. A mirror without a static pod is no pod of the node.
+        "mirror" => {
+            row[UID] = pair.and_then(|pair| pair.pod_uid.clone())?;
+            "static".clone_into(&mut row[KIND]);
+        }
+        "pod" => row[KIND].clear(),
+        _ => {}
+    }
     // An older agent has no status.
-    let status = if status.is_empty() { phase } else { status };
-    let mirror = pair.map_or("", |pair| pair.state());
-    let row: [&str; POD_COLUMNS.len()] = [
-        namespace, name, ready, status, restarts, created, mirror, kind, ip, node, source, workload, uid,
-        images, labels,
-    ];
-    let mut verdicts: Vec<_> =
-        pair.and_then(|pair| pair.is_good()).map(|is| (MIRROR, is)).into_iter().collect();
-    verdicts.extend(is_bad(status).then_some((STATUS, false)));
-    Some(Row { cells: row.map(str::to_owned).into(), verdicts })
+    if row[STATUS].is_empty() {
+        row[STATUS].clone_from(phase);
+    }
+    pair.map_or("", |pair| pair.state()).clone_into(&mut row[MIRROR]);
+    let mirror = pair.and_then(|pair| pair.is_good()).map(|is| (MIRROR, is));
+    let status = is_bad(&row[STATUS]).then_some((STATUS, false));
+    Some(Row { cells: row.into(), verdicts: mirror.into_iter().chain(status).collect() })
 }
 
 /// Whether a status asks for attention. Those of a pod that starts, runs, has succeeded or ends do not.
 pub(super) fn is_bad(status: &str) -> bool {
     let is_starting = status.starts_with("Init:") && status.contains('/');
-    let fine = [
-        "",
-        "Pending",
-        "Running",
-        "Succeeded",
-        "Completed",
-        "Terminating",
-        "ContainerCreating",
-        "PodInitializing",
-        "SchedulingGated",
-    ];
-    !is_starting && !fine.contains(&status)
+    !is_starting && !status.is_empty() && !FINE.contains(&status)
 }
 
 fn pair(pair: &Pair) -> Row {

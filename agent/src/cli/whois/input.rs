@@ -1,62 +1,40 @@
 //! Splits standard input into batches of whole lines.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use serde_json::Value;
 
 /// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
-const LONGEST_LINE: usize = 64 * 1024 + 1;
-/// Maximum size of a batch.
+const LONGEST_LINE: u64 = 64 * 1024 + 1;
+/// Bytes to read at once, and about the maximum size of a batch.
 const BATCH: usize = 256 * 1024;
 
 /// Passes whole lines to `send` as soon as they are read, at most `lines` per call. Stops when the input ends or `send`
 /// returns `false`.
 pub(super) fn batches(
-    mut input: impl Read,
+    input: impl Read,
     lines: usize,
     mut send: impl FnMut(Vec<u8>) -> bool,
 ) -> io::Result<()> {
-    // The start of a line whose end has not been read.
-    let mut rest = Vec::new();
+    let mut input = BufReader::with_capacity(BATCH, input);
     loop {
-        let mut batch = rest;
-        let old = batch.len();
-        batch.resize(BATCH, 0);
-        let read = match input.read(&mut batch[old..]) {
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-                batch.truncate(old);
-                rest = batch;
-                continue;
+        let mut batch = Vec::new();
+        // Waits only for the first line.
+        for number in 0..lines {
+            if number > 0 && !input.buffer().contains(&b'\n') {
+                break;
             }
-            Err(error) => return Err(error),
-        };
-        batch.truncate(old + read);
-        if read == 0 {
-            send_all(batch, lines, &mut send);
-            return Ok(());
+            let start = batch.len();
+            input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut batch)?;
+            if (batch.len() - start) as u64 == LONGEST_LINE && !batch.ends_with(b"\n") {
+                input.skip_until(b'\n')?;
+                batch.push(b'\n');
+            }
         }
-        let end = batch[old..].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| old + at + 1);
-        rest = batch.split_off(end);
-        if rest.len() == BATCH {
-            rest.truncate(LONGEST_LINE);
-        }
-        if !send_all(batch, lines, &mut send) {
+        if batch.is_empty() || !send(batch) {
             return Ok(());
         }
     }
-}
-
-/// Sends the batch in parts of at most this many lines.
-fn send_all(mut batch: Vec<u8>, lines: usize, send: &mut impl FnMut(Vec<u8>) -> bool) -> bool {
-    while let Some((end, _)) = batch.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(lines - 1) {
-        let rest = batch.split_off(end + 1);
-        if !send(batch) {
-            return false;
-        }
-        batch = rest;
-    }
-    batch.is_empty() || send(batch)
 }
 
 /// The lines as the agent reads them: `QUERY at=TIME`. The time of a line is in this field, if any; the others are the
@@ -182,7 +160,7 @@ mod tests {
             let sent = read(&input, at_once, 1000).concat();
             let lines: Vec<_> = sent.split(|byte| *byte == b'\n').collect();
             assert_eq!(lines[1..], [&b"after"[..], b""]);
-            assert!((LONGEST_LINE..=BATCH).contains(&lines[0].len()), "{}", lines[0].len());
+            assert_eq!(lines[0].len() as u64, LONGEST_LINE);
         }
     }
 }

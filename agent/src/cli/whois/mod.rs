@@ -6,7 +6,7 @@ mod printer;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use hyper::body::Bytes;
 use tokio::sync::mpsc;
 
@@ -19,7 +19,7 @@ use crate::whois::{limits, query};
 
 /// The fields that the agent sends with `details=true`.
 const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
-/// Maximum length of the queries in one URL. The agent accepts request heads of up to 16 KiB.
+/// Maximum length of a query in a URL. The agent accepts request heads of up to 16 KiB.
 const URL: usize = 12 * 1024;
 /// Concurrent requests: the agent answers one while the next request and the last response are in transit.
 const REQUESTS: usize = 3;
@@ -64,14 +64,19 @@ async fn of_arguments(
     mut printer: Printer,
 ) -> Result<bool, Failure> {
     let deadline = wait.map(|wait| Instant::now() + wait);
-    let mut answers = Vec::new();
-    for group in urls(queries)? {
+    let answers = stream::iter(queries).map(async |text| {
+        let pair = form_urlencoded::Serializer::new(String::new()).append_pair("q", text).finish();
+        if pair.len() > URL {
+            let start: String = text.chars().take(40).collect();
+            let message = format!("{start:?}…: too long for an argument; give it on standard input");
+            return Err(Failure::Usage(message));
+        }
         let wait = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let path = format!("/whois?{group}&{query}{}", wait_parameter(wait));
-        let answer = server.within(wait, server.get(&path, &[])).await?;
-        answers.extend_from_slice(&answer);
-    }
-    printer.print(&answers)?;
+        let path = format!("/whois?{pair}&{query}{}", wait_parameter(wait));
+        server.within(wait, server.get(&path, &[])).await
+    });
+    let answers: Vec<Bytes> = answers.buffered(REQUESTS).try_collect().await?;
+    printer.print(&answers.concat())?;
     Ok(printer.all_found)
 }
 
@@ -79,29 +84,7 @@ fn wait_parameter(wait: Option<Duration>) -> String {
     wait.map(|wait| format!("&wait={}ms", wait.as_millis())).unwrap_or_default()
 }
 
-/// The queries, in as few URLs as possible.
-fn urls(queries: &[String]) -> Result<Vec<String>, Failure> {
-    let mut urls: Vec<(String, usize)> = Vec::new();
-    for query in queries {
-        let pair = form_urlencoded::Serializer::new(String::new()).append_pair("q", query).finish();
-        if pair.len() > URL {
-            let start: String = query.chars().take(40).collect();
-            let message = format!("{start:?}…: too long for an argument; give it on standard input");
-            return Err(Failure::Usage(message));
-        }
-        match urls.last_mut() {
-            Some((url, queries)) if url.len() + pair.len() < URL && *queries < limits::QUERIES => {
-                *url += "&";
-                *url += &pair;
-                *queries += 1;
-            }
-            _ => urls.push((pair, 1)),
-        }
-    }
-    Ok(urls.into_iter().map(|(url, _)| url).collect())
-}
-
-/// Uses three threads: one reads lines, this one requests the answers, one prints them.
+/// Uses two threads: one reads lines, this one requests the answers and prints them.
 async fn of_input(
     server: &Server,
     query: &str,
@@ -122,56 +105,15 @@ async fn of_input(
             let _ = batches.blocking_send(Err(Failure::unable("standard input", error)));
         }
     });
-    let (answers, mut answered) = mpsc::channel::<Bytes>(1);
-    let printing = thread::spawn(move || {
-        while let Some(answers) = answered.blocking_recv() {
-            if !printer.print(&answers)? {
-                break;
-            }
-        }
-        Ok(printer.all_found)
-    });
-
     let read = stream::unfold(read, async |mut read| read.recv().await.map(|batch| (batch, read)));
     let asked = read.map(async |batch: Result<Vec<u8>, Failure>| {
         server.within(wait, server.post(&path, batch?.into())).await
     });
     let mut asked = std::pin::pin!(asked.buffered(REQUESTS));
-    let mut failed = None;
-    while let Some(answer) = asked.next().await {
-        match answer {
-            // Fails if the output was closed.
-            Ok(answer) => {
-                if answers.send(answer).await.is_err() {
-                    break;
-                }
-            }
-            Err(failure) => {
-                failed = Some(failure);
-                break;
-            }
+    while let Some(answers) = asked.next().await {
+        if !printer.print(&answers?)? {
+            break;
         }
     }
-    drop(answers);
-    let outcome =
-        printing.join().unwrap_or_else(|_| Err(Failure::Unable("the output thread has failed".to_owned())));
-    failed.map_or(outcome, Err)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queries_share_urls_of_bounded_length_and_number() {
-        let queries = |count: usize, text: &str| vec![text.to_owned(); count];
-        assert_eq!(urls(&queries(2, "a/b c&d")).unwrap(), ["q=a%2Fb+c%26d&q=a%2Fb+c%26d"]);
-        for (count, text, expected) in [(100, "x", 1), (101, "x", 2), (4, &*"x".repeat(URL / 2), 4)] {
-            let urls = urls(&queries(count, text)).unwrap();
-            assert_eq!(urls.len(), expected, "{count}");
-            assert!(urls.iter().all(|url| url.len() <= URL));
-            assert_eq!(urls.join("&").split('&').count(), count, "none is lost");
-        }
-        assert!(matches!(urls(&queries(1, &"/".repeat(URL))), Err(Failure::Usage(_))));
-    }
+    Ok(printer.all_found)
 }

@@ -10,7 +10,7 @@ use crate::api::table::harmless;
 use crate::cli::Output;
 use crate::cli::format;
 use crate::config::failure::Failure;
-use crate::whois::answer::{Answer, Key, NOT_FOUND, Owner, Workload};
+use crate::whois::answer::NOT_FOUND;
 
 const HEADINGS: [&str; 10] =
     ["QUERY", "FOUND BY", "NAMESPACE", "NAME", "CONTAINER", "NODE", "OWNER", "UID", "MIRROR UID", "LABELS"];
@@ -43,7 +43,7 @@ impl Printer {
             return format::write(answers);
         }
         let parse = |line| {
-            serde_json::from_slice::<Answer<'_>>(line)
+            serde_json::from_slice::<Value>(line)
                 .map_err(|error| Failure::unable("cannot read what the agent answers", error))
         };
         let answers: Vec<_> = lines().map(parse).collect::<Result<_, _>>()?;
@@ -54,14 +54,14 @@ impl Printer {
             }
             return format::write(text.as_bytes());
         }
-        let text = self.table(&answers);
-        let is_open = format::write(text.as_bytes())?;
+        let is_open = format::write(self.table(&answers).as_bytes())?;
         let mut errors = String::new();
         for answer in &answers {
-            if let Some(error) = answer.error.as_deref().or(answer.contradiction.as_deref()) {
-                let query: Cow<'_, str> = match answer.query.char_indices().nth(QUOTED) {
-                    Some((end, _)) => format!("{}…", &answer.query[..end]).into(),
-                    None => Cow::Borrowed(&*answer.query),
+            let query = text(answer, "query");
+            if let Some(error) = answer["error"].as_str().or(answer["contradiction"].as_str()) {
+                let query: Cow<'_, str> = match query.char_indices().nth(QUOTED) {
+                    Some((end, _)) => format!("{}…", &query[..end]).into(),
+                    None => query.into(),
                 };
                 // Writing to a string does not fail.
                 let _ = writeln!(errors, "pod-index: {:?}: {}", harmless(&query), harmless(error));
@@ -72,13 +72,13 @@ impl Printer {
     }
 
     /// A line for each pod that was found, after the headings if they are missing.
-    fn table(&mut self, answers: &[Answer<'_>]) -> String {
+    fn table(&mut self, answers: &[Value]) -> String {
         let mut rows = answers
             .iter()
-            .filter(|answer| answer.found)
+            .filter(|answer| answer["found"] == true)
             .map(|answer| match &*self.fields {
                 [] => Vec::from(row(answer)),
-                fields => chosen(answer, fields),
+                fields => fields.iter().map(|field| cell(answer, field)).collect(),
             })
             .peekable();
         if rows.peek().is_none() {
@@ -86,75 +86,76 @@ impl Printer {
         }
         let headings = (!self.is_headed).then(|| match &*self.fields {
             [] => HEADINGS.map(Cow::from).into(),
-            fields => fields.iter().map(|field| Cow::from(heading(field))).collect(),
+            fields => fields.iter().map(|field| spaced(field).to_uppercase().into()).collect(),
         });
         self.is_headed = true;
         table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>())
     }
 }
 
-/// `podIP` is POD IP.
-fn heading(field: &str) -> String {
-    let mut heading = String::new();
-    for c in field.chars() {
-        if c.is_ascii_uppercase() && heading.ends_with(|before: char| before.is_ascii_lowercase()) {
-            heading.push(' ');
+/// `podIP` is `pod IP`.
+fn spaced(name: &str) -> String {
+    let mut words = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && words.ends_with(|before: char| before.is_ascii_lowercase()) {
+            words.push(' ');
         }
-        heading.push(c);
+        words.push(c);
     }
-    heading.to_ascii_uppercase()
+    words
 }
 
-/// The values of these fields.
-fn chosen(answer: &Answer<'_>, fields: &[String]) -> Vec<Cow<'static, str>> {
-    let answer = serde_json::to_value(answer).unwrap_or_default();
-    let text = |field: &String| match &answer[field] {
-        Value::String(text) => text.clone(),
-        Value::Object(members) => {
-            let value = |key: &str| members.get(key).and_then(Value::as_str).unwrap_or_default();
-            match &**field {
-                "owner" | "workload" => format!("{}/{}", value("kind"), value("name")),
-                _ => members.keys().map(|key| format!("{key}={}", value(key))).collect::<Vec<_>>().join(","),
-            }
-        }
-        _ => String::new(),
+/// The name of a kind or of a key, for users: `containerId` is `container ID`.
+fn words(name: &str) -> String {
+    let spaced = spaced(name).to_lowercase();
+    let word = |word: &str| match word {
+        "uid" | "id" | "ip" | "pid" => word.to_uppercase(),
+        word => word.to_owned(),
     };
-    fields.iter().map(|field| text(field).into()).collect()
+    spaced.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn row<'a>(answer: &'a Answer<'_>) -> [Cow<'a, str>; HEADINGS.len()] {
-    let text = |text: &'a Option<Cow<'_, str>>| Cow::from(text.as_deref().unwrap_or_default());
-    let mut labels = String::new();
-    for (key, value) in answer.labels.iter().flat_map(|labels| labels.iter()) {
-        let comma = if labels.is_empty() { "" } else { "," };
-        labels.extend([comma, &**key, "=", &**value]);
+fn text<'a>(answer: &'a Value, field: &str) -> &'a str {
+    answer[field].as_str().unwrap_or_default()
+}
+
+/// The value of a field.
+fn cell<'a>(answer: &'a Value, field: &str) -> Cow<'a, str> {
+    let value = &answer[field];
+    match value {
+        Value::Object(_) if ["owner", "workload"].contains(&field) => {
+            format!("{}/{}", text(value, "kind"), text(value, "name")).into()
+        }
+        Value::Object(members) => {
+            let members = members.keys().map(|key| format!("{key}={}", text(value, key)));
+            members.collect::<Vec<_>>().join(",").into()
+        }
+        value => value.as_str().unwrap_or_default().into(),
     }
-    [
-        end_of(&answer.query),
-        found_by(answer),
-        text(&answer.namespace),
-        text(&answer.name),
-        text(&answer.container),
-        text(&answer.node),
-        workload(answer).into(),
-        text(&answer.pod_uid),
-        text(&answer.mirror_uid),
-        labels.into(),
-    ]
+}
+
+fn row(answer: &Value) -> [Cow<'_, str>; HEADINGS.len()] {
+    let [namespace, name, container, node, pod_uid, mirror_uid, labels] =
+        ["namespace", "name", "container", "node", "podUID", "mirrorUID", "labels"]
+            .map(|field| cell(answer, field));
+    let (query, found_by) = (end_of(text(answer, "query")), found_by(answer).into());
+    [query, found_by, namespace, name, container, node, workload(answer), pod_uid, mirror_uid, labels]
 }
 
 /// The workload, or else the owner: a static pod's is its Node.
-fn workload(answer: &Answer<'_>) -> String {
-    match (&answer.workload, &answer.owner) {
-        // The owner itself is a fact.
-        (Some(Workload { kind, name, derived: true }), Some(owner)) if *kind != owner.kind => {
-            format!("{kind}/{name} (derived)")
-        }
-        (Some(Workload { kind, name, .. }), _) | (None, Some(Owner { kind, name })) => {
-            format!("{kind}/{name}")
-        }
-        (None, None) => String::new(),
+fn workload(answer: &Value) -> Cow<'_, str> {
+    let workload = &answer["workload"];
+    if workload.is_null() {
+        return cell(answer, "owner");
     }
+    // The owner itself is a fact.
+    let owner = &answer["owner"];
+    let is_derived = workload["derived"] == true && owner.is_object() && owner["kind"] != workload["kind"];
+    let mut cell = cell(answer, "workload");
+    if is_derived {
+        cell.to_mut().push_str(" (derived)");
+    }
+    cell
 }
 
 fn end_of(query: &str) -> Cow<'_, str> {
@@ -167,22 +168,17 @@ fn end_of(query: &str) -> Cow<'_, str> {
 
 /// The key that found the pod, after the query's kind if that is different; then when it had the key for certain, if the
 /// query has a time; then when the pod was removed, if it was.
-fn found_by(answer: &Answer<'_>) -> Cow<'static, str> {
-    let by = answer.found_by.map(Key::words).unwrap_or_default();
-    let found_by = match (answer.kind, answer.found_by) {
-        (Some(kind), Some(key)) if kind.words() != by && key != Key::MirrorUid => {
-            format!("{}: {by}", kind.words()).into()
-        }
-        _ => by.into(),
-    };
-    let found_by = match &answer.at {
-        Some(time) if answer.from.is_some() => format!("{found_by} at {time}").into(),
-        _ => found_by,
-    };
-    match &answer.removed {
-        Some(time) => format!("{found_by}, removed {time}").into(),
-        None => found_by,
+fn found_by(answer: &Value) -> String {
+    let [kind, key] = ["kind", "foundBy"].map(|field| words(text(answer, field)));
+    let mut found_by =
+        if key == kind || text(answer, "foundBy") == "mirrorUid" { key } else { format!("{kind}: {key}") };
+    if !answer["from"].is_null() {
+        found_by.extend([" at ", text(answer, "at")]);
     }
+    if let Some(time) = answer["removed"].as_str() {
+        found_by.extend([", removed ", time]);
+    }
+    found_by
 }
 
 #[cfg(test)]
@@ -204,7 +200,7 @@ mod tests {
     fn columns_keep_their_place_from_one_batch_to_the_next() {
         let mut printer = Printer::new(Output::Table, Vec::new());
         let line = r#"{"found":true,"query":"u-1","kind":"uid","foundBy":"uid","namespace":"shop","name":"web","labels":{}}"#;
-        let answer: Answer<'_> = serde_json::from_str(line).unwrap();
+        let answer: Value = serde_json::from_str(line).unwrap();
         let [first, second] = [(); 2].map(|()| printer.table(std::slice::from_ref(&answer)));
         assert_eq!(first.lines().count(), 2, "with the headings");
         assert_eq!(first.lines().last(), second.lines().last());

@@ -21,6 +21,7 @@ mod webhook;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -41,9 +42,9 @@ pub(crate) struct Access {
     webhook: Option<Webhook>,
 }
 
-/// The client, identified by the certificate of its connection or by the token of its request.
+/// The client, identified by the certificate of its connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Certified(pub(crate) Option<Arc<Identity>>);
+pub(crate) struct Certified(pub(crate) Arc<Identity>);
 
 impl Access {
     /// `None` if every client that completes the handshake may ask everything.
@@ -54,16 +55,23 @@ impl Access {
     }
 
     /// The client, if the request is allowed.
-    async fn admit(&self, request: &Asked<'_>) -> Result<Identity, (StatusCode, &'static str, String)> {
-        let known = match (request.certified, request.token()) {
-            (Some(identity), _) => Some(identity.clone()),
-            (None, Some(token)) if self.settings.tokens => match &self.webhook {
-                Some(webhook) => webhook.identify(token, request.client).await.map_err(|TooMany| {
+    ///
+    /// `address`: of the client, or what stands for it.
+    async fn admit(
+        &self,
+        address: &str,
+        certified: Option<&Identity>,
+        request: &Parts,
+    ) -> Result<Identity, (StatusCode, &'static str, String)> {
+        let reviewer = self.webhook.as_ref().filter(|_| self.settings.tokens);
+        let known = match (certified, token(&request.headers), reviewer) {
+            (Some(identity), ..) => Some(identity.clone()),
+            (None, Some(token), Some(webhook)) => {
+                webhook.identify(token, address).await.map_err(|TooMany| {
                     let message = "too many unknown tokens; try again later".to_owned();
                     (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-                })?,
-                None => None,
-            },
+                })?
+            }
             _ => None,
         };
         let Some(identity) = known else {
@@ -75,7 +83,7 @@ impl Access {
         if is_listed || !(self.settings.lists_clients() || *rights) {
             return Ok(identity);
         }
-        let needed = request.rights();
+        let needed = rights_for(request);
         if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
             for right in &needed {
                 if webhook.may(&identity, *right).await {
@@ -92,114 +100,90 @@ impl Access {
     }
 }
 
-/// A request and the client that made it.
-struct Asked<'a> {
-    /// The address of the client, or what stands for it.
-    client: &'a str,
-    certified: Option<&'a Identity>,
-    headers: &'a HeaderMap,
-    method: &'a Method,
-    path: &'a str,
-    query: &'a str,
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-impl Asked<'_> {
-    fn token(&self) -> Option<&str> {
-        let value = self.headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-        let (scheme, token) = value.split_once(' ')?;
-        let token = token.trim();
-        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+/// Kubelet: `getAPIVerb` (`pkg/kubelet/server/auth.go`).
+fn verb(method: &Method, path: &str) -> &'static str {
+    match *method {
+        // A query with a body.
+        Method::POST if path == "/whois" => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "get",
     }
+}
 
-    /// Kubelet: `getAPIVerb` (`pkg/kubelet/server/auth.go`).
-    fn verb(&self) -> &'static str {
-        match *self.method {
-            // A query with a body.
-            Method::POST if self.path == "/whois" => "get",
-            Method::POST => "create",
-            Method::PUT => "update",
-            Method::PATCH => "patch",
-            Method::DELETE => "delete",
-            _ => "get",
-        }
-    }
+/// The rights of which one is enough for a request. The API's own paths need the right to the resource on the API server,
+/// in all namespaces; like everything else, `nodes/proxy` allows them.
+fn rights_for(request: &Parts) -> Vec<Right> {
+    let path = request.uri.path();
+    let verb = verb(&request.method, path);
+    let of_node = |subresource: &&'static str| Right { verb, group: "", resource: "nodes", subresource };
+    let query = request.uri.query().unwrap_or_default();
+    let own = if request.method == Method::GET { resource(path, query) } else { None };
+    own.into_iter().chain(subresources(path).iter().map(of_node)).collect()
+}
 
-    /// The rights of which one is enough. The API's own paths need the right to the resource on the API server, in all
-    /// namespaces; like everything else, `nodes/proxy` allows them.
-    fn rights(&self) -> Vec<Right> {
-        let verb = self.verb();
-        let of_node = |subresource: &&'static str| Right { verb, group: "", resource: "nodes", subresource };
-        let own = (*self.method == Method::GET).then(|| self.resource()).flatten();
-        own.into_iter().chain(self.subresources().iter().map(of_node)).collect()
-    }
+/// The right to what a path of the API names.
+fn resource(path: &str, query: &str) -> Option<Right> {
+    let (group, resource, is_named) = pod_api::resource(path)?;
+    // Not the client's own words: each right is cached.
+    let mut known = Extra::ALL.into_iter().flat_map(Extra::resources).copied().chain([("", "pods")]);
+    let (group, resource) = known.find(|known| *known == (group, resource))?;
+    let verb = match () {
+        () if is_named => "get",
+        () if pod_api::is_watch(query) => "watch",
+        () => "list",
+    };
+    Some(Right { verb, group, resource, subresource: "" })
+}
 
-    /// The right to what a path of the API names.
-    fn resource(&self) -> Option<Right> {
-        let (group, resource, is_named) = pod_api::resource(self.path)?;
-        // Not the client's own words: each right is cached.
-        let mut known = Extra::ALL.into_iter().flat_map(Extra::resources).copied().chain([("", "pods")]);
-        let (group, resource) = known.find(|known| *known == (group, resource))?;
-        let verb = match () {
-            () if is_named => "get",
-            () if pod_api::is_watch(self.query) => "watch",
-            () => "list",
-        };
-        Some(Right { verb, group, resource, subresource: "" })
-    }
-
-    /// The subresources of `nodes`; access to one of them is enough. Like the kubelet, falls back to `nodes/proxy`.
-    ///
-    /// Kubelet: `nodeAuthorizerAttributesGetter` (`pkg/kubelet/server/auth.go`).
-    fn subresources(&self) -> &'static [&'static str] {
-        let is_below = |prefix: &str| {
-            self.path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        if is_below("/metrics") {
-            &["metrics"]
-        } else if ["/healthz", "/livez", "/readyz"].into_iter().any(is_below) {
-            &["healthz", "proxy"]
-        } else if is_below("/pods") || is_below("/whois") {
-            &["pods", "proxy"]
-        } else {
-            &["proxy"]
-        }
+/// The subresources of `nodes`; access to one of them is enough. Like the kubelet, falls back to `nodes/proxy`.
+///
+/// Kubelet: `nodeAuthorizerAttributesGetter` (`pkg/kubelet/server/auth.go`).
+fn subresources(path: &str) -> &'static [&'static str] {
+    let is_below =
+        |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if is_below("/metrics") {
+        &["metrics"]
+    } else if ["/healthz", "/livez", "/readyz"].into_iter().any(is_below) {
+        &["healthz", "proxy"]
+    } else if is_below("/pods") || is_below("/whois") {
+        &["pods", "proxy"]
+    } else {
+        &["proxy"]
     }
 }
 
 /// Middleware that rejects requests without access.
-pub(crate) async fn guarded(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
-    let certified = request.extensions().get::<Certified>().and_then(|Certified(identity)| identity.clone());
-    let peer = request.extensions().get::<Arc<Peer>>().map(|peer| Arc::clone(&peer.origin.name));
-    let asked = Asked {
-        client: peer.as_deref().unwrap_or_default(),
-        certified: certified.as_deref(),
-        headers: request.headers(),
-        method: request.method(),
-        path: request.uri().path(),
-        query: request.uri().query().unwrap_or_default(),
+pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let certified = parts.extensions.get::<Certified>().map(|Certified(identity)| &**identity);
+    let address = parts.extensions.get::<Arc<Peer>>().map_or("", |peer| &*peer.origin.name);
+    let identity = match access.admit(address, certified, &parts).await {
+        Ok(identity) => identity,
+        Err((code, reason, message)) => return refused(code, reason, message),
     };
-    match access.admit(&asked).await {
-        Ok(identity) => {
-            if let Some(name) = identity.names().next() {
-                request.extensions_mut().insert(Named(name.into()));
-            }
-            next.run(request).await
-        }
-        Err((code, reason, message)) => refused(code, reason, message),
+    let mut request = Request::from_parts(parts, body);
+    if let Some(name) = identity.names().next() {
+        request.extensions_mut().insert(Named(name.into()));
     }
+    next.run(request).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn asked<'a>(path: &'a str, headers: &'a HeaderMap) -> Asked<'a> {
-        Asked { client: "client", certified: None, headers, method: &Method::GET, path, query: "" }
-    }
-
     #[test]
     fn a_path_needs_the_same_right_as_on_a_kubelet() {
-        let headers = HeaderMap::new();
         for (path, expected) in [
             ("/metrics", &["metrics"][..]),
             ("/metricsx", &["proxy"]),
@@ -210,13 +194,12 @@ mod tests {
             ("/mirrors", &["proxy"]),
             ("/", &["proxy"]),
         ] {
-            assert_eq!(asked(path, &headers).subresources(), expected, "{path}");
+            assert_eq!(subresources(path), expected, "{path}");
         }
     }
 
     #[test]
     fn a_path_of_the_api_needs_the_right_to_its_resource() {
-        let headers = HeaderMap::new();
         for (path, query, expected) in [
             ("/api/v1/pods", "", Some(("list", "pods"))),
             ("/api/v1/pods/", "a=b&watch=True", Some(("watch", "pods"))),
@@ -231,17 +214,15 @@ mod tests {
             ("/api/v1", "", None),
             ("/pods", "watch=1", None),
         ] {
-            let right = Asked { query, ..asked(path, &headers) }.resource();
+            let right = resource(path, query);
             assert_eq!(right.map(|right| (right.verb, right.resource)), expected, "{path}?{query}");
         }
     }
 
     #[test]
     fn a_query_with_a_body_is_a_read() {
-        let headers = HeaderMap::new();
-        for (path, verb) in [("/whois", "get"), ("/whois/x", "create"), ("/sources", "create")] {
-            let asked = Asked { method: &Method::POST, ..asked(path, &headers) };
-            assert_eq!(asked.verb(), verb, "{path}");
+        for (path, expected) in [("/whois", "get"), ("/whois/x", "create"), ("/sources", "create")] {
+            assert_eq!(verb(&Method::POST, path), expected, "{path}");
         }
     }
 
@@ -255,7 +236,7 @@ mod tests {
             ("Bearer ", None),
         ] {
             let headers = HeaderMap::from_iter([(header::AUTHORIZATION, value.parse().unwrap())]);
-            assert_eq!(asked("/", &headers).token(), expected, "{value:?}");
+            assert_eq!(token(&headers), expected, "{value:?}");
         }
     }
 
@@ -268,7 +249,7 @@ mod tests {
             ..AccessSettings::default()
         };
         let access = Access { settings, webhook: None };
-        let headers = HeaderMap::new();
+        let (request, ()) = Request::get("/pods").body(()).unwrap().into_parts();
         let identity = |name: &str, alternative: &str, group: &str| Identity {
             name: name.to_owned(),
             alternative_names: vec![alternative.to_owned()],
@@ -284,8 +265,8 @@ mod tests {
             (Some(identity("", "", "")), Some(StatusCode::FORBIDDEN)),
             (None, Some(StatusCode::UNAUTHORIZED)),
         ] {
-            let asked = Asked { certified: who.as_ref(), ..asked("/pods", &headers) };
-            assert_eq!(access.admit(&asked).await.err().map(|(code, ..)| code), code, "{who:?}");
+            let admitted = access.admit("client", who.as_ref(), &request).await;
+            assert_eq!(admitted.err().map(|(code, ..)| code), code, "{who:?}");
         }
     }
 }

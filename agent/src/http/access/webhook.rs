@@ -10,13 +10,13 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
 use kube::{Client, Resource};
-use pod_index_kubelet::text::api_causes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Identity;
 use super::budget::{Budget, TooMany};
 use super::cache::Cache;
+use crate::pipeline::api_clients::answer;
 
 /// Kubelet: `authentication.webhook.cacheTTL`.
 const TOKEN_TTL: Duration = Duration::from_secs(120);
@@ -24,8 +24,6 @@ const TOKEN_TTL: Duration = Duration::from_secs(120);
 const AUTHORIZED_TTL: Duration = Duration::from_secs(300);
 /// Kubelet: `authorization.webhook.cacheUnauthorizedTTL`.
 const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
-/// Timeout of a request to the API server.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a client may do: with a resource, or with a subresource of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,16 +128,14 @@ impl Webhook {
     {
         let api = Api::<K>::all(self.client.clone());
         let (parameters, kind) = (PostParams::default(), K::kind(&()));
-        let answer = tokio::time::timeout(PATIENCE, api.create(&parameters, review)).await;
-        let error = match answer {
-            Ok(Ok(review)) => {
+        let error = match answer(api.create(&parameters, review)).await {
+            Ok(review) => {
                 if self.fails.swap(false, Ordering::Relaxed) {
                     tracing::info!("the API server answers client reviews again");
                 }
                 return Some(review);
             }
-            Ok(Err(error)) => api_causes(&error),
-            Err(_) => format!("no answer within {PATIENCE:?}"),
+            Err(error) => error,
         };
         if !self.fails.swap(true, Ordering::Relaxed) {
             tracing::warn!(

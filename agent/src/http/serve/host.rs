@@ -19,15 +19,14 @@ pub(super) fn checked(router: Router) -> Router {
     router.layer(middleware::from_fn(check))
 }
 
-/// Whether the request has at most one `Host` header (RFC 9112, section 3.2).
-pub(super) fn is_single<B>(request: &axum::http::Request<B>) -> bool {
-    request.headers().get_all(header::HOST).iter().count() <= 1
-}
-
-/// Answers any request that has more.
-pub(super) fn refusing() -> Router {
-    let message = "more than one Host header";
-    Router::new().fallback(async || refused(StatusCode::BAD_REQUEST, "BadRequest", message.to_owned()))
+/// Rejects requests with more than one `Host` header (RFC 9112, section 3.2).
+pub(super) fn single(router: Router) -> Router {
+    router.layer(middleware::from_fn(async |request: Request, next: Next| {
+        if request.headers().get_all(header::HOST).iter().count() > 1 {
+            return refused(StatusCode::BAD_REQUEST, "BadRequest", "more than one Host header".to_owned());
+        }
+        next.run(request).await
+    }))
 }
 
 async fn check(request: Request, next: Next) -> Response {

@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::metrics::registered;
 use crate::pipeline::api_requests::outcome;
 
 /// From a lookup to the first part of a long list.
@@ -28,13 +29,11 @@ pub(crate) struct Requests {
 impl Requests {
     /// All counts are zero.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let requests = Self { answered: Family::default(), duration: Histogram::new(SECONDS) };
-        let Self { answered, duration } = requests.clone();
-        let help = "Client requests, by the first part of the path and by outcome";
-        registry.register("http_requests", help, answered);
+        let duration = Histogram::new(SECONDS);
         let help = "Time from a request to the head of its response";
-        registry.register_with_unit("http_request_duration", help, Unit::Seconds, duration);
-        requests
+        registry.register_with_unit("http_request_duration", help, Unit::Seconds, duration.clone());
+        let help = "Client requests, by the first part of the path and by outcome";
+        Self { answered: registered(registry, "http_requests", help, Family::default()), duration }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | limit | against |
 //! |---|---|
-//! | connections; a new one closes the oldest | clients that open connections and hold them |
+//! | connections on the port, and on the socket; a new one closes the oldest | clients that open connections and hold them |
 //! | time for the TLS handshake | clients that connect and do not complete it |
 //! | time for a request's head, idle time between requests included | slow headers |
 //! | size and number of headers | long URLs, many headers |
@@ -13,7 +13,6 @@
 //!
 //! This module knows connections. [`routes`] defines the responses.
 
-pub(crate) mod health;
 mod host;
 mod measure;
 mod page;
@@ -30,21 +29,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::http::Extensions;
 use axum::middleware::from_fn_with_state;
+use futures_util::future::OptionFuture;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tower::ServiceExt;
 
 pub(crate) use self::measure::Requests;
 use self::measure::measured;
-pub(crate) use self::routes::metrics_alone;
+pub(crate) use self::routes::{health_alone, metrics_alone};
 pub(crate) use self::socket::Socket;
 use self::spare::Spare;
 use self::stall::{Bounds, StallGuard};
@@ -52,14 +54,14 @@ use super::access::{Access, Certified, Identity, guarded};
 use super::tls::Tls;
 use crate::api::client::{Clients, Named, Peer};
 use crate::config::shutdown::DRAIN;
-use crate::metrics::{Metrics, number};
+use crate::metrics::Metrics;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::PodApi;
 use crate::whois::Whois;
 use pod_index::Reader;
 
-/// Maximum number of open connections.
+/// Maximum number of open connections of a listener.
 const CONNECTIONS: usize = 256;
 /// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -94,21 +96,20 @@ pub(crate) struct App {
 }
 
 /// A client's connection.
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// Serves until `stop` becomes true, then finishes open requests. Speaks plain HTTP without `tls`, and on the socket.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    port: TcpListener,
     socket: Option<Socket>,
     tls: Option<Arc<Tls>>,
     app: App,
     stop: watch::Receiver<bool>,
 ) {
-    let is_private = tls.is_none() && listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let connections = app.connections.clone();
+    let is_private = tls.is_none() && port.local_addr().is_ok_and(|address| address.ip().is_loopback());
+    let (clients, connections) = (Clients::new(), app.connections.clone());
     let (pods, whois) = (app.pods.clone(), app.whois.clone());
     let (access, requests) = (app.access.clone(), app.requests.clone());
     let router = routes::router(app);
@@ -120,67 +121,84 @@ pub(crate) async fn serve(
         None => on_socket.clone(),
     };
     let on_port = if is_private { host::checked(on_port) } else { on_port };
-    let socket = socket.map(|socket| (socket, on_socket));
+    let port = accept(Listener::Port(port), on_port, tls, &clients, &connections, stop.clone());
+    let socket = socket.map(|socket| {
+        accept(Listener::Socket(socket), on_socket, None, &clients, &connections, stop.clone())
+    });
     // Watches do not end by themselves, and look-ups may wait for minutes.
-    let stopping = || {
+    let close = async {
+        stopped(stop.clone()).await;
         pods.close();
         whois.close();
     };
-    accept(listener, on_port, socket, tls, connections, stop, stopping).await;
+    tokio::join!(port, OptionFuture::from(socket), close);
 }
 
 /// Serves these paths in plain HTTP and without access control, until `stop` becomes true.
-pub(crate) async fn serve_openly(listener: TcpListener, router: Router, stop: watch::Receiver<bool>) {
-    accept(listener, router, None, None, Gauge::default(), stop, || {}).await;
+pub(crate) async fn serve_openly(port: TcpListener, router: Router, stop: watch::Receiver<bool>) {
+    accept(Listener::Port(port), router, None, &Clients::new(), &Gauge::default(), stop).await;
 }
 
-/// Accepts connections on the port, and on the socket if there is one, until `stop` becomes true. Then waits for open
-/// requests. `connections` counts the open connections.
+/// Where clients connect.
+enum Listener {
+    Port(TcpListener),
+    Socket(Socket),
+}
+
+impl Listener {
+    /// The next connection and its peer.
+    async fn accept(&self, clients: &Clients) -> io::Result<(Box<dyn Stream>, Arc<Peer>)> {
+        match self {
+            Self::Port(port) => {
+                let (stream, address) = accept_on_port(port).await?;
+                Ok((Box::new(stream), clients.at(address)))
+            }
+            Self::Socket(socket) => {
+                let (stream, client) = socket.accept().await?;
+                Ok((Box::new(stream), clients.peer(&client)))
+            }
+        }
+    }
+}
+
+/// Accepts connections until `stop` becomes true, then waits for open requests. `open` counts the connections.
 async fn accept(
-    listener: TcpListener,
-    on_port: Router,
-    socket: Option<(Socket, Router)>,
+    listener: Listener,
+    router: Router,
     tls: Option<Arc<Tls>>,
-    connections: Gauge,
+    clients: &Clients,
+    open: &Gauge,
     stop: watch::Receiver<bool>,
-    stopping: impl FnOnce(),
 ) {
-    let mut tasks = JoinSet::new();
-    let (clients, mut oldest_first) = (Clients::new(), VecDeque::new());
-    let mut spare = Spare::new();
+    let router = host::single(router);
+    let (mut tasks, mut oldest_first, mut spare) = (JoinSet::new(), VecDeque::new(), Spare::new());
     loop {
-        connections.set(number(tasks.len()));
         let accepted = tokio::select! {
-            accepted = accept_on_port(&listener) => {
-                accepted.map(|(stream, client)| (Stream::Tcp(stream), clients.at(client), &on_port))
-            }
-            accepted = accept_on(socket.as_ref()) => {
-                accepted.map(|(stream, client, router)| (Stream::Unix(stream), clients.peer(&client), router))
-            }
+            accepted = listener.accept(clients) => accepted,
             Some(_) = tasks.join_next() => {
+                open.dec();
                 spare.take_back();
                 continue;
             }
             () = stopped(stop.clone()) => break,
         };
         match accepted {
-            Ok((stream, peer, router)) => {
+            Ok((stream, peer)) => {
                 // At the limit of open files, another connection has to go.
                 make_room(&mut oldest_first, if spare.take_back() { CONNECTIONS } else { 1 });
-                let tls = tls.clone().filter(|_| matches!(stream, Stream::Tcp(_)));
                 let has_handshake = Arc::new(AtomicBool::new(tls.is_none()));
-                let service =
-                    Service { router: router.clone(), peer: Arc::clone(&peer), certified: Certified(None) };
-                let served = serve_connection(stream, tls, Arc::clone(&has_handshake), service, stop.clone());
+                let mut known = Extensions::new();
+                known.insert(Arc::clone(&peer));
+                let (router, handshake) = (router.clone(), Arc::clone(&has_handshake));
+                let served = serve_connection(stream, tls.clone(), handshake, router, known, stop.clone());
                 oldest_first.push_back(Connection { task: tasks.spawn(served), has_handshake, peer });
+                open.inc();
             }
             Err(error) if spare.lend(&error) => {}
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
-    drop(socket);
     drop(listener);
-    stopping();
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
     if drained.is_err() {
         tracing::warn!(connections = tasks.len(), "closing connections that did not end");
@@ -188,20 +206,12 @@ async fn accept(
 }
 
 /// The next connection on the port.
-async fn accept_on_port(listener: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
-    let (stream, address) = listener.accept().await?;
+async fn accept_on_port(port: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
+    let (stream, address) = port.accept().await?;
     // Otherwise an event of a watch may wait for the client's acknowledgement of the one before, which many clients
     // delay by 40 ms. Fails if the client has gone, which the first read finds.
     let _ = stream.set_nodelay(true);
     Ok((stream, address.ip()))
-}
-
-/// The next connection on the socket, if there is one.
-async fn accept_on(socket: Option<&(Socket, Router)>) -> io::Result<(UnixStream, String, &Router)> {
-    match socket {
-        Some((socket, router)) => socket.accept().await.map(|(stream, client)| (stream, client, router)),
-        None => std::future::pending().await,
-    }
 }
 
 /// A connection, and whether its TLS handshake is complete.
@@ -209,14 +219,6 @@ struct Connection {
     task: AbortHandle,
     has_handshake: Arc<AtomicBool>,
     peer: Arc<Peer>,
-}
-
-/// Handles the requests of one connection.
-#[derive(Clone)]
-struct Service {
-    router: Router,
-    peer: Arc<Peer>,
-    certified: Certified,
 }
 
 /// If there are `most` connections or more, closes the oldest, first among those that have not completed the handshake.
@@ -237,24 +239,18 @@ fn make_room(oldest_first: &mut VecDeque<Connection>, most: usize) {
     }
 }
 
-/// Serves one connection to its end, with TLS if configured.
+/// Serves one connection to its end, with TLS if configured. `known`: what is known of the client.
 async fn serve_connection(
-    stream: Stream,
+    stream: Box<dyn Stream>,
     tls: Option<Arc<Tls>>,
     has_handshake: Arc<AtomicBool>,
-    mut service: Service,
+    router: Router,
+    mut known: Extensions,
     stop: watch::Receiver<bool>,
 ) {
-    let (stream, tls) = match (stream, tls) {
-        (Stream::Tcp(stream), Some(tls)) => (stream, tls),
-        (Stream::Tcp(stream), None) => {
-            return serve_requests(StallGuard::new(stream, SLOWNESS), service, stop).await;
-        }
-        (Stream::Unix(stream), _) => {
-            return serve_requests(StallGuard::new(stream, SLOWNESS), service, stop).await;
-        }
-    };
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(StallGuard::new(stream, SLOWNESS)));
+    let stream = StallGuard::new(stream, SLOWNESS);
+    let Some(tls) = tls else { return serve_requests(stream, router, known, stop).await };
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
     let done = tokio::select! {
         done = handshake => done,
         // No request has been made yet.
@@ -265,8 +261,13 @@ async fn serve_connection(
             has_handshake.store(true, Ordering::Relaxed);
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let identity = shown.and_then(|certificate| Identity::of_certificate(certificate));
-            service.certified = Certified(identity.map(Arc::new));
-            serve_requests(stream, service, stop).await;
+            if let Some(identity) = identity {
+                if let Some(name) = identity.names().next() {
+                    known.insert(Named(name.into()));
+                }
+                known.insert(Certified(Arc::new(identity)));
+            }
+            serve_requests(stream, router, known, stop).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a client failed the TLS handshake"),
         Err(_) => tracing::debug!("a TLS handshake timed out"),
@@ -275,20 +276,14 @@ async fn serve_connection(
 
 /// Serves the requests of a connection.
 async fn serve_requests(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    service: Service,
+    stream: impl Stream + 'static,
+    router: Router,
+    known: Extensions,
     stop: watch::Receiver<bool>,
 ) {
-    let Service { router, peer, certified } = service;
-    let service = tower::service_fn(move |mut request: axum::extract::Request<_>| {
-        request.extensions_mut().insert(Arc::clone(&peer));
-        let name = certified.0.as_ref().and_then(|identity| identity.names().next());
-        if let Some(name) = name {
-            request.extensions_mut().insert(Named(name.into()));
-        }
-        request.extensions_mut().insert(certified.clone());
-        let router = if host::is_single(&request) { router.clone() } else { host::refusing() };
-        router.oneshot(request)
+    let service = tower::service_fn(move |mut request: Request<_>| {
+        request.extensions_mut().extend(known.clone());
+        router.clone().oneshot(request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

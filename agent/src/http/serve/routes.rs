@@ -16,6 +16,7 @@ use crate::api::mirrors::Mirrors;
 use crate::api::refusal::{not_found, refused};
 use crate::api::types::{PodName, SourceLine, Sources, Translation};
 use crate::metrics::{CONTENT_TYPE, Metrics};
+use crate::pipeline::readiness::Readiness;
 use crate::pod_api::owners::Owners;
 use crate::whois;
 use crate::whois::answer::Workload;
@@ -84,7 +85,7 @@ async fn pod_by_name(
 fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
     let mut shown = pod.clone();
     if let Some(Workload { kind, name, derived }) = Workload::of(pod, owners) {
-        let annotation = if derived { DERIVED_WORKLOAD } else { WORKLOAD };
+        let annotation = if derived == Some(true) { DERIVED_WORKLOAD } else { WORKLOAD };
         let annotations = shown.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation.to_owned(), format!("{kind}/{name}"));
     }
@@ -125,6 +126,7 @@ async fn sources(State(app): State<App>) -> Json<Sources> {
         ready: app.readiness.is_ready(),
         sources,
         resources,
+        restored: app.pods.restored(),
     })
 }
 
@@ -136,6 +138,16 @@ async fn readyz(State(app): State<App>) -> Response {
     }
     let missing = format!("not seen yet: {}\n", missing.join("\nnot seen yet: "));
     (StatusCode::SERVICE_UNAVAILABLE, missing).into_response()
+}
+
+/// `/livez` and `/readyz`, and nothing else, for clients without a certificate such as a kubelet's probe. Why the agent is
+/// not ready is left out, because that names paths and URLs.
+pub(crate) fn health_alone(readiness: Arc<Readiness>) -> Router {
+    let readyz = async move || {
+        let is_ready = readiness.missing().is_empty();
+        if is_ready { Ok("ok\n") } else { Err((StatusCode::SERVICE_UNAVAILABLE, "not ready\n")) }
+    };
+    Router::new().route("/livez", get(async || "ok\n")).route("/readyz", get(readyz))
 }
 
 /// `/metrics`, and nothing else.

@@ -95,15 +95,10 @@ impl Tls {
         Ok(Self { files, reading: Mutex::new(()), state: Mutex::new(State { current, trouble: None }) })
     }
 
-    /// Whether the files on disk are the ones in use.
-    fn is_current(&self) -> bool {
-        self.lock().trouble.is_none()
-    }
-
     /// Whether the served certificate matches the configured files, and when it expires.
     pub(crate) fn show(&self, to: &mut Scrape<'_>) {
         let help = "Whether the certificate in use is the one in the files; 0 if the files are invalid.";
-        to.gauge("tls_certificate_current", help, i64::from(self.is_current()));
+        to.gauge("tls_certificate_current", help, i64::from(self.lock().trouble.is_none()));
         if let Some(end) = self.not_after().and_then(|end| i64::try_from(end).ok()) {
             to.gauge("tls_certificate_not_after_timestamp_seconds", "Expiry of the certificate in use.", end);
         }
@@ -129,13 +124,10 @@ impl Tls {
         }
     }
 
+    /// Logs a change once.
     fn read(&self) {
         let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        self.take(self.files.load());
-    }
-
-    /// Logs a change once.
-    fn take(&self, loaded: Result<Loaded, String>) {
+        let loaded = self.files.load();
         let mut state = self.lock();
         match loaded {
             Ok(loaded) => {
@@ -240,7 +232,7 @@ mod tests {
             pipe.write_all(old.1.serialize_pem().as_bytes()).unwrap();
         });
         assert_eq!(tls.not_after(), end_of(new.0.der()));
-        assert!(tls.is_current());
+        assert_eq!(tls.lock().trouble, None);
         fs::remove_dir_all(&directory).unwrap();
     }
 

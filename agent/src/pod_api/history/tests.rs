@@ -49,7 +49,7 @@ impl World {
         self.given.iter().rev().skip(PODS).filter_map(Weak::upgrade).count()
     }
 
-    fn watch(&self, selector: &str, start: Start) -> Result<Watcher<Pod>, Refusal> {
+    fn watch(&self, selector: &str, start: Option<u64>) -> Result<Watcher<Pod>, Refusal> {
         let labels = Labels::parse(selector).unwrap();
         let selection = Arc::new(Selection { labels, ..Selection::default() });
         let begun = self.history.watch(selection, Form::Object, &"client".into(), start).unwrap();
@@ -86,7 +86,7 @@ fn follow(watcher: &Watcher<Pod>) -> Result<u64, Refusal> {
 fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     let mut world = World::new(limits(MIB));
     world.change(LARGE);
-    let (first, slow) = (world.watch("", Start::Now).unwrap(), world.watch("", Start::Now).unwrap());
+    let (first, slow) = (world.watch("", None).unwrap(), world.watch("", None).unwrap());
     for change in 2..1000 {
         world.change(LARGE);
         assert_eq!(world.replaced(), 0, "replaced pods are kept encoded");
@@ -98,8 +98,8 @@ fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     // Each event keeps its line and the pod that it replaced.
     assert!((2 * LARGE..2 * LARGE + 2000).contains(&(bytes / events)), "{bytes} for {events} events");
     let oldest = world.oldest();
-    assert_eq!(follow(&world.watch("", Start::After(oldest)).unwrap()).unwrap(), events as u64);
-    assert!(world.watch("", Start::After(oldest - 1)).is_err(), "410, as for a version that is too old");
+    assert_eq!(follow(&world.watch("", Some(oldest)).unwrap()).unwrap(), events as u64);
+    assert!(world.watch("", Some(oldest - 1)).is_err(), "410, as for a version that is too old");
     assert!(follow(&slow).is_err());
 }
 
@@ -107,12 +107,12 @@ fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
 fn no_event_stays_beyond_the_limit_however_large_its_pod_is() {
     let mut world = World::new(limits(MIB));
     (0..PODS).for_each(|_| world.change(MIB));
-    let watch = world.watch("", Start::Now).unwrap();
+    let watch = world.watch("", None).unwrap();
     world.change(MIB);
     assert_eq!((world.history.sizes().events, world.history.sizes().bytes), (0, 0));
     assert!(follow(&watch).is_err(), "410: the client lists again");
     world.change(1);
-    assert!(follow(&world.watch("", Start::Now).unwrap()).is_ok());
+    assert!(follow(&world.watch("", None).unwrap()).is_ok());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
     let mut world = World::new(limits(10 * MIB));
     (0..PODS).for_each(|_| world.change(10));
     let (_, start) = world.history.now();
-    let followed = world.watch("pod in (1,2)", Start::Now).unwrap();
+    let followed = world.watch("pod in (1,2)", None).unwrap();
     let mut lines = Vec::new();
     for _ in 0..30 {
         world.change(10);
@@ -141,7 +141,7 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
         }
     }
     assert_eq!(lines.len(), 6);
-    let late = world.watch("pod in (1,2)", Start::After(start)).unwrap();
+    let late = world.watch("pod in (1,2)", Some(start)).unwrap();
     for line in lines {
         let found = loop {
             match late.next() {
@@ -159,7 +159,7 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
 fn a_watch_matches_a_bounded_number_of_terms_in_a_step() {
     let mut world = World::new(limits(10 * MIB));
     let long = (0..250).map(|n| format!("!z{n}")).collect::<Vec<_>>().join(",") + ",!pod";
-    let [short, long] = ["!pod", &*long].map(|selector| world.watch(selector, Start::Now).unwrap());
+    let [short, long] = ["!pod", &*long].map(|selector| world.watch(selector, None).unwrap());
     (0..100).for_each(|_| world.change(1));
     let steps = |watcher: &Watcher<Pod>| {
         (1..1_000_usize).find(|_| !matches!(watcher.next(), Next::More(_) | Next::Event(..))).unwrap()

@@ -5,7 +5,6 @@
 //! .ci/run browser
 //! ```
 
-mod pictures;
 mod webdriver;
 
 use std::fs;

@@ -5,7 +5,6 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::support::{Directory, PATIENCE};
@@ -122,19 +121,12 @@ impl Browser {
         entries.as_array().unwrap().iter().map(message).collect()
     }
 
-    /// The window as a PNG.
-    pub fn picture(&self) -> Vec<u8> {
-        let picture: ByteString =
-            serde_json::from_value(self.ask("GET", "/screenshot", &Value::Null)).unwrap();
-        picture.0
-    }
-
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         self.call(method, &format!("{}{path}", self.session), body)
     }
 
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let body = body.to_string();
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(3 * PATIENCE)).unwrap();
         let length = body.len();

@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
+use pod_index_test_support::dice::Dice;
+use pod_index_test_support::proxy::Proxy;
 use serde::de::DeserializeOwned;
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::*;
@@ -23,59 +23,9 @@ use crate::metrics::value;
 const CHANGES: usize = 10_000;
 const PODS: u64 = 300;
 
-/// Pseudo-random numbers, the same in each run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
-/// A proxy between clients and the agent that cuts connections on request.
-struct Proxy {
-    address: SocketAddr,
-    /// The agent's current address.
-    agent: Arc<Mutex<SocketAddr>>,
-    connections: Arc<Mutex<JoinSet<()>>>,
-    accepting: JoinHandle<()>,
-}
-
-impl Proxy {
-    async fn to(agent: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let agent = Arc::new(Mutex::new(agent));
-        let connections = Arc::new(Mutex::new(JoinSet::new()));
-        let (to, all) = (Arc::clone(&agent), Arc::clone(&connections));
-        let accepting = tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let agent = *to.lock().unwrap();
-                all.lock().unwrap().spawn(async move {
-                    if let Ok(mut agent) = TcpStream::connect(agent).await {
-                        let _ = copy_bidirectional(&mut client, &mut agent).await;
-                    }
-                });
-            }
-        });
-        Self { address, agent, connections, accepting }
-    }
-
-    fn cut(&self) {
-        self.connections.lock().unwrap().abort_all();
-    }
-
-    fn client(&self) -> Client {
-        let url = format!("http://{}", self.address).parse().unwrap();
-        Client::try_from(kube::Config::new(url)).unwrap()
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
+fn client(proxy: &Proxy) -> Client {
+    let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
+    Client::try_from(kube::Config::new(url)).unwrap()
 }
 
 /// A reflector, and the number of its restarts.
@@ -130,26 +80,37 @@ fn truth(server: &ApiServer, resource: &str, selected: impl Fn(&Value) -> bool) 
         .collect()
 }
 
-/// Changes pods and cuts connections at random, and replaces the agent by another one halfway.
-async fn upheaval(world: &mut World, proxy: &Proxy) {
+/// Changes objects of this kind and cuts connections on both sides of the agent at random, loses the API server's
+/// history, and replaces the agent by another one halfway.
+async fn upheaval(world: &mut World, proxy: &Proxy, resource: &str, flags: &[&str]) {
     let mut dice = Dice(17);
     for change in 0..CHANGES {
-        let name = format!("web-{}", dice.below(PODS));
-        match dice.below(10) {
-            0 | 1 => drop(world.server.remove("pods", "shop", &name)),
+        let name = format!("web-{}", dice.roll(PODS));
+        let (namespace, mut object) = match resource {
+            "pods" => ("shop", pod("shop", &name, &json!({}))),
+            _ => ("", json!({ "metadata": { "name": name }, "status": { "phase": "Active" } })),
+        };
+        match dice.roll(10) {
+            0 | 1 => drop(world.server.remove(resource, namespace, &name)),
             of => {
                 let app = if of < 6 { "web" } else { "db" };
-                let labels = json!({ "app": app, "change": change.to_string() });
-                drop(world.server.put("pods", &pod("shop", &name, &labels)));
+                object["metadata"]["labels"] = json!({ "app": app, "change": change.to_string() });
+                drop(world.server.put(resource, &object));
             }
         }
-        if dice.below(200) == 0 {
-            proxy.cut();
+        match dice.roll(400) {
+            0 | 1 => proxy.cut(),
+            2 => world.server.cut_connections(),
+            3 => {
+                world.server.compact();
+                world.server.expire_watches();
+            }
+            _ => {}
         }
         if change == CHANGES / 2 {
             // The new agent has none of the previous agent's versions.
-            let agent = World::agent(&world.server, &world.directory, &[]);
-            *proxy.agent.lock().unwrap() = agent.address;
+            let agent = World::agent(&world.server, &world.directory, flags);
+            proxy.lead_to(agent.address.port());
             world.agent = agent;
             proxy.cut();
         }
@@ -157,6 +118,28 @@ async fn upheaval(world: &mut World, proxy: &Proxy) {
             sleep(Duration::from_millis(5)).await;
         }
     }
+}
+
+/// Waits until each reflector knows the server's objects, or those with the label `app=web`. Returns the least number of
+/// starts.
+async fn agree<K>(reflectors: &[(Reflector<K>, bool)], server: &ApiServer, resource: &str) -> usize
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
+{
+    let deadline = Instant::now() + PATIENCE;
+    let mut least = usize::MAX;
+    for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
+        let expected = truth(server, resource, if *of_web { is_web } else { everything });
+        while reflector.knows() != expected {
+            assert!(Instant::now() < deadline, "{number}: {} of {}", reflector.knows().len(), expected.len());
+            assert!(!reflector.task.is_finished());
+            sleep(Duration::from_millis(20)).await;
+        }
+        let restarts = *reflector.restarts.lock().unwrap();
+        println!("reflector {number}: {} {resource}, {restarts} starts", expected.len());
+        least = least.min(restarts);
+    }
+    least
 }
 
 fn everything(_: &Value) -> bool {
@@ -167,91 +150,35 @@ fn is_web(object: &Value) -> bool {
     object["metadata"]["labels"]["app"] == "web"
 }
 
-/// Cuts on both sides of the agent, lost histories of the API server, and another agent halfway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reflectors_end_with_the_namespaces_of_the_api_server() {
     let extra = ["--serve-resources", "namespaces"];
     let mut world = World::with(&extra).await;
-    let proxy = Proxy::to(world.agent.address).await;
+    let proxy = Proxy::before(world.agent.address.port()).await;
     let lists = watcher::Config::default();
     let reflectors = [
-        (Reflector::<Namespace>::start(proxy.client(), lists.clone()), false),
-        (Reflector::start(proxy.client(), lists.clone().labels("app=web")), true),
-        (Reflector::start(proxy.client(), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
+        (Reflector::<Namespace>::start(client(&proxy), lists.clone()), false),
+        (Reflector::start(client(&proxy), lists.clone().labels("app=web")), true),
+        (Reflector::start(client(&proxy), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
     ];
-    let mut dice = Dice(23);
-    for change in 0..CHANGES / 2 {
-        let name = format!("team-{}", dice.below(PODS));
-        let app = if dice.below(2) == 0 { "web" } else { "db" };
-        let metadata = json!({ "name": name, "labels": { "app": app, "change": change.to_string() } });
-        if dice.below(5) == 0 {
-            world.server.remove("namespaces", "", &name);
-        } else {
-            world.server.put("namespaces", &json!({ "metadata": metadata, "status": { "phase": "Active" } }));
-        }
-        match dice.below(400) {
-            0 | 1 => proxy.cut(),
-            2 => world.server.cut_connections(),
-            3 => {
-                world.server.compact();
-                world.server.expire_watches();
-            }
-            _ => {}
-        }
-        if change == CHANGES / 4 {
-            let agent = World::agent(&world.server, &world.directory, &extra);
-            *proxy.agent.lock().unwrap() = agent.address;
-            world.agent = agent;
-            proxy.cut();
-        }
-        if change % 20 == 0 {
-            sleep(Duration::from_millis(5)).await;
-        }
-    }
-    let deadline = Instant::now() + PATIENCE;
-    for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
-        let expected = truth(&world.server, "namespaces", if *of_web { is_web } else { everything });
-        while reflector.knows() != expected {
-            assert!(Instant::now() < deadline, "{number}: {} of {}", reflector.knows().len(), expected.len());
-            sleep(Duration::from_millis(20)).await;
-        }
-        println!(
-            "reflector {number}: {} objects, {} starts",
-            expected.len(),
-            reflector.restarts.lock().unwrap()
-        );
-    }
+    upheaval(&mut world, &proxy, "namespaces", &extra).await;
+    agree(&reflectors, &world.server, "namespaces").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reflectors_end_with_the_pods_of_the_index() {
     let mut world = World::new().await;
-    let proxy = Proxy::to(world.agent.address).await;
+    let proxy = Proxy::before(world.agent.address.port()).await;
     let lists = watcher::Config::default();
     let reflectors = [
-        (Reflector::<Pod>::start(proxy.client(), lists.clone()), false),
-        (Reflector::start(proxy.client(), lists.clone().page_size(50).labels("app=web")), true),
-        (Reflector::start(proxy.client(), lists.clone().streaming_lists()), false),
-        (Reflector::start(proxy.client(), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
+        (Reflector::<Pod>::start(client(&proxy), lists.clone()), false),
+        (Reflector::start(client(&proxy), lists.clone().page_size(50).labels("app=web")), true),
+        (Reflector::start(client(&proxy), lists.clone().streaming_lists()), false),
+        (Reflector::start(client(&proxy), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
     ];
-    upheaval(&mut world, &proxy).await;
-    let deadline = Instant::now() + PATIENCE;
-    for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
-        let expected = truth(&world.server, "pods", if *of_web { is_web } else { everything });
-        while reflector.knows() != expected {
-            assert!(
-                Instant::now() < deadline,
-                "{number}: {} of {} pods",
-                reflector.knows().len(),
-                expected.len()
-            );
-            assert!(!reflector.task.is_finished());
-            sleep(Duration::from_millis(20)).await;
-        }
-        let restarts = *reflector.restarts.lock().unwrap();
-        assert!(restarts >= 2, "{number}: the second agent does not know the versions of the first");
-        println!("reflector {number}: {} pods, {restarts} starts", expected.len());
-    }
+    upheaval(&mut world, &proxy, "pods", &[]).await;
+    let starts = agree(&reflectors, &world.server, "pods").await;
+    assert!(starts >= 2, "the second agent does not know the versions of the first");
     // The index has the same pods.
     let list: Value = world.agent.get("/pods").json();
     assert_eq!(names(&list).len(), truth(&world.server, "pods", everything).len());
@@ -259,13 +186,13 @@ async fn reflectors_end_with_the_pods_of_the_index() {
 
 /// Needs Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs Python's client for Kubernetes: .ci/run python"]
+#[ignore = "needs Python's client for Kubernetes: .ci/run clients"]
 async fn the_python_client_ends_with_the_pods_of_the_index() {
     let python = std::env::var("POD_INDEX_PYTHON").unwrap_or("python3".to_owned());
     let mut world = World::new().await;
-    let proxy = Proxy::to(world.agent.address).await;
+    let proxy = Proxy::before(world.agent.address.port()).await;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/pod_api/follow.py");
-    let url = format!("http://{}", proxy.address);
+    let url = format!("http://127.0.0.1:{}", proxy.port());
     let follow = |selector: &str, expected: &str| {
         let file = world.directory.0.join(expected);
         let mut command = std::process::Command::new(&python);
@@ -277,7 +204,7 @@ async fn the_python_client_ends_with_the_pods_of_the_index() {
     let web = follow("app=web", "web.json");
     let both = |answer: &Answer| value(&answer.body, "pod_index_watches") == 2;
     world.agent.until("/metrics", both);
-    upheaval(&mut world, &proxy).await;
+    upheaval(&mut world, &proxy, "pods", &[]).await;
     for ((process, file), selected) in [(all, everything as fn(&Value) -> bool), (web, is_web)] {
         let truth = serde_json::to_string(&truth(&world.server, "pods", selected)).unwrap();
         std::fs::write(file.with_extension("new"), truth).unwrap();

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod clients;
+mod kubectl;
 mod limits;
 mod lists;
 mod owners;

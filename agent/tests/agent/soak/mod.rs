@@ -6,20 +6,18 @@
 //! .ci/run soak
 //! ```
 //!
-//! Takes ten minutes, or `POD_INDEX_SOAK_SECONDS` (at least sixty). In any case it writes `soak.csv` and
-//! `soak.svg` to `target/soak`. The API server runs in the test's process.
+//! Takes ten minutes, or `POD_INDEX_SOAK_SECONDS` (at least sixty). In any case it writes its samples to
+//! `target/tmp/soak.csv`. The API server runs in the test's process.
 
 mod churn;
 mod clients;
 mod doors;
 mod faults;
-mod plot;
 mod samples;
 mod site;
 mod truth;
 mod watchers;
 
-use std::path::Path;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
@@ -80,7 +78,8 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         let forgetting = scope.spawn(|| until(stop, &|_| faults.forget_log()));
         let failed = || watching.iter().chain(&working).any(ScopedJoinHandle::is_finished);
         let samples = watch(&agent, &counts, seconds, failed);
-        write(&samples);
+        let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/soak.csv");
+        std::fs::write(target, samples::csv(&samples)).unwrap();
         assert_eq!(samples.len() as u64, seconds, "a worker has failed");
         // Nothing changes any more. After all faults, the agent and all watchers have the right pods.
         drop(all_stop);
@@ -100,14 +99,6 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
     );
     let grown = growth(&samples);
     assert!(grown.is_empty(), "{}", grown.join("; "));
-}
-
-/// Writes the samples and their plot.
-fn write(samples: &[Sample]) {
-    let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("target/soak");
-    std::fs::create_dir_all(&directory).unwrap();
-    std::fs::write(directory.join("soak.csv"), samples::csv(samples)).unwrap();
-    std::fs::write(directory.join("soak.svg"), plot::svg(samples)).unwrap();
 }
 
 /// Repeats the work until stopped.

@@ -158,7 +158,6 @@ impl Site {
             &self.pki.at("node.key"),
             "--socket",
             socket.to_str().unwrap(),
-            "--kubelet-metrics",
             "--log-format",
             "json",
         ]);

@@ -42,6 +42,7 @@ fn web() -> Value {
         "containerStatuses": [{
             "name": "nginx", "image": "i", "imageID": "", "ready": true, "restartCount": 1,
             "containerID": format!("containerd://{}", id('a')),
+            "state": { "running": {} },
             "lastState": { "terminated": { "exitCode": 1, "containerID": format!("containerd://{}", id('b')) } },
         }],
         "initContainerStatuses": [{
@@ -54,14 +55,8 @@ fn web() -> Value {
 
 /// The mirror of the kubelet's static pod.
 fn mirror() -> Value {
-    let annotations = json!({
-        "kubernetes.io/config.mirror": STATIC, "kubernetes.io/config.hash": STATIC,
-        "kubernetes.io/config.source": "file",
-    });
-    let mut mirror = pod("static-web-node-1", "node-1", &annotations);
+    let mut mirror = crate::api::mirror("static-web-node-1", STATIC);
     mirror["metadata"]["uid"] = json!(MIRROR);
-    mirror["metadata"]["ownerReferences"] =
-        json!([{ "apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "n1", "controller": true }]);
     mirror
 }
 

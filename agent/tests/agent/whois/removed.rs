@@ -92,6 +92,19 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
         "{answer}"
     );
 
+    // Waits until it is certain, although nothing is published: bookmarks show that the watch is alive.
+    let asked = Timestamp::now();
+    let answer = thread::scope(|scope| {
+        let waits = scope.spawn(|| get("10.0.0.7", &format!("{asked}&wait=1m")));
+        while !waits.is_finished() {
+            setup.server.send_bookmarks();
+            thread::sleep(Duration::from_millis(50));
+        }
+        waits.join().unwrap()
+    });
+    assert!(answer.body.contains(r#""found":true"#), "{}", answer.body);
+    assert!(Timestamp::now().duration_since(asked).as_secs() < 60, "only the last look found it");
+
     // Another pod gets the IP.
     setup.server.remove("pods", "shop", "web-0").expect("a known pod");
     let mut next = web();
@@ -118,6 +131,31 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
     assert!(past["known"]["earliest"].is_string(), "{past}");
     let never: Value = get("10.0.0.99", &second).json();
     assert!(never["error"].as_str().unwrap().contains("at that time"), "{never}");
+    // After a gap in the watch, another pod may have had it.
+    setup.server.compact();
+    setup.server.expire_watches();
+    setup.agent.until(&format!("/whois?q=10.0.0.99&at={second}"), |answer| {
+        answer.body.contains("before what the agent knows")
+    });
+    // After each reload, too: the sources were not followed meanwhile.
+    for _ in 0..2 {
+        let before = loop {
+            let at = Timestamp::now().to_string();
+            let answer = setup.agent.until(&format!("/whois?q=10.0.0.99&at={at}"), |answer| {
+                setup.server.send_bookmarks();
+                !answer.body.contains("not known yet")
+            });
+            // Otherwise the gap is not over.
+            if answer.body.contains("no pod is known") {
+                break at;
+            }
+        };
+        setup.agent.signal("HUP");
+        setup.agent.until(&format!("/whois?q=10.0.0.99&at={before}"), |answer| {
+            setup.server.send_bookmarks();
+            answer.body.contains("before what the agent knows")
+        });
+    }
     assert_eq!(get("10.0.0.7", "yesterday").code, 400);
     let process: Value = get("1", &second).json();
     assert!(process["error"].as_str().unwrap().contains("PID@NANOSECONDS"), "{process}");

@@ -227,7 +227,7 @@ impl Observer for Arc<StatusWriter> {
     }
 
     fn watching(&self) {
-        self.checked(Vec::new(), false);
+        self.read(None, Vec::new(), false);
     }
 
     fn relisting(&self) {
@@ -237,7 +237,7 @@ impl Observer for Arc<StatusWriter> {
     fn failed(&self, failure: &Failure) {
         let origin = self.subscribe().borrow().origin.clone();
         let problem = Problem::new(ProblemKind::Request, origin, None, None, failure.message.clone());
-        self.checked(vec![problem], true);
+        self.read(None, vec![problem], true);
     }
 
     fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {

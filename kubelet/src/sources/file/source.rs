@@ -221,7 +221,7 @@ impl Following {
 
     fn failed(&self, message: &str) {
         let path = self.path.display().to_string();
-        self.status.checked(vec![Problem::new(ProblemKind::Unreadable, path, None, None, message)], true);
+        self.status.read(None, vec![Problem::new(ProblemKind::Unreadable, path, None, None, message)], true);
     }
 }
 

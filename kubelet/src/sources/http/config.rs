@@ -1,6 +1,6 @@
 //! The URL, its headers and intervals, and the trusted authorities.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,9 +26,8 @@ const LARGEST_LIST: usize = 64 << 20;
 /// use std::time::Duration;
 /// use pod_index_kubelet::sources::http::HttpConfig;
 ///
-/// let config = HttpConfig::new("http://manifests.example.com/node-1")?
-///     .header("Authorization", "Bearer secret")?
-///     .period(Duration::from_secs(5));
+/// let mut config = HttpConfig::new("http://manifests.example.com/node-1")?.header("Authorization", "Bearer secret")?;
+/// config.period = Duration::from_secs(5);
 /// assert!(HttpConfig::new("ftp://example.com/").is_err());
 /// # Ok::<(), pod_index_kubelet::sources::Problem>(())
 /// ```
@@ -38,15 +37,24 @@ pub struct HttpConfig {
     pub(super) url: String,
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
-    pub(super) period: Duration,
-    pub(super) timeout: Duration,
-    pub(super) transform: fn(&mut Pod),
-    pub(super) nudge: Nudge,
+    /// The pause between two requests; 20 s by default. Zero counts as a millisecond.
+    ///
+    /// Kubelet: `httpCheckFrequency`.
+    pub period: Duration,
+    /// The time limit for an answer, including the body; 10 s by default.
+    pub timeout: Duration,
+    /// Changes each pod before it is stored, as [`redact_env`](crate::sources::redact_env) does. UIDs are derived
+    /// before the change.
+    pub transform: fn(&mut Pod),
+    /// Reads at once whenever this nudge is used.
+    pub nudge: Nudge,
+    /// File of the bearer token, read again for each request because tokens rotate.
+    pub token_file: Option<PathBuf>,
+    /// Accepts any certificate. A kubelet without a serving certificate from the cluster's authority uses a
+    /// self-signed one. An impostor would then receive the token, so use this only with an address of this host.
+    pub insecure: bool,
     /// Size limit of a body in bytes.
     pub(super) limit: usize,
-    /// File of the bearer token, read again for each request because tokens rotate.
-    pub(super) token: Option<PathBuf>,
-    unverified: bool,
     /// `None` means the system's authorities.
     authorities: Option<Arc<RootCertStore>>,
 }
@@ -96,8 +104,8 @@ impl HttpConfig {
             transform: |_| {},
             nudge: Nudge::default(),
             limit,
-            token: None,
-            unverified: false,
+            token_file: None,
+            insecure: false,
             authorities: None,
         })
     }
@@ -120,44 +128,6 @@ impl HttpConfig {
         Ok(self)
     }
 
-    /// Sends the bearer token in this file. The file is read again for each request.
-    #[must_use]
-    pub fn token_file(mut self, path: &Path) -> Self {
-        self.token = Some(path.to_owned());
-        self
-    }
-
-    /// Sets the pause between two requests. Zero counts as a millisecond.
-    ///
-    /// Kubelet: `httpCheckFrequency`.
-    #[must_use]
-    pub fn period(mut self, period: Duration) -> Self {
-        self.period = period.max(Duration::from_millis(1));
-        self
-    }
-
-    /// Sets the time limit for an answer, including the body.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Changes each pod before it is stored, as [`redact_env`](crate::sources::redact_env) does. UIDs are
-    /// derived before the change.
-    #[must_use]
-    pub fn transform(mut self, transform: fn(&mut Pod)) -> Self {
-        self.transform = transform;
-        self
-    }
-
-    /// Reads at once whenever `nudge` is used.
-    #[must_use]
-    pub fn nudge(mut self, nudge: Nudge) -> Self {
-        self.nudge = nudge;
-        self
-    }
-
     /// Trusts only the certificate authorities in `pem`, instead of the system's.
     ///
     /// # Errors
@@ -176,19 +146,10 @@ impl HttpConfig {
         Ok(self)
     }
 
-    /// Accepts any certificate. A kubelet without a serving certificate from the cluster's authority uses a
-    /// self-signed one. An impostor would then receive the token, so use this only with an address of this
-    /// host.
-    #[must_use]
-    pub fn insecure(mut self) -> Self {
-        self.unverified = true;
-        self
-    }
-
     pub(super) fn tls(&self) -> Result<ClientConfig, Problem> {
         let wrong = |message: String| problem("certificateAuthorities", message);
         let builder = crate::https::client_config().map_err(|error| wrong(error.to_string()))?;
-        if self.unverified {
+        if self.insecure {
             return Ok(crate::https::unverified(builder));
         }
         let authorities = match &self.authorities {

@@ -65,12 +65,13 @@ impl Asking {
     /// If the URL is `https`, no authorities are given, and the system's cannot be read.
     pub(in crate::sources) fn new(
         source: Source,
-        config: HttpConfig,
+        mut config: HttpConfig,
         decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
     ) -> Result<Self, Problem> {
         let fetcher = Fetcher::new(&config)?;
         let status = StatusWriter::new(source, &*config.url);
         let decode = Arc::new(decode);
+        config.period = config.period.max(Duration::from_millis(1));
         let (hasher, pause) = (RandomState::new(), config.period);
         Ok(Self {
             source,
@@ -169,7 +170,7 @@ impl Asking {
     }
 
     async fn fetch(&self) -> Result<Bytes, String> {
-        let Some(path) = &self.config.token else { return self.fetcher.fetch(&self.config).await };
+        let Some(path) = &self.config.token_file else { return self.fetcher.fetch(&self.config).await };
         let wrong = |error: &dyn fmt::Display| format!("the token in {}: {error}", path.display());
         // The file may be on a file system that hangs.
         let file = path.clone();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::field::Field;
+use super::field::{Field, each};
 use super::validate::Objection;
 use crate::sources::ProblemKind;
 
@@ -73,7 +73,11 @@ pub(super) fn find(spec: &Value) -> Vec<Objection> {
         });
     }
     for (path, resource) in WHATEVER_THEY_HOLD {
-        each(spec, path, &root, &mut |_, field| refuse(field, resource));
+        each(spec, path, &root, &mut |value, field| {
+            if !value.is_null() {
+                refuse(field, resource);
+            }
+        });
     }
     each(spec, "volumes[].projected.sources[]", &root, &mut |source, field| {
         if PROJECTED.iter().all(|kind| source.get(kind).is_none()) {
@@ -81,22 +85,4 @@ pub(super) fn find(spec: &Value) -> Vec<Objection> {
         }
     });
     found
-}
-
-/// Calls `found` with each value at `path` below `value`, and its field.
-fn each(value: &Value, path: &str, field: &Field, found: &mut dyn FnMut(&Value, Field)) {
-    let (step, rest) = path.split_once('.').unwrap_or((path, ""));
-    let name = step.strip_suffix("[]");
-    let (value, field) = (&value[name.unwrap_or(step)], field.name(name.unwrap_or(step)));
-    let mut go_on = |value: &Value, field| match rest {
-        "" => found(value, field),
-        rest => each(value, rest, &field, found),
-    };
-    match value {
-        Value::Null => {}
-        Value::Array(items) if name.is_some() => {
-            items.iter().enumerate().for_each(|(index, item)| go_on(item, field.index(index)));
-        }
-        value => go_on(value, field),
-    }
 }

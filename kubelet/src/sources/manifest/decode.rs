@@ -301,7 +301,7 @@ impl<'a> Decoding<'a> {
         let mut objections = validate::before_defaults(&pod);
         if objections.is_empty() {
             defaults::apply(&mut pod, &json, &self.origin, self.node);
-            objections = validate::after_defaults(&pod);
+            objections = validate::after_defaults(&pod, &known["spec"]);
             objections.extend(api_objects::find(&known["spec"]));
         }
         for Objection { kind, field, message } in &objections {

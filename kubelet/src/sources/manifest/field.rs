@@ -1,7 +1,8 @@
-//! The path of a field in a pod, in the notation of Kubernetes' own errors.
+//! The path of a field in a pod, in the notation of Kubernetes' own errors, and the values at a path.
 
 use std::fmt;
 
+use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 /// `spec.containers[0].image`, `metadata.annotations[example.com/key]`.
@@ -50,5 +51,25 @@ impl From<&Path> for Field {
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Calls `found` with each value at `path` below `value`, and its field. `[]` is each item of a list. A value that is
+/// missing from a mapping is null.
+pub(super) fn each<'v>(value: &'v Value, path: &str, field: &Field, found: &mut dyn FnMut(&'v Value, Field)) {
+    let (step, rest) = path.split_once('.').unwrap_or((path, ""));
+    let list = step.strip_suffix("[]");
+    let (value, field) = (&value[list.unwrap_or(step)], field.name(list.unwrap_or(step)));
+    let mut go_on = |value, field: Field| match rest {
+        "" => found(value, field),
+        _ if value == &Value::Null => {}
+        rest => each(value, rest, &field, found),
+    };
+    match list {
+        Some(_) => {
+            let items = value.as_array().into_iter().flatten().enumerate();
+            items.for_each(|(index, item)| go_on(item, field.index(index)));
+        }
+        None => go_on(value, field),
     }
 }

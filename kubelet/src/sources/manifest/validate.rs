@@ -4,15 +4,67 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Volume};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
 
-use super::field::Field;
+use super::field::{Field, each};
 use crate::names::{dns_label, dns_subdomain, label_value, qualified_name};
 use crate::sources::ProblemKind;
 use pod_index::{CONFIG_MIRROR_ANNOTATION, is_mirror_pod};
 
 /// Limit of the total size of a pod's annotations in bytes.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// What a value must be.
+enum Rule {
+    Label,
+    Image,
+    NotEmpty,
+    OneOf(&'static [&'static str]),
+    Number(i64, i64),
+}
+
+/// The rules of fields of `spec`. `[]` is each item of a list.
+const RULES: [(&str, Rule); 5] = [
+    ("volumes[].name", Rule::Label),
+    ("restartPolicy", Rule::OneOf(&["Always", "OnFailure", "Never"])),
+    ("dnsPolicy", Rule::OneOf(&["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"])),
+    ("terminationGracePeriodSeconds", Rule::Number(0, i64::MAX)),
+    ("activeDeadlineSeconds", Rule::Number(1, i64::MAX)),
+];
+
+/// The same in each container.
+const RULES_OF_CONTAINERS: [(&str, Rule); 8] = [
+    ("name", Rule::Label),
+    ("image", Rule::Image),
+    ("imagePullPolicy", Rule::OneOf(&["Always", "IfNotPresent", "Never"])),
+    ("env[].name", Rule::NotEmpty),
+    ("ports[].containerPort", Rule::Number(1, 65535)),
+    // 0 means none, as in the API.
+    ("ports[].hostPort", Rule::Number(0, 65535)),
+    ("ports[].protocol", Rule::OneOf(&["TCP", "UDP", "SCTP"])),
+    ("volumeMounts[].mountPath", Rule::NotEmpty),
+];
+
+impl Rule {
+    /// What is wrong with the value, which may be missing.
+    fn problem(&self, value: &Value) -> Option<String> {
+        let text = value.as_str().unwrap_or_default();
+        Some(match *self {
+            Self::Label => dns_label(text)?.to_owned(),
+            Self::Image if text.trim() != text => "must not have leading or trailing whitespace".to_owned(),
+            Self::Image | Self::NotEmpty if text.is_empty() => "must not be empty".to_owned(),
+            Self::OneOf(allowed) if !text.is_empty() && !allowed.contains(&text) => {
+                format!("{:?} is not one of {}", crate::text::shorten(text), allowed.join(", "))
+            }
+            Self::Number(least, i64::MAX) if value.as_i64()? < least => format!("must be at least {least}"),
+            Self::Number(least, most) if !(least..=most).contains(&value.as_i64()?) => {
+                format!("must be between {least} and {most}")
+            }
+            _ => return None,
+        })
+    }
+}
 
 /// One reason to refuse a pod.
 pub(super) struct Objection {
@@ -38,8 +90,8 @@ pub(super) fn before_defaults(pod: &Pod) -> Vec<Objection> {
     found.0
 }
 
-/// All other checks.
-pub(super) fn after_defaults(pod: &Pod) -> Vec<Objection> {
+/// All other checks. `spec`: the pod's, as JSON.
+pub(super) fn after_defaults(pod: &Pod, spec: &Value) -> Vec<Objection> {
     let mut found = Found(Vec::new());
     let metadata = &pod.metadata;
     let name = metadata.name.as_deref().unwrap_or_default();
@@ -51,9 +103,7 @@ pub(super) fn after_defaults(pod: &Pod) -> Vec<Objection> {
     });
     found.labels(metadata.labels.as_ref());
     found.annotations(metadata.annotations.as_ref());
-    if let Some(spec) = &pod.spec {
-        found.spec(spec, &Field::new("spec"));
-    }
+    found.spec(spec, &Field::new("spec"));
     found.0
 }
 
@@ -64,17 +114,9 @@ impl Found {
         self.0.push(Objection { kind: ProblemKind::Invalid, field, message: message.to_owned() });
     }
 
-    /// The field's path is built only for a problem: building it allocates, and nearly all pods are valid.
     fn check(&mut self, problem: Option<&str>, field: impl FnOnce() -> Field) {
         if let Some(problem) = problem {
             self.add(field(), problem);
-        }
-    }
-
-    fn one_of(&mut self, value: Option<&str>, allowed: &[&str], field: impl FnOnce() -> Field) {
-        if let Some(value) = value.filter(|value| !value.is_empty() && !allowed.contains(value)) {
-            let message = format!("{:?} is not one of {}", crate::text::shorten(value), allowed.join(", "));
-            self.add(field(), &message);
         }
     }
 
@@ -101,95 +143,42 @@ impl Found {
         }
     }
 
-    fn spec(&mut self, spec: &PodSpec, field: &Field) {
-        let volumes = self.volumes(spec.volumes.as_deref().unwrap_or_default(), field);
-        if spec.containers.is_empty() {
-            self.add(field.name("containers"), "must name at least one container");
+    fn spec(&mut self, spec: &Value, root: &Field) {
+        let is_empty = |list: &str| spec[list].as_array().is_none_or(Vec::is_empty);
+        if is_empty("containers") {
+            self.add(root.name("containers"), "must name at least one container");
         }
-        let mut names = HashSet::new();
-        for (index, container) in spec.init_containers.iter().flatten().enumerate() {
-            self.container(container, &mut names, &volumes, || field.name("initContainers").index(index));
+        if !is_empty("ephemeralContainers") {
+            self.add(root.name("ephemeralContainers"), "cannot be set when a pod is created");
         }
-        for (index, container) in spec.containers.iter().enumerate() {
-            self.container(container, &mut names, &volumes, || field.name("containers").index(index));
-        }
-        if spec.ephemeral_containers.as_ref().is_some_and(|containers| !containers.is_empty()) {
-            self.add(field.name("ephemeralContainers"), "cannot be set when a pod is created");
-        }
-        self.one_of(spec.restart_policy.as_deref(), &["Always", "OnFailure", "Never"], || {
-            field.name("restartPolicy")
+        let mut volumes = HashSet::new();
+        each(spec, "volumes[].name", root, &mut |name, field| {
+            if !volumes.insert(name) {
+                self.add(field, "another volume has the same name");
+            }
         });
-        self.one_of(
-            spec.dns_policy.as_deref(),
-            &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
-            || field.name("dnsPolicy"),
-        );
-        if spec.termination_grace_period_seconds.is_some_and(|seconds| seconds < 0) {
-            self.add(field.name("terminationGracePeriodSeconds"), "must not be negative");
+        let mut names = HashSet::new();
+        for containers in ["initContainers[]", "containers[]"] {
+            each(spec, &format!("{containers}.name"), root, &mut |name, field| {
+                if name != "" && !names.insert(name) {
+                    self.add(field, "another container has the same name");
+                }
+            });
+            each(spec, &format!("{containers}.volumeMounts[].name"), root, &mut |name, field| {
+                if !volumes.contains(name) {
+                    self.add(field, "no volume has this name");
+                }
+            });
+            for (path, rule) in &RULES_OF_CONTAINERS {
+                self.rule(spec, &format!("{containers}.{path}"), rule, root);
+            }
         }
-        if spec.active_deadline_seconds.is_some_and(|seconds| seconds < 1) {
-            self.add(field.name("activeDeadlineSeconds"), "must be at least 1");
+        for (path, rule) in &RULES {
+            self.rule(spec, path, rule, root);
         }
     }
 
-    /// Returns the volumes' names, to check the containers' mounts.
-    fn volumes<'a>(&mut self, volumes: &'a [Volume], field: &Field) -> HashSet<&'a str> {
-        let mut names = HashSet::new();
-        for (index, volume) in volumes.iter().enumerate() {
-            let field = || field.name("volumes").index(index).name("name");
-            self.check(dns_label(&volume.name), field);
-            if !names.insert(volume.name.as_str()) {
-                self.add(field(), "another volume has the same name");
-            }
-        }
-        names
-    }
-
-    fn container<'a>(
-        &mut self,
-        container: &'a Container,
-        names: &mut HashSet<&'a str>,
-        volumes: &HashSet<&str>,
-        field: impl Fn() -> Field,
-    ) {
-        self.check(dns_label(&container.name), || field().name("name"));
-        if !container.name.is_empty() && !names.insert(container.name.as_str()) {
-            self.add(field().name("name"), "another container has the same name");
-        }
-        match container.image.as_deref().unwrap_or_default() {
-            "" => self.add(field().name("image"), "must not be empty"),
-            image if image.trim() != image => {
-                self.add(field().name("image"), "must not have leading or trailing whitespace");
-            }
-            _ => {}
-        }
-        self.one_of(container.image_pull_policy.as_deref(), &["Always", "IfNotPresent", "Never"], || {
-            field().name("imagePullPolicy")
-        });
-        for (index, variable) in container.env.iter().flatten().enumerate() {
-            if variable.name.is_empty() {
-                self.add(field().name("env").index(index).name("name"), "must not be empty");
-            }
-        }
-        for (index, port) in container.ports.iter().flatten().enumerate() {
-            let field = || field().name("ports").index(index);
-            if !(1..=65535).contains(&port.container_port) {
-                self.add(field().name("containerPort"), "must be between 1 and 65535");
-            }
-            // 0 means none, as in the API.
-            if port.host_port.is_some_and(|port| !(0..=65535).contains(&port)) {
-                self.add(field().name("hostPort"), "must be between 1 and 65535");
-            }
-            self.one_of(port.protocol.as_deref(), &["TCP", "UDP", "SCTP"], || field().name("protocol"));
-        }
-        for (index, mount) in container.volume_mounts.iter().flatten().enumerate() {
-            let field = || field().name("volumeMounts").index(index);
-            if !volumes.contains(mount.name.as_str()) {
-                self.add(field().name("name"), "no volume has this name");
-            }
-            if mount.mount_path.is_empty() {
-                self.add(field().name("mountPath"), "must not be empty");
-            }
-        }
+    fn rule(&mut self, spec: &Value, path: &str, rule: &Rule, root: &Field) {
+        each(spec, path, root, &mut |value, field| self.check(rule.problem(value).as_deref(), || field));
     }
 }

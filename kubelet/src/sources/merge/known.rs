@@ -3,36 +3,28 @@
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
 
-use pod_index::{FullName, PodUid, is_static_pod};
-
-use crate::sources::SourcePod;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{FullName, PodMeta, PodUid, is_static_pod};
 
 /// The pods of one source.
-#[derive(Debug)]
-pub(super) struct Known<P> {
-    pub(super) pods: HashMap<PodUid, KnownPod<P>>,
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    pub(super) pods: HashMap<PodUid, KnownPod>,
     /// The pod for each name. A source may report a name's new pod before it removes the old one. The kubelet
     /// lists both for a while.
     pub(super) names: HashMap<FullName, PodUid>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct KnownPod<P> {
-    pub(super) object: Arc<P>,
+pub(super) struct KnownPod {
+    pub(super) object: Arc<Pod>,
     pub(super) name: FullName,
     /// The source no longer reports it, but not all sources have been seen.
     pub(super) leaving: bool,
 }
 
-// By hand: a derive would require `P: Default`.
-impl<P> Default for Known<P> {
-    fn default() -> Self {
-        Self { pods: HashMap::new(), names: HashMap::new() }
-    }
-}
-
-impl<P> Known<P> {
-    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<KnownPod<P>> {
+impl Known {
+    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<KnownPod> {
         let pod = self.pods.remove(uid)?;
         if let Entry::Occupied(holder) = self.names.entry(pod.name.clone())
             && holder.get() == uid
@@ -42,22 +34,22 @@ impl<P> Known<P> {
         Some(pod)
     }
 
-    pub(super) fn insert(&mut self, uid: PodUid, pod: KnownPod<P>) {
+    pub(super) fn insert(&mut self, uid: PodUid, pod: KnownPod) {
         self.names.insert(pod.name.clone(), uid.clone());
         self.pods.insert(uid, pod);
     }
 
     /// The pod with this name.
-    pub(super) fn named(&self, name: &FullName) -> Option<(&PodUid, &KnownPod<P>)> {
+    pub(super) fn named(&self, name: &FullName) -> Option<(&PodUid, &KnownPod)> {
         self.pods.get_key_value(self.names.get(name)?)
     }
 }
 
-impl<P: SourcePod> Known<P> {
+impl Known {
     /// Inserts a pod that may share its name with another one. In any order of insertion, the name refers to
     /// the static pod, else to the pod with the smallest UID.
-    pub(super) fn insert_beside(&mut self, uid: PodUid, pod: KnownPod<P>) {
-        let rank = |uid: &PodUid, pod: &KnownPod<P>| (!is_static_pod(&*pod.object), uid.clone());
+    pub(super) fn insert_beside(&mut self, uid: PodUid, pod: KnownPod) {
+        let rank = |uid: &PodUid, pod: &KnownPod| (!is_static_pod(&*pod.object), uid.clone());
         let other = self.named(&pod.name).map(|(uid, pod)| rank(uid, pod));
         if other.is_some_and(|other| other < rank(&uid, &pod)) {
             self.pods.insert(uid, pod);
@@ -68,14 +60,14 @@ impl<P: SourcePod> Known<P> {
 
     /// Keeps a pod that its source no longer reports. If there is a new pod of that name, the name refers to
     /// that one.
-    pub(super) fn hold_back(&mut self, pod: KnownPod<P>) {
+    pub(super) fn hold_back(&mut self, pod: KnownPod) {
         let uid = PodUid::from(pod.object.uid());
         self.names.entry(pod.name.clone()).or_insert_with(|| uid.clone());
         self.pods.insert(uid, KnownPod { leaving: true, ..pod });
     }
 
     /// Removes the pods that were held back, sorted by UID.
-    pub(super) fn let_go(&mut self) -> Vec<KnownPod<P>> {
+    pub(super) fn let_go(&mut self) -> Vec<KnownPod> {
         let leaving = self.pods.iter().filter(|(_, pod)| pod.leaving).map(|(uid, _)| uid.clone());
         let mut leaving: Vec<_> = leaving.collect();
         leaving.sort_unstable();
@@ -84,13 +76,13 @@ impl<P: SourcePod> Known<P> {
 }
 
 /// The pod in a message.
-pub(super) fn described<P: SourcePod>(pod: &P) -> String {
+pub(super) fn described(pod: &Pod) -> String {
     let [namespace, name, uid] = [pod.namespace(), pod.name(), pod.uid()].map(crate::text::shorten);
     format!("{namespace}/{name} (UID {uid:?})")
 }
 
 /// The pod's identity, or the field that is invalid, and why.
-pub(super) fn identity<P: SourcePod>(pod: &P) -> Result<(PodUid, FullName), (&'static str, String)> {
+pub(super) fn identity(pod: &Pod) -> Result<(PodUid, FullName), (&'static str, String)> {
     if pod.uid().is_empty() {
         return Err(("metadata.uid", "must not be empty".to_owned()));
     }

@@ -2,27 +2,28 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid};
 
-use crate::sources::{Difference, Problem, SourcePod};
+use crate::sources::{Difference, Problem};
 
 /// The changes caused by one update, to be applied in the order of the fields.
 ///
 /// Each list is in the order of the update. A pod is in at most one list.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "what is to be done has not been done yet"]
 #[non_exhaustive]
-pub struct Merged<P> {
+pub struct Merged {
     /// Removed: the kubelet's `REMOVE`.
-    pub removed: Vec<Arc<P>>,
+    pub removed: Vec<Arc<Pod>>,
     /// New: the kubelet's `ADD`.
-    pub added: Vec<Arc<P>>,
+    pub added: Vec<Arc<Pod>>,
     /// Changed: the kubelet's `UPDATE`.
-    pub updated: Vec<Arc<P>>,
+    pub updated: Vec<Arc<Pod>>,
     /// Changed and being deleted: the kubelet's `DELETE`.
-    pub deleted: Vec<Arc<P>>,
+    pub deleted: Vec<Arc<Pod>>,
     /// Only the status has changed: the kubelet's `RECONCILE`.
-    pub reconciled: Vec<Arc<P>>,
+    pub reconciled: Vec<Arc<Pod>>,
     /// Rejected pods: an invalid or missing name, no UID, or the same name or UID as another pod of the set.
     pub problems: Vec<Problem>,
     /// Whether [`Merge::refused_claims`](super::Merge::refused_claims) has changed.
@@ -32,23 +33,7 @@ pub struct Merged<P> {
     pub due: Vec<super::Source>,
 }
 
-// By hand: a derive would require `P: Default`.
-impl<P> Default for Merged<P> {
-    fn default() -> Self {
-        Self {
-            removed: Vec::new(),
-            added: Vec::new(),
-            updated: Vec::new(),
-            deleted: Vec::new(),
-            reconciled: Vec::new(),
-            problems: Vec::new(),
-            claims_changed: false,
-            due: Vec::new(),
-        }
-    }
-}
-
-impl<P> Merged<P> {
+impl Merged {
     /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -57,16 +42,13 @@ impl<P> Merged<P> {
     }
 
     /// All new and changed pods, to modify them before they are stored.
-    pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Arc<P>> {
+    pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Arc<Pod>> {
         [&mut self.added, &mut self.updated, &mut self.deleted, &mut self.reconciled].into_iter().flatten()
     }
 
     /// The changes as operations for a [`Writer`](pod_index::Writer), in order. A pod that is being deleted
     /// still exists, so `DELETE` and `RECONCILE` become updates, as in the kubelet.
-    pub fn into_operations(self) -> impl Iterator<Item = Operation<P>>
-    where
-        P: PodMeta,
-    {
+    pub fn into_operations(self) -> impl Iterator<Item = Operation<Pod>> {
         let removed = self.removed.into_iter().map(|pod| Operation::Remove(PodUid::from(pod.uid())));
         let added = self.added.into_iter().map(Operation::Add);
         let updated = self.updated.into_iter().chain(self.deleted).chain(self.reconciled);
@@ -74,9 +56,9 @@ impl<P> Merged<P> {
     }
 }
 
-impl<P: SourcePod> Merged<P> {
+impl Merged {
     /// Files the change from `old` to `new` under one of the lists. Returns whether there is a change.
-    pub(super) fn file(&mut self, old: Option<&Arc<P>>, new: Option<&Arc<P>>) -> bool {
+    pub(super) fn file(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
         let (old, new) = match (old, new) {
             (None, None) => return false,
             (None, Some(new)) => {
@@ -89,11 +71,11 @@ impl<P: SourcePod> Merged<P> {
             }
             (Some(old), Some(new)) => (old, new),
         };
-        let list = match difference(&**old, &**new) {
+        let list = match difference(old, new) {
             _ if Arc::ptr_eq(old, new) => return false,
             Difference::None => return false,
             Difference::Status => &mut self.reconciled,
-            Difference::Semantic if new.is_terminating() => &mut self.deleted,
+            Difference::Semantic if new.metadata.deletion_timestamp.is_some() => &mut self.deleted,
             Difference::Semantic => &mut self.updated,
         };
         list.push(Arc::clone(new));
@@ -103,11 +85,11 @@ impl<P: SourcePod> Merged<P> {
 
 /// The difference between two published versions. The kubelet ignores a new name under the same UID, and its
 /// own annotations; readers of the index need both.
-fn difference<P: SourcePod>(old: &P, new: &P) -> Difference {
+fn difference(old: &Pod, new: &Pod) -> Difference {
     let same = |key| old.annotation(key) == new.annotation(key);
     let is_same_pod = old.name() == new.name() && old.namespace() == new.namespace();
     if is_same_pod && same(CONFIG_SOURCE_ANNOTATION) && same(CONFIG_SEEN_ANNOTATION) {
-        old.difference(new)
+        Difference::between(old, new)
     } else {
         Difference::Semantic
     }

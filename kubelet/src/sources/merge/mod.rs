@@ -14,13 +14,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pod_index::{FullName, PodUid};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{FullName, PodMeta, PodUid};
 
 use self::known::{Known, KnownPod};
 pub use self::merged::Merged;
 use self::step::{Step, Touched};
 use super::static_pods::{Claims, Derive, NodeCheck, OwnNode, Ownership};
-use super::{Problem, Source, SourcePod, SourceUpdate, clock};
+use super::{Problem, Source, SourceUpdate, clock};
 
 /// Merges the pods of several sources into one set.
 ///
@@ -82,19 +83,19 @@ use super::{Problem, Source, SourcePod, SourceUpdate, clock};
 /// Kubelet: `PodConfig`, `podStorage` (`pkg/kubelet/config/config.go`).
 #[doc(alias = "PodConfig")]
 #[derive(Debug)]
-pub struct Merge<P> {
+pub struct Merge {
     configured: BTreeSet<Source>,
     seen: BTreeSet<Source>,
     /// A latch: never reset.
     all_seen: bool,
-    sources: HashMap<Source, Known<P>>,
+    sources: HashMap<Source, Known>,
     derive: Derive,
-    claims: Claims<P>,
+    claims: Claims,
     readings: HashMap<Source, Reading>,
     node: NodeCheck,
     /// The published pod for each UID. UIDs that are missing here are published as their only source reports
     /// them.
-    composed: HashMap<PodUid, Option<Arc<P>>>,
+    composed: HashMap<PodUid, Option<Arc<Pod>>>,
 }
 
 /// The last good reads of a source.
@@ -105,7 +106,7 @@ struct Reading {
     whole: Option<Instant>,
 }
 
-impl<P: SourcePod> Merge<P> {
+impl Merge {
     /// A merge of these sources, none of which has been seen. With no sources at all, all count as seen.
     #[must_use]
     pub fn new(sources: impl IntoIterator<Item = Source>) -> Self {
@@ -132,17 +133,15 @@ impl<P: SourcePod> Merge<P> {
 
     /// Tells the merge whether another program than a kubelet manages the own node's mirror pods. Then no
     /// static pods are derived from them. Without effect if nothing is derived at all.
-    pub fn manage_own_mirror_pods(&mut self, managed: bool) -> Merged<P> {
+    pub fn manage_own_mirror_pods(&mut self, managed: bool) -> Merged {
         self.derive = match std::mem::take(&mut self.derive) {
             Derive::AllNodes { own } if managed => Derive::OtherNodes { own },
             Derive::OtherNodes { own } if !managed => Derive::AllNodes { own },
             same => same,
         };
         let names: BTreeSet<_> = self.claims.iter().map(|(_, claimed)| claimed.name.clone()).collect();
-        let mut merged = Merged::default();
-        self.settle(&[], Vec::new(), names, &mut merged);
         self.node.is_due = self.has_unread_claims();
-        merged
+        self.settled(Vec::new(), names)
     }
 
     /// Whether to read the own node's Node object and pass it to [`own_node`](Self::own_node): there are new
@@ -164,21 +163,19 @@ impl<P: SourcePod> Merge<P> {
     ///
     /// # Complexity
     /// O(mirror pods).
-    pub fn own_node(&mut self, node: Option<OwnNode>) -> Merged<P> {
+    pub fn own_node(&mut self, node: Option<OwnNode>) -> Merged {
         self.node.read(node);
         if let Some(own) = self.derive.own() {
             for claimed in self.claims.of_node_mut(own) {
                 claimed.refuted = self.node.ownership(claimed) == Ownership::Refuted;
             }
         }
-        let mut merged = Merged::default();
         let (mut uids, names) = self.own_keys();
         for name in &names {
             uids.extend(self.confirm(name).into_iter().map(|(uid, _)| uid));
         }
-        self.settle(&[], uids, names, &mut merged);
         self.node.is_due = self.has_unread_claims();
-        merged
+        self.settled(uids, names)
     }
 
     /// Tells the merge that a source was read: when the read began, and whether it found everything, so that a pod
@@ -187,13 +184,18 @@ impl<P: SourcePod> Merge<P> {
     ///
     /// # Complexity
     /// O(mirror pods).
-    pub fn read(&mut self, source: Source, began: Instant, is_whole: bool) -> Merged<P> {
+    pub fn read(&mut self, source: Source, began: Instant, is_whole: bool) -> Merged {
         let before = self.readings.get(&source).and_then(|reading| reading.whole);
         let whole = if is_whole { Some(began) } else { before };
         self.readings.insert(source, Reading { began, whole });
         self.bind_manifests();
-        let mut merged = Merged::default();
         let (uids, names) = self.own_keys();
+        self.settled(uids, names)
+    }
+
+    /// Publishes what has changed under these UIDs and names, although no source has reported a change.
+    fn settled(&mut self, uids: Vec<PodUid>, names: impl IntoIterator<Item = FullName>) -> Merged {
+        let mut merged = Merged::default();
         self.settle(&[], uids, names, &mut merged);
         merged
     }
@@ -211,12 +213,10 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Removes derived pods that were not confirmed in time.
-    pub fn expire(&mut self, now: Instant) -> Merged<P> {
-        let mut merged = Merged::default();
+    pub fn expire(&mut self, now: Instant) -> Merged {
         let due = self.claims.due(now);
         let (uids, names): (Vec<_>, Vec<_>) = due.iter().filter_map(|mirror| self.end(mirror)).unzip();
-        self.settle(&[], uids, names, &mut merged);
-        merged
+        self.settled(uids, names)
     }
 
     /// The mirror pods from which no static pod is derived, and why.
@@ -256,7 +256,7 @@ impl<P: SourcePod> Merge<P> {
     /// reports.
     ///
     /// Kubelet: `Merge` (`pkg/kubelet/config/config.go`).
-    pub fn update(&mut self, source: Source, update: SourceUpdate<P>) -> Merged<P> {
+    pub fn update(&mut self, source: Source, update: SourceUpdate<Pod>) -> Merged {
         let mut step = Step {
             source,
             now: clock::now(),
@@ -277,7 +277,7 @@ impl<P: SourcePod> Merge<P> {
                 gone.extend(uids.into_iter().filter_map(|uid| known.remove(&uid)));
             }
         }
-        let left = |source, pod: KnownPod<P>| {
+        let left = |source, pod: KnownPod| {
             let uid = PodUid::from(pod.object.uid());
             Touched { source, uid, before: Some(pod) }
         };

@@ -7,30 +7,33 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pod_index::{FullName, PodUid, is_mirror_pod, is_static_pod};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
 use super::known::{KnownPod, described};
 use super::step::{Step, Touched};
 use super::{Merge, Merged, Reading};
+use crate::sources::pod::{node, set_annotation, with_status_of};
 use crate::sources::static_pods::{
     CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR,
+    claim_of, derived,
 };
-use crate::sources::{Difference, Problem, ProblemKind, Source, SourcePod};
+use crate::sources::{Difference, Problem, ProblemKind, Source};
 
 /// Sources of manifests, the preferred one first.
 const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
 
 /// What is published under a UID.
-enum Resolved<P> {
+enum Resolved {
     /// The pod of the only source that reports it.
-    Plain(Option<Arc<P>>),
+    Plain(Option<Arc<Pod>>),
     /// A combination of several sources, or nothing although a source reports it.
-    Composed(Option<Arc<P>>),
+    Composed(Option<Arc<Pod>>),
 }
 
-impl<P: SourcePod> Merge<P> {
+impl Merge {
     /// Applies the changes in one source.
-    pub(super) fn resolve(&mut self, step: Step<P>) -> Merged<P> {
+    pub(super) fn resolve(&mut self, step: Step) -> Merged {
         let mut merged = Merged { problems: step.problems, ..Merged::default() };
         let mut uids = Vec::new();
         let touched = step.touched.iter().filter(|touched| touched.source == Source::Api);
@@ -48,7 +51,7 @@ impl<P: SourcePod> Merge<P> {
         }
         let mut names = Vec::new();
         if step.source == Source::Kubelet && self.kubelet_speaks() {
-            let is_own = |claimed: &Claimed<P>| self.derive.own() == Some(claimed.claim.node.as_str());
+            let is_own = |claimed: &Claimed| self.derive.own() == Some(claimed.claim.node.as_str());
             for mirror in self.claims.leaving(is_own) {
                 let (uid, name) = self.end(&mirror).unzip();
                 uids.extend(uid);
@@ -61,17 +64,17 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// The sources to read at once, because another one has reported a change that they do not have yet.
-    fn due(&self, source: Source, touched: &[Touched<P>]) -> Vec<Source> {
-        let concerns_kubelet = |touched: &Touched<P>| {
+    fn due(&self, source: Source, touched: &[Touched]) -> Vec<Source> {
+        let concerns_kubelet = |touched: &Touched| {
             let now = self.holder(touched.source, &touched.uid).map(|pod| &pod.object);
             let before = touched.before.as_ref().map(|pod| &pod.object);
             let is_own = now.or(before).is_some_and(|pod| {
-                self.derive.own().is_none_or(|own| pod.node().is_none_or(|node| node == own))
+                self.derive.own().is_none_or(|own| node(pod).is_none_or(|node| node == own))
             });
             // The kubelet itself reports an ordinary pod's status to the API server.
             is_own
                 && now.zip(before).is_none_or(|(now, before)| {
-                    is_mirror_pod(&**now) || before.difference(now) == Difference::Semantic
+                    is_mirror_pod(&**now) || Difference::between(before, now) == Difference::Semantic
                 })
         };
         let kubelet = source != Source::Kubelet && touched.iter().any(concerns_kubelet);
@@ -114,7 +117,7 @@ impl<P: SourcePod> Merge<P> {
         if claimed.stage == Stage::Live {
             claimed.stage = Stage::Over;
             if counted && !claimed.claim.ended && !is_told_by_kubelet {
-                Arc::make_mut(&mut claimed.pod).set_annotation(UNCONFIRMED_ANNOTATION, now);
+                set_annotation(&mut claimed.pod, UNCONFIRMED_ANNOTATION, now);
                 claimed.stage = Stage::Leaving(Instant::now() + UNCONFIRMED_FOR);
             }
         }
@@ -138,14 +141,14 @@ impl<P: SourcePod> Merge<P> {
     /// Records a mirror pod's claim. Adds the affected UIDs to `uids`.
     fn observe(
         &mut self,
-        mirror: &Arc<P>,
+        mirror: &Arc<Pod>,
         now: &str,
         is_first: bool,
         uids: &mut Vec<PodUid>,
-        merged: &mut Merged<P>,
+        merged: &mut Merged,
     ) {
         let uid = PodUid::from(mirror.uid());
-        let (Some(claim), Some(known)) = (mirror.static_pod_claim(), self.holder(Source::Api, &uid)) else {
+        let (Some(claim), Some(known)) = (claim_of(mirror), self.holder(Source::Api, &uid)) else {
             return;
         };
         if self.derive.own().is_none() {
@@ -156,7 +159,7 @@ impl<P: SourcePod> Merge<P> {
         uids.extend(before.as_ref().map(|before| before.claim.uid.clone()));
         match claim {
             Err(refusal) => {
-                let problem = refused(&**mirror, refusal.field, refusal.message);
+                let problem = refused(mirror, refusal.field, refusal.message);
                 merged.claims_changed |= self.claims.judge(&uid, Some(problem));
             }
             Ok(claim) => {
@@ -164,7 +167,7 @@ impl<P: SourcePod> Merge<P> {
                 let same = before
                     .filter(|before| before.claim.owner == claim.owner && before.claim.uid == claim.uid);
                 let is_terminating = claim.is_terminating;
-                let pod = Arc::new(mirror.static_pod());
+                let pod = Arc::new(derived(mirror));
                 let claimed = match same {
                     // Its static pod stays as it was before the deletion, and for no longer.
                     Some(before) if is_terminating && before.stage != Stage::Live => {
@@ -223,7 +226,7 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Whether there are sources of manifests, and these reads of all of them began after the claim was seen.
-    fn manifests_read(&self, claimed: &Claimed<P>, began: impl Fn(&Reading) -> Option<Instant>) -> bool {
+    fn manifests_read(&self, claimed: &Claimed, began: impl Fn(&Reading) -> Option<Instant>) -> bool {
         let mut configured = MANIFESTS.iter().filter(|source| self.configured.contains(source)).peekable();
         let is_later = |source| self.readings.get(source).and_then(&began) > claimed.seen;
         configured.peek().is_some() && configured.all(is_later)
@@ -235,7 +238,7 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Whether the claim is about an earlier manifest than the present one.
-    fn is_outdated(&self, claimed: &Claimed<P>) -> bool {
+    fn is_outdated(&self, claimed: &Claimed) -> bool {
         self.is_of_own_node(claimed)
             && claimed
                 .manifest
@@ -245,7 +248,7 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Why the own node's other sources contradict a claim.
-    fn denial(&self, uid: &PodUid, claimed: &Claimed<P>) -> Option<&'static str> {
+    fn denial(&self, uid: &PodUid, claimed: &Claimed) -> Option<&'static str> {
         if !self.all_seen || !self.is_of_own_node(claimed) {
             return None;
         }
@@ -267,13 +270,13 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Whether a static pod of the own node may be derived from this mirror pod.
-    fn is_of_own_node(&self, claimed: &Claimed<P>) -> bool {
+    fn is_of_own_node(&self, claimed: &Claimed) -> bool {
         let node = claimed.claim.node.as_str();
         self.derive.own() == Some(node) && self.derive.includes(node)
     }
 
     /// The claims of which static pods of the own node may be derived.
-    pub(super) fn own_claims(&self) -> impl Iterator<Item = &Claimed<P>> {
+    pub(super) fn own_claims(&self) -> impl Iterator<Item = &Claimed> {
         self.claims.iter().map(|(_, claimed)| claimed).filter(|claimed| self.is_of_own_node(claimed))
     }
 
@@ -282,7 +285,7 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Whether the Node object owns the mirror pod. Those of other nodes are not checked.
-    fn ownership(&self, claimed: &Claimed<P>) -> Ownership {
+    fn ownership(&self, claimed: &Claimed) -> Ownership {
         if self.is_of_own_node(claimed) { self.node.ownership(claimed) } else { Ownership::Confirmed }
     }
 
@@ -290,12 +293,12 @@ impl<P: SourcePod> Merge<P> {
     /// them.
     pub(super) fn settle(
         &mut self,
-        touched: &[Touched<P>],
+        touched: &[Touched],
         uids: Vec<PodUid>,
         names: impl IntoIterator<Item = FullName>,
-        merged: &mut Merged<P>,
+        merged: &mut Merged,
     ) {
-        let mut before: HashMap<_, &Touched<P>> = HashMap::with_capacity(touched.len());
+        let mut before: HashMap<_, &Touched> = HashMap::with_capacity(touched.len());
         let mut order = Vec::with_capacity(touched.len() + uids.len());
         for touched in touched {
             order.push(touched.uid.clone());
@@ -347,7 +350,7 @@ impl<P: SourcePod> Merge<P> {
         uids.extend(self.claims.named(name).into_iter().map(|(_, claimed)| claimed.claim.uid.clone()));
     }
 
-    fn publish(&mut self, uid: &PodUid, touched: Option<&Touched<P>>, merged: &mut Merged<P>) {
+    fn publish(&mut self, uid: &PodUid, touched: Option<&Touched>, merged: &mut Merged) {
         self.judge(uid, merged);
         let old = match (self.composed.get(uid), touched) {
             (Some(composed), _) => composed.clone(),
@@ -373,24 +376,24 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Decides which source is used for which part.
-    fn resolved(&self, uid: &PodUid) -> Resolved<P> {
+    fn resolved(&self, uid: &PodUid) -> Resolved {
         let holders = Source::ALL.map(|source| self.holder(source, uid));
         let count = holders.iter().flatten().count();
         let is_named = holders.iter().flatten().any(|pod| !pod.leaving);
         let [file, http, kubelet, api] = holders.map(|pod| pod.filter(|pod| !(is_named && pod.leaving)));
         let claim = self.counting(uid);
-        let is_own = |pod: &&KnownPod<P>| self.uid_of(&pod.name).is_none_or(|known| known == uid);
+        let is_own = |pod: &&KnownPod| self.uid_of(&pod.name).is_none_or(|known| known == uid);
         let own = file.filter(is_own).or_else(|| http.filter(is_own));
         let is_other = own.is_none() && file.or(http).is_some();
 
         let pod = if let Some(api) = api {
             kubelet
-                .and_then(|kubelet| api.object.with_status_of(&kubelet.object))
+                .and_then(|kubelet| with_status_of(&api.object, &kubelet.object))
                 .map_or_else(|| Some(Arc::clone(&api.object)), |pod| Some(Arc::new(pod)))
         } else if let Some(kubelet) = kubelet {
             Some(Arc::clone(&kubelet.object))
         } else if let Some(manifest) = own {
-            let pod = claim.and_then(|(_, claimed)| manifest.object.with_status_of(&claimed.pod));
+            let pod = claim.and_then(|(_, claimed)| with_status_of(&manifest.object, &claimed.pod));
             Some(pod.map_or_else(|| Arc::clone(&manifest.object), Arc::new))
         } else {
             claim.map(|(mirror, claimed)| self.derived(mirror, claimed))
@@ -403,11 +406,11 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// The static pod of a claim. Spec, status and UID come from the mirror pod, never from several sources.
-    fn derived(&self, mirror: &PodUid, claimed: &Claimed<P>) -> Arc<P> {
+    fn derived(&self, mirror: &PodUid, claimed: &Claimed) -> Arc<Pod> {
         let mut pod = Arc::clone(&claimed.pod);
         let is_confirmed = self.is_of_own_node(claimed) && self.manifest(&claimed.name).is_some();
         if !is_confirmed {
-            Arc::make_mut(&mut pod).set_annotation(CLAIMED_ANNOTATION, &mirror.to_string());
+            set_annotation(&mut pod, CLAIMED_ANNOTATION, &mirror.to_string());
         }
         pod
     }
@@ -425,7 +428,7 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// The mirror pod of the static pod `uid`, if one counts.
-    fn counting(&self, uid: &PodUid) -> Option<(&PodUid, &Claimed<P>)> {
+    fn counting(&self, uid: &PodUid) -> Option<(&PodUid, &Claimed)> {
         self.claims.on(uid).into_iter().find(|(_, claimed)| {
             self.derive.includes(&claimed.claim.node)
                 && self.objection(uid, claimed).is_none()
@@ -437,9 +440,9 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Why a claim cannot be true: the field, and what is wrong with it.
-    fn objection(&self, uid: &PodUid, claimed: &Claimed<P>) -> Option<(&'static str, &'static str)> {
-        let is_other = |pod: &KnownPod<P>| pod.name != claimed.name;
-        let is_leaving = |other: &Claimed<P>| matches!(other.stage, Stage::Leaving(_));
+    fn objection(&self, uid: &PodUid, claimed: &Claimed) -> Option<(&'static str, &'static str)> {
+        let is_other = |pod: &KnownPod| pod.name != claimed.name;
+        let is_leaving = |other: &Claimed| matches!(other.stage, Stage::Leaving(_));
         let message = if claimed.stage == Stage::Over {
             "it is being deleted, and no kubelet has replaced it"
         } else if self.ownership(claimed) == Ownership::Refuted {
@@ -461,10 +464,10 @@ impl<P: SourcePod> Merge<P> {
     }
 
     /// Records which claims on a UID are refused, and why.
-    fn judge(&mut self, uid: &PodUid, merged: &mut Merged<P>) {
+    fn judge(&mut self, uid: &PodUid, merged: &mut Merged) {
         let claims = self.claims.on(uid);
         // These are judged after the next read of the Node object.
-        let is_deferred = |claimed: &Claimed<P>| self.node.defers(self.ownership(claimed));
+        let is_deferred = |claimed: &Claimed| self.node.defers(self.ownership(claimed));
         let counting = claims
             .iter()
             .find(|(_, claimed)| self.objection(uid, claimed).is_none() && !is_deferred(claimed));
@@ -489,17 +492,17 @@ impl<P: SourcePod> Merge<P> {
         }
     }
 
-    fn holder(&self, source: Source, uid: &PodUid) -> Option<&KnownPod<P>> {
+    fn holder(&self, source: Source, uid: &PodUid) -> Option<&KnownPod> {
         self.sources.get(&source)?.pods.get(uid)
     }
 
     /// The pod of this name in one source.
-    fn named(&self, source: Source, name: &FullName) -> Option<(&PodUid, &KnownPod<P>)> {
+    fn named(&self, source: Source, name: &FullName) -> Option<(&PodUid, &KnownPod)> {
         self.sources.get(&source)?.named(name)
     }
 }
 
-fn refused<P: SourcePod>(mirror: &P, field: &str, message: &str) -> Problem {
+fn refused(mirror: &Pod, field: &str, message: &str) -> Problem {
     let message = format!("no static pod is derived from the mirror pod {}: {message}", described(mirror));
     Problem::new(ProblemKind::Claim, Source::Api.as_str(), None, Some(field.to_owned()), message)
 }

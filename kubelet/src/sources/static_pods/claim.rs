@@ -11,29 +11,29 @@ use super::{CLAIMED_ANNOTATION, UNCONFIRMED_ANNOTATION};
 
 /// What a mirror pod says about its static pod.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct StaticPodClaim {
+pub(in crate::sources) struct StaticPodClaim {
     /// The UID under which the node knows the static pod.
-    pub uid: PodUid,
+    pub(in crate::sources) uid: PodUid,
     /// The node.
-    pub node: String,
+    pub(in crate::sources) node: String,
     /// The UID of the Node object that owns the mirror pod.
-    pub owner: String,
+    pub(in crate::sources) owner: String,
     /// When the mirror pod was created. If two mirror pods make the same claim, the older one counts.
-    pub created: Option<Timestamp>,
+    pub(in crate::sources) created: Option<Timestamp>,
     /// Whether the mirror pod is being deleted.
-    pub is_terminating: bool,
+    pub(in crate::sources) is_terminating: bool,
     /// Whether every container has ended. The kubelet reports this before it deletes the mirror of a removed
     /// static pod.
-    pub ended: bool,
+    pub(in crate::sources) ended: bool,
 }
 
 /// Why a mirror pod's claim does not count.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub(in crate::sources) struct Refusal {
     /// The field of the mirror pod.
-    pub field: &'static str,
+    pub(in crate::sources) field: &'static str,
     /// What is wrong with it.
-    pub message: &'static str,
+    pub(in crate::sources) message: &'static str,
 }
 
 pub(in crate::sources) const OWNERS: &str = "metadata.ownerReferences";

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
+use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodUid};
 
 use super::StaticPodClaim;
@@ -11,11 +12,11 @@ use crate::sources::Problem;
 
 /// A mirror pod with a well-formed claim.
 #[derive(Debug)]
-pub(in crate::sources) struct Claimed<P> {
+pub(in crate::sources) struct Claimed {
     pub(in crate::sources) claim: StaticPodClaim,
     pub(in crate::sources) name: FullName,
     /// The static pod, derived from the mirror pod.
-    pub(in crate::sources) pod: Arc<P>,
+    pub(in crate::sources) pod: Arc<Pod>,
     /// When it was first seen with this owner. `None`: in the API server's first list.
     pub(in crate::sources) seen: Option<Instant>,
     /// Whether a read of the Node object has refuted the owner. This is final: a Node object created later does not own
@@ -38,9 +39,9 @@ pub(in crate::sources) enum Stage {
 }
 
 /// What all mirror pods of the API server claim about static pods.
-#[derive(Debug)]
-pub(in crate::sources) struct Claims<P> {
-    by_mirror: HashMap<PodUid, Claimed<P>>,
+#[derive(Debug, Default)]
+pub(in crate::sources) struct Claims {
+    by_mirror: HashMap<PodUid, Claimed>,
     /// Pairs of static pod and mirror pod.
     by_uid: BTreeSet<(PodUid, PodUid)>,
     /// Pairs of name and mirror pod.
@@ -50,25 +51,12 @@ pub(in crate::sources) struct Claims<P> {
     refused: BTreeMap<PodUid, Problem>,
 }
 
-// By hand: a derive would require `P: Default`.
-impl<P> Default for Claims<P> {
-    fn default() -> Self {
-        Self {
-            by_mirror: HashMap::new(),
-            by_uid: BTreeSet::new(),
-            by_name: BTreeSet::new(),
-            leaving: BTreeSet::new(),
-            refused: BTreeMap::new(),
-        }
-    }
-}
-
-impl<P> Claims<P> {
+impl Claims {
     pub(in crate::sources) fn is_empty(&self) -> bool {
         self.by_mirror.is_empty()
     }
 
-    pub(in crate::sources) fn insert(&mut self, mirror: PodUid, claimed: Claimed<P>) {
+    pub(in crate::sources) fn insert(&mut self, mirror: PodUid, claimed: Claimed) {
         self.remove(&mirror);
         self.by_uid.insert((claimed.claim.uid.clone(), mirror.clone()));
         self.by_name.insert((claimed.name.clone(), mirror.clone()));
@@ -78,7 +66,7 @@ impl<P> Claims<P> {
         self.by_mirror.insert(mirror, claimed);
     }
 
-    pub(in crate::sources) fn remove(&mut self, mirror: &PodUid) -> Option<Claimed<P>> {
+    pub(in crate::sources) fn remove(&mut self, mirror: &PodUid) -> Option<Claimed> {
         let claimed = self.by_mirror.remove(mirror)?;
         self.by_uid.remove(&(claimed.claim.uid.clone(), mirror.clone()));
         self.by_name.remove(&(claimed.name.clone(), mirror.clone()));
@@ -88,12 +76,12 @@ impl<P> Claims<P> {
         Some(claimed)
     }
 
-    pub(in crate::sources) fn of_mirror(&self, mirror: &PodUid) -> Option<&Claimed<P>> {
+    pub(in crate::sources) fn of_mirror(&self, mirror: &PodUid) -> Option<&Claimed> {
         self.by_mirror.get(mirror)
     }
 
     /// All mirror pods that claim `uid`, oldest first. The oldest claim counts.
-    pub(in crate::sources) fn on(&self, uid: &PodUid) -> Vec<(&PodUid, &Claimed<P>)> {
+    pub(in crate::sources) fn on(&self, uid: &PodUid) -> Vec<(&PodUid, &Claimed)> {
         let from = (uid.clone(), PodUid::from(""));
         let claims = self.by_uid.range(from..).take_while(|(claimed, _)| claimed == uid);
         let mut claims: Vec<_> =
@@ -103,7 +91,7 @@ impl<P> Claims<P> {
     }
 
     /// The claims of all mirror pods of this name, the one that exists first.
-    pub(in crate::sources) fn named(&self, name: &FullName) -> Vec<(&PodUid, &Claimed<P>)> {
+    pub(in crate::sources) fn named(&self, name: &FullName) -> Vec<(&PodUid, &Claimed)> {
         let from = (name.clone(), PodUid::from(""));
         let claims = self.by_name.range(from..).take_while(|(of, _)| of == name);
         let mut claims: Vec<_> =
@@ -113,17 +101,17 @@ impl<P> Claims<P> {
     }
 
     /// All claims, in any order.
-    pub(in crate::sources) fn iter(&self) -> impl Iterator<Item = (&PodUid, &Claimed<P>)> {
+    pub(in crate::sources) fn iter(&self) -> impl Iterator<Item = (&PodUid, &Claimed)> {
         self.by_mirror.iter()
     }
 
     /// Changes what is known of the claims of a node's mirror pods.
-    pub(in crate::sources) fn of_node_mut(&mut self, node: &str) -> impl Iterator<Item = &mut Claimed<P>> {
+    pub(in crate::sources) fn of_node_mut(&mut self, node: &str) -> impl Iterator<Item = &mut Claimed> {
         self.by_mirror.values_mut().filter(move |claimed| claimed.claim.node == node)
     }
 
     /// The mirror pods that are gone or are being deleted and that match, and whose time is not over.
-    pub(in crate::sources) fn leaving(&self, which: impl Fn(&Claimed<P>) -> bool) -> Vec<PodUid> {
+    pub(in crate::sources) fn leaving(&self, which: impl Fn(&Claimed) -> bool) -> Vec<PodUid> {
         let leaving = self.leaving.iter().map(|(_, mirror)| mirror);
         leaving.filter(|mirror| self.by_mirror.get(*mirror).is_some_and(&which)).cloned().collect()
     }

@@ -46,7 +46,7 @@ impl NodeCheck {
     }
 
     /// Checks a claim of the own node.
-    pub(in crate::sources) fn ownership<P>(&self, claimed: &Claimed<P>) -> Ownership {
+    pub(in crate::sources) fn ownership(&self, claimed: &Claimed) -> Ownership {
         if claimed.refuted {
             return Ownership::Refuted;
         }
@@ -94,7 +94,7 @@ mod tests {
                 ended: false,
             },
             name: FullName::new("p", "ns").expect("a name"),
-            pod: Arc::new(()),
+            pod: Arc::default(),
             seen: Some(start + Duration::from_secs(seen)),
             refuted: false,
             manifest: None,

@@ -157,6 +157,9 @@ fn mirrors_sources_a_pod_and_the_keys_have_their_own_views() {
     assert_eq!(key(&mut model, KeyCode::Esc), Wish::Stay, "closes the pod");
     typed(&mut model, "?");
     assert_golden("keys.txt", &plain(&mut model, at(5), 80, 18));
+    typed(&mut model, "?");
+    assert_eq!(model.page, None, "the same key closes the keys");
+    typed(&mut model, "?");
     typed(&mut model, "qjj");
     assert!(plain(&mut model, at(5), 80, 12).contains("NAMESPACE↑"));
     assert_eq!(model.pods.selected, 3);
@@ -275,7 +278,10 @@ fn a_filter_shows_rows_with_all_of_its_words() {
     key(&mut model, KeyCode::Enter);
     assert_eq!(key(&mut model, KeyCode::Char('j')), Wish::Stay);
     assert_eq!(model.filter.text, "WEB def", "what is typed afterwards are keys again");
-    typed(&mut model, "/");
+    assert_eq!(key(&mut model, KeyCode::Esc), Wish::Stay, "clears the filter that was kept");
+    assert_eq!((model.pods.matching(), &*model.filter.text), (4, ""));
+    assert_eq!(key(&mut model, KeyCode::Esc), Wish::Leave);
+    typed(&mut model, "/WEB def");
     key(&mut model, KeyCode::Backspace);
     typed(&mut model, "q");
     assert_eq!((model.pods.matching(), &*model.filter.text), (0, "WEB deq"), "and q is a letter in it");

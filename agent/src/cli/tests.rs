@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use clap::{Arg, CommandFactory};
+use clap::Arg;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::Cli;
+use super::help;
 use crate::config::args::Shared;
 
 const REFERENCE: &str = include_str!("../../../docs/reference.md");
@@ -90,7 +90,7 @@ fn keys() -> BTreeSet<String> {
 #[test]
 fn the_reference_has_every_flag_with_its_variable_and_its_default() {
     let rows: BTreeMap<_, _> = rows().into_iter().map(|row| (code(row[0])[0], row)).collect();
-    let command = Cli::command();
+    let command = help::command();
     let arguments: Vec<&Arg> =
         command.get_arguments().filter(|arg| !["help", "version"].contains(&arg.get_id().as_str())).collect();
     for argument in &arguments {
@@ -136,7 +136,7 @@ fn the_reference_has_every_key_of_the_configuration_file() {
 
 #[test]
 fn the_reference_has_every_command_and_its_flags() {
-    let agent = Cli::command();
+    let agent = help::command();
     let of_the_agent: BTreeSet<_> = agent.get_arguments().filter_map(Arg::get_long).collect();
     for command in agent.get_subcommands() {
         let name = format!("| `pod-index {}", command.get_name());

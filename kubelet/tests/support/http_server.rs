@@ -1,0 +1,144 @@
+//! An HTTP server on loopback, with or without TLS, that may behave badly.
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+/// The server's reaction to one request.
+#[derive(Clone)]
+pub enum Answer {
+    Bytes(Vec<u8>),
+    /// Sends this, then nothing, but keeps the connection open.
+    Stall(Vec<u8>),
+    /// Sends this chunk again and again, until the client closes the connection.
+    Flood(Vec<u8>),
+}
+
+pub fn answer(status: &str, headers: &str, body: &str) -> Answer {
+    let length = body.len();
+    Answer::Bytes(
+        format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes(),
+    )
+}
+
+/// Decides the answer to the head of a request, which is in lower case. `None` closes the connection.
+type Answers = Arc<Mutex<dyn FnMut(&str) -> Option<Answer> + Send>>;
+
+/// The server. It runs until the test ends.
+pub struct Server {
+    pub address: SocketAddr,
+    /// In PEM, if it has TLS.
+    pub authority: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    pub async fn start(answers: impl FnMut(&str) -> Option<Answer> + Send + 'static) -> Self {
+        Self::on("127.0.0.1:0".parse().expect("an address"), None, answers).await
+    }
+
+    /// With a certificate of an authority of its own.
+    pub async fn start_with_tls(answers: impl FnMut(&str) -> Option<Answer> + Send + 'static) -> Self {
+        let authority_key = rcgen::KeyPair::generate().expect("a key");
+        let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let pem = authority.self_signed(&authority_key).expect("an authority").pem();
+        let authority = rcgen::Issuer::new(authority, authority_key);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])
+            .expect("parameters")
+            .signed_by(&key, &authority)
+            .expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .expect("a server");
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let address = "127.0.0.1:0".parse().expect("an address");
+        Self { authority: pem, ..Self::on(address, Some(acceptor), answers).await }
+    }
+
+    pub async fn on(
+        address: SocketAddr,
+        tls: Option<TlsAcceptor>,
+        answers: impl FnMut(&str) -> Option<Answer> + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let answers: Answers = Arc::new(Mutex::new(answers));
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let asked = Arc::clone(&requests);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (tls, answers, asked) = (tls.clone(), Arc::clone(&answers), Arc::clone(&asked));
+                tokio::spawn(async move {
+                    match tls {
+                        None => serve(stream, &answers, &asked).await,
+                        Some(tls) => {
+                            let Ok(stream) = tls.accept(stream).await else { return };
+                            serve(stream, &answers, &asked).await;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, authority: String::new(), requests }
+    }
+
+    /// The URL of this path.
+    pub fn url(&self, path: &str) -> String {
+        let scheme = if self.authority.is_empty() { "http" } else { "https" };
+        format!("{scheme}://{}{path}", self.address)
+    }
+
+    /// The heads of all requests so far, in lower case.
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().expect("the requests").clone()
+    }
+}
+
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answers: &Answers,
+    requests: &Mutex<Vec<String>>,
+) {
+    loop {
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let Ok(byte) = stream.read_u8().await else { return };
+            request.push(byte);
+        }
+        let request = String::from_utf8_lossy(&request).to_lowercase();
+        let answer = (answers.lock().expect("no panic"))(&request);
+        requests.lock().expect("the requests").push(request);
+        match answer {
+            Some(Answer::Bytes(bytes)) => {
+                let whole = bytes.windows(15).any(|window| window == b"content-length:");
+                if stream.write_all(&bytes).await.is_err() || !whole {
+                    return;
+                }
+                let _ = stream.flush().await;
+            }
+            Some(Answer::Stall(bytes)) => {
+                let _ = stream.write_all(&bytes).await;
+                // Until the client closes the connection.
+                let _ = stream.read_u8().await;
+                return;
+            }
+            Some(Answer::Flood(chunk)) => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+                while stream.write_all(&chunk).await.is_ok() {}
+                return;
+            }
+            None => return,
+        }
+    }
+}
