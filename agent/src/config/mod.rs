@@ -54,6 +54,10 @@ pub(crate) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Default port: near those of other node components, but unused by them.
 pub(crate) const DEFAULT_PORT: u16 = 10_270;
 
+/// The message if no source is configured.
+pub(crate) const NO_SOURCES: &str =
+    "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server";
+
 /// Default maximum number of watches, in total and per client.
 const WATCHES: usize = 1024;
 const WATCHES_PER_CLIENT: usize = 256;
@@ -171,10 +175,7 @@ impl Settings {
         let http = http(&given, &node)?;
         let kubelet = kubelet(&given)?;
         let api = api_server(&given)?;
-        rule(
-            file.is_some() || http.is_some() || kubelet.is_some() || api.is_some(),
-            "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server",
-        )?;
+        rule(file.is_some() || http.is_some() || kubelet.is_some() || api.is_some(), NO_SOURCES)?;
         let access = access(&given, tls.as_ref(), api.is_some())?;
         let mirrors = management(&given, run, file.is_some() || http.is_some(), api.as_ref())?;
         let pod_api = pod_api(&given, api.as_ref())?;

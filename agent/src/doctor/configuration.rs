@@ -8,21 +8,30 @@ use crate::config::{FileSettings, Given, Settings};
 use crate::pipeline::readiness::is_grave;
 use crate::run::check;
 
+const SETTINGS: &str = "settings";
+
 /// A certificate that expires sooner is reported.
 const SOON: f64 = 7.0 * 86_400.0;
 
 /// The settings, unless they are invalid.
 pub(super) fn settings(given: &Given) -> (Option<Settings>, Finding) {
-    const CHECK: &str = "settings";
     let fix =
         "give doctor the agent's own flags, or its file with --config; the agent does not start with these";
     match given.resolve().and_then(|settings| check::certificate(&settings).map(|_| settings)) {
         Ok(settings) => {
-            let finding = Finding::ok(CHECK, settings.words());
+            let finding = Finding::ok(SETTINGS, settings.words());
             (Some(settings), finding)
         }
-        Err(failure) => (None, Finding::of(CHECK, Err(failure), fix)),
+        Err(failure) => (None, Finding::of(SETTINGS, Err(failure), fix)),
     }
+}
+
+/// No source is configured, but an agent answers.
+pub(super) fn not_given() -> Finding {
+    Finding::skipped(
+        SETTINGS,
+        "only the running agent is checked; to check its settings too, give doctor the agent's flags, or its file with --config",
+    )
 }
 
 /// Checks the manifests, the URL, the checkpoint directory and the certificate, if configured. Returns whether changes of

@@ -27,7 +27,7 @@ use self::report::{Finding, Outcome, Report};
 use crate::cli::ClientArgs;
 use crate::cli::format;
 use crate::config::failure::Failure;
-use crate::config::{Given, Settings, rule};
+use crate::config::{Given, NO_SOURCES, Settings, rule};
 use crate::run::check;
 
 /// Timeout of a request.
@@ -60,6 +60,10 @@ async fn findings(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Ve
         kubelet::check(settings, server, healthz, &mut findings).await;
     }
     let answers = running::ask(given, client, settings).await;
+    // The agent may have flags that doctor was not given. That is no fault of the agent.
+    if answers.is_ok() && findings[0].message == NO_SOURCES {
+        findings[0] = configuration::not_given();
+    }
     running::check(answers.as_ref(), settings, &mut findings);
     findings.extend(file_events);
     let metrics = answers.as_ref().map(|answers| &*answers.metrics).map_err(|_| "no agent answers");

@@ -25,6 +25,8 @@ use crate::pod_api::owners::Owners;
 
 /// Maximum number of pods that are suggested.
 const SUGGESTIONS: usize = 3;
+/// Pods that searches for a name or a short container ID visit at once.
+pub(super) const VISITED: usize = 20_000;
 
 /// A parsed query.
 #[derive(Debug)]
@@ -100,17 +102,15 @@ impl Unknown {
     }
 
     /// No pod has this text as its UID. A manifest may set any UID, so every word is looked up as one.
-    /// `snapshot`: where to look for pods that are perhaps meant. Goes through all pods.
+    /// `snapshot`: where to look for pods that are perhaps meant.
     pub(super) fn no_uid(query: &str, snapshot: Option<&Snapshot<Pod>>) -> Self {
         let query = query.trim_ascii();
         if matches!(Identity::parse(query), Ok(Identity::Uid(_))) {
             return Self::no_pod(Kind::Uid);
         }
-        let pods = snapshot.into_iter().flat_map(Snapshot::pods).filter(|pod| pod.name() == query);
-        let names: Vec<_> =
-            pods.take(SUGGESTIONS).map(|pod| format!("{}/{}", pod.namespace(), pod.name())).collect();
-        let hint = if !names.is_empty() {
-            format!("; did you mean {}?", names.join(" or "))
+        let meant = snapshot.and_then(|snapshot| suggestion(snapshot, query));
+        let hint = if let Some(meant) = meant {
+            meant
         } else if !is_short_id(query) {
             String::new()
         } else if snapshot.is_some() {
@@ -159,6 +159,23 @@ impl Unknown {
 
 fn between(Ends { earliest, latest }: Ends) -> Between {
     Between { earliest: earliest.map(query::written), latest: latest.map(query::written) }
+}
+
+/// Names pods that `name` perhaps means: those with this name, then those whose name only begins with it, as a static
+/// pod's name does before the node's name. Visits `VISITED` pods at most.
+pub(crate) fn suggestion(snapshot: &Snapshot<Pod>, name: &str) -> Option<String> {
+    let (mut same, mut longer) = (Vec::new(), Vec::new());
+    for pod in snapshot.pods().take(VISITED) {
+        match pod.name().strip_prefix(name) {
+            Some("") => same.push(pod),
+            Some(rest) if rest.starts_with('-') && longer.len() < SUGGESTIONS => longer.push(pod),
+            _ => {}
+        }
+    }
+    let pods = same.into_iter().chain(longer).take(SUGGESTIONS);
+    let mut names: Vec<_> = pods.map(|pod| format!("{}/{}", pod.namespace(), pod.name())).collect();
+    names.sort();
+    (!names.is_empty()).then(|| format!("; did you mean {}?", names.join(" or ")))
 }
 
 /// Whether the text may be the start of a container ID, as `crictl ps` shows it.

@@ -23,6 +23,7 @@ use pod_index::Reader;
 use tokio::sync::watch;
 
 use self::bodies::Bodies;
+pub(crate) use self::find::suggestion;
 use self::find::{Key, Sought, Unknown};
 pub(crate) use self::lookups::Lookups;
 pub(crate) use self::processes::Processes;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::answer::Kind;
 use super::bodies::{Place, Queries};
-use super::find::{Found, Sought, Unknown, by_short_id};
+use super::find::{Found, Sought, Unknown, VISITED, by_short_id};
 use super::processes::Placements;
 use super::query::{self, Process};
 use super::{Whois, limits};
@@ -32,9 +32,6 @@ const PART: usize = 256;
 const FEW: usize = 4;
 /// Time after which a waiting look-up is repeated without a publication.
 const RETRY: Duration = Duration::from_secs(1);
-/// Pods that searches for the name or the short container ID in a query visit, in one part. Each search goes through all
-/// pods.
-const VISITED: usize = 20_000;
 /// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
 

@@ -376,6 +376,15 @@ fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
 }
 
 #[test]
+fn a_running_agent_is_examined_without_its_settings() {
+    let agent = Agent::on(&crate::support::shipped());
+    let (findings, code) = report(&["--port", &agent.address.port().to_string()]);
+    assert_eq!((wrong(&findings), code), (vec![], Some(0)));
+    assert_eq!(of(&findings, "settings")[0]["result"], "skipped");
+    assert_eq!(of(&findings, "agent")[0]["result"], "ok");
+}
+
+#[test]
 fn invalid_settings_are_reported() {
     let (findings, code) = report(&[]);
     assert_eq!(code, Some(2));

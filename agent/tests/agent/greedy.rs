@@ -158,6 +158,9 @@ fn whois_says_as_what_it_took_a_query() {
     let agent = Agent::on(&shipped());
     for (query, words) in [
         ("etcd-node-1", "did you mean kube-system/etcd-node-1?"),
+        ("etcd", "did you mean kube-system/etcd-node-1?"),
+        ("kube", "kube-scheduler-node-1?"),
+        ("etc", "no pod has this UID\n"),
         ("web-3", "not recognised"),
         ("10.1.0.300", "not recognised"),
         ("0123456789ab", "no container ID, or several, begin with it"),

@@ -306,11 +306,18 @@ async fn pods_are_listed_in_kubectls_forms() {
     let ambiguous = agent.ask(&["get", "web-3"]);
     let message = "pod-index: 2 pods have the name \"web-3\": b/web-3, shop/web-3\n";
     assert_eq!((ambiguous.status.code(), stderr(&ambiguous)), (Some(1), message));
-    for unknown in ["web", "a,b=c"] {
-        let output = agent.ask(&["get", unknown]);
+    for (unknown, end) in [
+        (&["web"][..], "\"web\"; did you mean b/web-3 or shop/web-3?\n"),
+        (&["we"], "\"we\"\n"),
+        (&["a,b=c"], "\"a,b=c\"\n"),
+    ] {
+        let output = agent.ask(&[&["get"], unknown].concat());
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("no pod has the UID or the full name"), "{}", stderr(&output));
+        assert!(stderr(&output).ends_with(end), "{}", stderr(&output));
     }
+    let elsewhere = agent.ask(&["get", "default", "web-3"]);
+    let message = "no pod \"web-3\" in namespace \"default\"; did you mean b/web-3 or shop/web-3?\n";
+    assert!(stderr(&elsewhere).ends_with(message), "{}", stderr(&elsewhere));
     assert_eq!(agent.ask(&["get", "-n", "shop", "shop", "web-3"]).status.code(), Some(2));
 }
 

@@ -20,6 +20,7 @@ use crate::pipeline::readiness::Readiness;
 use crate::pod_api::owners::Owners;
 use crate::whois;
 use crate::whois::answer::Workload;
+use crate::whois::suggestion;
 
 /// The annotations of a pod with its workload, in the form `Deployment/web`. One of them, on pods with a controller.
 const WORKLOAD: &str = "pod-index/workload";
@@ -65,7 +66,7 @@ async fn pod_by_key(
         Some(_) => {
             format!("; it is the UID of a mirror pod and translates to {}", snapshot.translate_pod_uid(&*key))
         }
-        None => String::new(),
+        None => suggestion(&snapshot, &key).unwrap_or_default(),
     };
     not_found(format!("no pod has the UID or the full name {key:?}{hint}"))
 }
@@ -75,10 +76,11 @@ async fn pod_by_name(
     Path((namespace, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    match app.reader.get((&*namespace, &*name)) {
-        Some(pod) => one(&headers, &pod, app.pods.owners()),
-        None => not_found(format!("no pod {name:?} in namespace {namespace:?}")),
+    if let Some(pod) = app.reader.get((&*namespace, &*name)) {
+        return one(&headers, &pod, app.pods.owners());
     }
+    let hint = suggestion(&app.reader.load(), &name).unwrap_or_default();
+    not_found(format!("no pod {name:?} in namespace {namespace:?}{hint}"))
 }
 
 /// One pod with its workload: as YAML if the client asks for that before JSON.
