@@ -158,7 +158,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(189_830))]
+#[library_benchmark(setup = uids, config = held_at(195_922))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -185,7 +185,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(165_423))]
+#[library_benchmark(setup = mirror_uids, config = held_at(171_448))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -258,7 +258,7 @@ fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(24_401_036))]
+#[library_benchmark(setup = whole, config = held_at(24_663_174))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
@@ -297,7 +297,7 @@ fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
 }
 
 // The current pod had the IP then: at most one and a half times the work of `ip_hit`.
-#[library_benchmark(setup = ips_of_long_ago, config = held_at(110_098))]
+#[library_benchmark(setup = ips_of_long_ago, config = held_at(108_086))]
 #[bench::cached()]
 fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -319,7 +319,7 @@ fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> 
     on
 }
 
-#[library_benchmark(setup = container_texts, config = held_at(225_165))]
+#[library_benchmark(setup = container_texts, config = held_at(230_235))]
 #[bench::cached()]
 fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     for id in &on.keys {

@@ -213,12 +213,14 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     #[must_use]
     pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Holder<'a, P> {
         let key = key.into();
-        if let Key::Ip(ip) = key
-            && let Some(pod) = self.of_ip(ip_number(ip))
-        {
+        let Key::Ip(ip) = key else { return self.get_any(key) };
+        let ip = ip_number(ip);
+        if let Some(pod) = self.of_ip(ip) {
             return Holder::Pod(Found { pod, container: None, by: FoundBy::Ip, removed_at: None });
         }
-        self.get_any(key)
+        // The copy is made here only, so that the values above stay in registers.
+        let copy = *self;
+        copy.search(KeyRef::Ip(ip), FoundBy::Ip)
     }
 
     #[inline(never)]
@@ -272,6 +274,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         held.then_some(pod)
     }
 
+    #[inline(never)]
     fn search(&self, key: KeyRef<'_>, by: FoundBy) -> Holder<'a, P> {
         let stays = self.stays(key);
         let (first, last) = self.range();
