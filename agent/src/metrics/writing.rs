@@ -42,11 +42,15 @@ impl Writing {
     }
 
     /// Records a finished batch.
-    pub(crate) fn applied(&self, operations: usize, refused: usize, published: bool, took: Duration) {
+    pub(crate) fn applied(&self, operations: usize, published: bool, took: Duration) {
         self.published(published);
-        self.refused.inc_by(refused as u64);
         self.operations.inc_by(operations as u64);
         self.duration.observe(took.as_secs_f64());
+    }
+
+    /// Records a pod that the index would refuse.
+    pub(crate) fn refused(&self, is_refused: bool) {
+        self.refused.inc_by(u64::from(is_refused));
     }
 
     /// Records a write that is not a batch of the sources.

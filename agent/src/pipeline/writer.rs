@@ -17,7 +17,7 @@ use crate::metrics::{Metrics, Writing, number};
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::static_pods::{Derive, OwnNode};
-use pod_index_kubelet::sources::{Merge, Merged, Problem, Source, SourceUpdate};
+use pod_index_kubelet::sources::{Merge, Merged, Problem, ProblemKind, Source, SourceUpdate};
 
 /// Maximum number of queued reports. A source that is faster than the writer waits. Its next report then covers all
 /// changes in the meantime.
@@ -180,6 +180,7 @@ impl Work {
                 merged.due.iter().for_each(|source| self.readiness.nudge(*source).nudge());
                 for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems))
                 {
+                    self.counts.refused(problem.kind() == ProblemKind::Invalid);
                     warn_of(source, &problem);
                 }
                 all.push(merged);
@@ -204,18 +205,8 @@ impl Work {
         let operations = batch.len();
         let concerned = self.restored.as_ref().is_some_and(|restored| restored.are_concerned(&batch));
         let applied = self.writer.apply(batch);
-        self.counts.applied(operations, applied.refused.len(), applied.published, started.elapsed());
-        // A source may have thousands of them.
-        if let Some(refused) = applied.refused.first() {
-            let (pod, field) = (refused.error.full_name(), refused.error.field());
-            tracing::warn!(
-                pod,
-                field,
-                pods = applied.refused.len(),
-                "the index refuses pods: {}",
-                refused.error
-            );
-        }
+        // The merge has refused what the index would refuse.
+        self.counts.applied(operations, applied.published, started.elapsed());
         if applied.published {
             let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");
@@ -302,4 +293,37 @@ fn warn_of(source: Source, problem: &Problem) {
 fn unmark(pod: &mut Arc<Pod>) {
     checkpoint::unmark(pod);
     removed::unmark(pod);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_index::PodUid;
+    use pod_index_kubelet::sources::{NodeName, file::FileSource};
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_that_the_index_would_refuse_is_counted_and_a_problem_of_its_source() {
+        let (writer, reader) = pod_index::new();
+        let (readiness, mut metrics) = (Arc::new(Readiness::new()), Metrics::new(&reader));
+        readiness.join(Source::Kubelet, FileSource::new("/nonexistent", NodeName::new("n")).status());
+        let derive = Derive::AllNodes { own: NodeName::new("n") };
+        let (thread, reports, work) =
+            WriterThread::new(writer, None, &[Source::Kubelet], derive, Arc::clone(&readiness), &mut metrics);
+        let pod = |uid: &str, name: &str| -> Arc<Pod> {
+            let metadata = json!({ "uid": uid, "name": name, "namespace": "shop" });
+            Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
+        };
+        let pods = vec![pod("1", "web"), pod("", "no-uid"), pod("2", ""), pod("3", "a_b")];
+        let update = Some(SourceUpdate::Set(pods));
+        reports.send(Report { source: Source::Kubelet, update, sound: true, read: None }).unwrap();
+        let running = std::thread::spawn(work);
+        reader.wait_for(&PodUid::from("1"), Instant::now() + Duration::from_secs(60)).unwrap();
+        thread.stop();
+        running.join().unwrap();
+        assert_eq!(reader.load().pods().len(), 1);
+        assert_eq!(readiness.sources()[0].problems.len(), 3);
+        let text = metrics.text().unwrap();
+        assert!(text.contains("pod_index_refused_pods_total 3\n"), "{text}");
+    }
 }
