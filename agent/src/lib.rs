@@ -46,18 +46,21 @@ use self::run::check;
 /// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = cli::help::parse();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let cli = cli::help::parse(&arguments);
     let done = match cli.command {
         None => {
-            let given = config::Given { run: cli.run, server: cli.server, output: cli.output };
+            let given =
+                config::Given { command: cli::help::command(), arguments, run: cli.run, output: cli.output };
             cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
                 if given.run.check { check::check(&settings) } else { run::run(given, settings) }
             })
         }
         Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),
         Some(Command::Doctor { run, kubelet_healthz }) => {
-            let given = config::Given { run: *run, server: cli.server, output: cli.output };
-            doctor::examine(&given, &cli.client, kubelet_healthz)
+            let given =
+                config::Given { command: cli::help::command(), arguments, run: *run, output: cli.output };
+            doctor::examine(&given, &cli.server, &cli.client, kubelet_healthz)
         }
         Some(Command::Kubeconfig { token_file }) => {
             kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())

@@ -1,7 +1,7 @@
 //! A client of a running agent: on its port, with or without TLS, or on its socket.
 
 use std::error::Error;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,15 +51,11 @@ pub(crate) type Denied = (Option<StatusCode>, Failure);
 
 impl Server {
     /// The agent that the flags name: its socket, or else its address and port.
-    pub(crate) fn new(
-        server: &ServerArgs,
-        client: &ClientArgs,
-        default: (IpAddr, u16),
-    ) -> Result<Self, Failure> {
-        if let Some(path) = server.socket.as_deref().filter(|path| !path.as_os_str().is_empty()) {
+    pub(crate) fn new(server: &ServerArgs, client: &ClientArgs) -> Result<Self, Failure> {
+        if let Some(path) = &server.socket {
             return Ok(Self::on_socket(path));
         }
-        let address = SocketAddr::new(server.address.unwrap_or(default.0), server.port.unwrap_or(default.1));
+        let address = SocketAddr::new(server.address, server.port);
         match tls::connector(client, address.ip()).map_err(Failure::Usage)? {
             Some(connector) => Ok(Self::on_port("https", address, connector)),
             None => Self::plain(address),

@@ -1,5 +1,9 @@
 //! The command line with its help in groups.
 
+use std::any::TypeId;
+use std::ffi::OsString;
+
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, CommandFactory, FromArgMatches};
 
@@ -11,7 +15,7 @@ use crate::config::args::Output;
 const GROUPS: [(&str, &[&str]); 8] = [
     ("Run", &["config", "once", "once_timeout", "check", "hostname_override", "checkpoint_dir", "checkpoint_all_pods"]),
     ("Sources", &[
-        "pod_manifest_path", "file_check_frequency", "manifest_url", "manifest_url_header", "manifest_url_ca",
+        "static_pod_path", "file_check_frequency", "static_pod_url", "static_pod_url_header", "manifest_url_ca",
         "http_check_frequency", "kubelet", "kubelet_token_file", "kubelet_ca", "kubelet_insecure_skip_tls_verify",
         "kubelet_check_frequency", "kubeconfig", "api_server", "all_nodes", "namespace", "pod_selector",
         "pod_field_selector", "keep_managed_fields",
@@ -23,8 +27,8 @@ const GROUPS: [(&str, &[&str]); 8] = [
         "max_watches_per_client",
     ]),
     ("Security", &[
-        "allow_remote_clients", "tls_cert_file", "tls_private_key_file", "client_ca_file", "enabled", "mode",
-        "allowed_client_names", "allowed_client_groups", "socket_mode", "redact_env",
+        "allow_remote_clients", "tls_cert_file", "tls_private_key_file", "client_ca_file",
+        "authentication_token_webhook", "authorization_mode", "allowed_client_names", "allowed_client_groups", "socket_mode", "redact_env",
     ]),
     ("Output", &["output", "log_level", "log_format"]),
     ("Address of the agent", &["address", "port", "socket"]),
@@ -35,8 +39,12 @@ fn group(id: &str) -> Option<&'static str> {
     GROUPS.iter().find(|(_, ids)| ids.contains(&id)).map(|(name, _)| *name)
 }
 
-/// Gives an option of the agent its environment variable.
-fn with_variable(argument: Arg) -> Arg {
+/// Gives an option of the agent its environment variable, and refuses an empty text: it would silently switch off what it
+/// was meant to set. clap refuses empty paths itself.
+fn with_variable(mut argument: Arg) -> Arg {
+    if argument.get_value_parser().type_id() == TypeId::of::<String>() {
+        argument = argument.value_parser(NonEmptyStringValueParser::new());
+    }
     match argument.get_long() {
         None | Some("once" | "check" | "output" | "help" | "version") => argument,
         Some(flag) => {
@@ -68,8 +76,8 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// Parses the command line. Ends the process if it is wrong.
-pub(crate) fn parse() -> Cli {
-    let matches = command().get_matches();
+pub(crate) fn parse(arguments: &[OsString]) -> Cli {
+    let matches = command().get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let is_list = matches!(cli.command, Some(Command::Query(Query::List(_))));
     if matches!(cli.output, Output::Wide | Output::Name) && !is_list {

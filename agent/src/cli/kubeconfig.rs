@@ -9,17 +9,15 @@ use super::ClientArgs;
 use super::format::print;
 use crate::config::args::ServerArgs;
 use crate::config::failure::Failure;
-use crate::config::{DEFAULT_ADDRESS, DEFAULT_PORT};
+use crate::config::rule;
 
 /// Prints it. Files are named, not copied.
 pub(crate) fn show(server: &ServerArgs, client: &ClientArgs, token: Option<&Path>) -> Result<(), Failure> {
     if server.socket.is_some() {
         return Err(Failure::Usage("a kubeconfig cannot name a Unix socket (--socket)".to_owned()));
     }
-    let address = SocketAddr::new(
-        server.address.unwrap_or(DEFAULT_ADDRESS),
-        server.port.filter(|port| *port != 0).unwrap_or(DEFAULT_PORT),
-    );
+    rule(server.port != 0, "a kubeconfig needs the port that the agent has picked (--port)")?;
+    let address = SocketAddr::new(server.address, server.port);
     let has_tls = client.certificate_authority.is_some();
     if !has_tls && (token.is_some() || client.client_certificate.is_some()) {
         let message = "a token or a client certificate needs TLS: give --certificate-authority";

@@ -215,25 +215,19 @@ pub(crate) struct WhoisArgs {
 #[command(next_help_heading = "Connecting over TLS")]
 pub(crate) struct ClientArgs {
     /// Use TLS and trust these authorities, in PEM.
-    #[arg(
-        long,
-        global = true,
-        visible_alias = "ca-file",
-        env = "POD_INDEX_CERTIFICATE_AUTHORITY",
-        value_name = "FILE"
-    )]
+    #[arg(long, global = true, visible_alias = "ca-file", value_name = "FILE")]
     pub(crate) certificate_authority: Option<PathBuf>,
 
     /// The name to expect in the agent's certificate, instead of its address.
-    #[arg(long, global = true, env = "POD_INDEX_TLS_SERVER_NAME", value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
 
     /// The client certificate to present, in PEM.
-    #[arg(long, global = true, env = "POD_INDEX_CLIENT_CERTIFICATE", value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) client_certificate: Option<PathBuf>,
 
     /// The client certificate's private key, in PEM.
-    #[arg(long, global = true, env = "POD_INDEX_CLIENT_KEY", value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) client_key: Option<PathBuf>,
 }
 

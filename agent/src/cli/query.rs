@@ -10,7 +10,6 @@ use super::{ClientArgs, Output, Query, ServerArgs, runtime};
 use super::{format, list, top, whois};
 use crate::api::table;
 use crate::api::types::Translation;
-use crate::config as settings;
 use crate::config::failure::Failure;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
 
@@ -21,7 +20,7 @@ pub(crate) fn ask(
     client: &ClientArgs,
     output: Output,
 ) -> Result<(), Failure> {
-    let server = Server::new(server, client, (settings::DEFAULT_ADDRESS, settings::DEFAULT_PORT))?;
+    let server = Server::new(server, client)?;
     match query {
         Query::Get { namespace, pod } => {
             let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod));

@@ -1,46 +1,69 @@
 //! The configuration file: YAML, with the kubelet's keys where they exist.
 
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
-use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, Command, ValueHint};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter, with_deserializer_from_str};
 
-use super::args::{Setting, Shared};
+use super::args::settings;
 use crate::config::failure::Failure;
 
-impl Shared {
-    /// Reads a configuration file. Relative paths are relative to its directory, as in the kubelet's file.
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", path.display())))?;
-        let mut config = Self::parse(&text).map_err(|(line, message)| {
-            let line = line.map(|line| format!("{line}:")).unwrap_or_default();
-            Failure::Usage(format!("{}:{line} {message}", path.display()))
-        })?;
-        if let Some(directory) = path.parent() {
-            config.relative_to(directory);
-        }
-        Ok(config)
-    }
+/// The values of settings, by the IDs of their arguments.
+pub(super) type Values = BTreeMap<String, Vec<OsString>>;
 
-    /// The configuration, or the line of the error with its description.
-    fn parse(text: &str) -> Result<Self, (Option<u64>, String)> {
-        // A file with only comments is an empty configuration, but `from_str` requires a document.
-        let config = serde_saphyr::from_str::<Option<Self>>(text);
-        config.map(Option::unwrap_or_default).map_err(|error| {
-            let error = error.without_snippet();
-            let line = error.location().map(|location| location.line());
-            let message = match error {
-                // Omits the value: it may be a header's.
-                Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } => {
-                    format!("expected {expected}").into()
-                }
-                error => UserMessageFormatter.format_message(error),
-            };
-            let key =
-                line.and_then(|line| key(text, line)).filter(|key| !message.contains(&format!("`{key}`")));
-            (line, key.map_or_else(|| message.to_string(), |key| format!("{key}: {message}")))
-        })
+/// Reads a configuration file. Relative paths are relative to its directory, as in the kubelet's file.
+pub(super) fn read(path: &Path) -> Result<Values, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", path.display())))?;
+    parse(&text, path.parent().unwrap_or(Path::new(""))).map_err(|(line, message)| {
+        let line = line.map(|line| format!("{line}:")).unwrap_or_default();
+        Failure::Usage(format!("{}:{line} {message}", path.display()))
+    })
+}
+
+/// The values, or the line of the error with its description.
+fn parse(text: &str, directory: &Path) -> Result<Values, (Option<u64>, String)> {
+    let (settings, mut found) = (settings(), Vec::new());
+    let level = Level { above: String::new(), settings: &settings, found: &mut found };
+    with_deserializer_from_str(text, |yaml| level.deserialize(yaml)).map_err(|error| {
+        let error = error.without_snippet();
+        let line = error.location().map(|location| location.line());
+        let message = match error {
+            // Omits the value: it may be a header's.
+            serde_saphyr::Error::SerdeInvalidType { expected, .. }
+            | serde_saphyr::Error::SerdeInvalidValue { expected, .. } => {
+                format!("expected {expected}").into()
+            }
+            error => UserMessageFormatter.format_message(error),
+        };
+        let key = line.and_then(|line| key(text, line)).filter(|key| !message.contains(&format!("`{key}`")));
+        (line, key.map_or_else(|| message.to_string(), |key| format!("{key}: {message}")))
+    })?;
+    let mut values = Values::new();
+    for Found { line, key, setting, texts } in found {
+        let wrong = |why: &str| (Some(line), format!("{key}{why}"));
+        let setting = setting.ok_or_else(|| wrong(": there is no such key"))?;
+        let is_path = setting.get_value_hint() == ValueHint::AnyPath;
+        for text in &texts {
+            if text.is_empty() {
+                return Err(wrong(" is empty"));
+            }
+            check(setting, text).map_err(|why| wrong(&format!(": {why}")))?;
+        }
+        let texts =
+            texts.into_iter().map(|text| if is_path { directory.join(text).into() } else { text.into() });
+        if values.insert(setting.get_id().to_string(), texts.collect()).is_some() {
+            return Err(wrong(" is set twice"));
+        }
     }
+    values.retain(|_, texts| !texts.is_empty());
+    Ok(values)
 }
 
 /// The key in line `line` of `text`, counted from 1, if the line begins with one.
@@ -50,50 +73,158 @@ fn key(text: &str, line: u64) -> Option<&str> {
     (!key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(key)
 }
 
+/// Whether the setting accepts this text, as its flag does.
+fn check(setting: &Arg, text: &str) -> Result<(), String> {
+    if matches!(setting.get_action(), ArgAction::SetTrue) {
+        return Ok(());
+    }
+    let flag = format!("--{}={text}", setting.get_long().unwrap_or_default());
+    let alone = Command::new("setting").no_binary_name(true).arg(setting.clone().value_delimiter(None));
+    let Err(error) = alone.try_get_matches_from([flag]) else { return Ok(()) };
+    Err(match (error.source(), error.get(ContextKind::ValidValue)) {
+        (Some(why), _) => why.to_string(),
+        (None, Some(ContextValue::Strings(values))) => format!("must be one of {}", values.join(", ")),
+        _ => "is not valid".to_owned(),
+    })
+}
+
+/// A key of the file.
+struct Found<'a> {
+    line: u64,
+    key: String,
+    /// `None`: no setting has this key.
+    setting: Option<&'a Arg>,
+    texts: Vec<String>,
+}
+
+/// The keys below another, or all.
+struct Level<'a, 'b> {
+    /// The key of the levels above, with a dot at its end.
+    above: String,
+    settings: &'a [(String, Arg)],
+    found: &'b mut Vec<Found<'a>>,
+}
+
+impl<'de> DeserializeSeed<'de> for Level<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, yaml: D) -> Result<(), D::Error> {
+        yaml.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Level<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("keys with values")
+    }
+
+    /// A file may have comments alone.
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, yaml: D) -> Result<(), D::Error> {
+        yaml.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Self { above, settings, found } = self;
+        while let Some(Spanned { value, referenced, .. }) = map.next_key::<Spanned<String>>()? {
+            let key = format!("{above}{value}");
+            let below = format!("{key}.");
+            if settings.iter().any(|(key, _)| key.starts_with(&below)) {
+                map.next_value_seed(Level { above: below, settings, found: &mut *found })?;
+                continue;
+            }
+            let name = if key == "nodeName" { "hostnameOverride" } else { &key };
+            let setting = settings.iter().find(|(key, _)| key == name).map(|(_, setting)| setting);
+            let texts = match setting.map(Arg::get_action) {
+                None => map.next_value::<IgnoredAny>().map(|_| Vec::new())?,
+                // In the kubelet's format.
+                Some(_) if name == "staticPodURLHeader" => {
+                    let headers = map.next_value::<BTreeMap<String, Vec<String>>>()?.into_iter();
+                    let lines = headers
+                        .map(|(name, values)| values.into_iter().map(move |value| format!("{name}:{value}")));
+                    lines.flatten().collect()
+                }
+                Some(ArgAction::Append) => map.next_value()?,
+                Some(ArgAction::SetTrue) => {
+                    map.next_value::<Option<bool>>()?.iter().map(bool::to_string).collect()
+                }
+                Some(_) => map.next_value::<Option<String>>()?.into_iter().collect(),
+            };
+            found.push(Found { line: referenced.line(), key, setting, texts });
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::config::duration::GoDuration;
 
     #[test]
     fn the_kubelets_keys_are_understood() {
-        let config = Shared::parse(
+        let values = parse(
             "staticPodPath: /etc/kubernetes/manifests\n\
              staticPodURL: https://example.org/pods\n\
-             staticPodURLHeader: {X-Token: [a, b]}\n\
+             staticPodURLHeader: {X-Token: ['a,b', c]}\n\
              fileCheckFrequency: 1m\n\
-             httpCheckFrequency: 500ms\n\
-             tlsCertFile: /pki/node.crt\n\
-             tlsPrivateKeyFile: /pki/node.key\n\
-             authentication: {x509: {clientCAFile: /pki/ca.crt}}\n",
-        )
-        .unwrap();
-        assert_eq!(config.pod_manifest_path.unwrap(), Path::new("/etc/kubernetes/manifests"));
-        let headers = ["a", "b"].map(|value| ("X-Token".to_owned(), value.to_owned()));
-        assert_eq!(config.manifest_url_header.unwrap(), headers);
-        assert_eq!(config.http_check_frequency, Some(GoDuration(Duration::from_millis(500))));
-        assert_eq!(config.tls_cert_file.unwrap(), Path::new("/pki/node.crt"));
-        assert_eq!(config.tls_private_key_file.unwrap(), Path::new("/pki/node.key"));
-        assert_eq!(config.authentication.x509.client_ca_file.unwrap(), Path::new("/pki/ca.crt"));
+             port: 1\n\
+             socketMode: 0600\n\
+             authentication: {x509: {clientCAFile: /pki/ca.crt}, webhook: {enabled: true}}\n\
+             nodeName: 007\n\
+             serveResources: [nodes, owners]\n\
+             kubeconfig:\n",
+            Path::new("/"),
+        );
+        let expected = [
+            ("authentication_token_webhook", &["true"][..]),
+            ("client_ca_file", &["/pki/ca.crt"]),
+            ("file_check_frequency", &["1m"]),
+            ("hostname_override", &["007"]),
+            ("port", &["1"]),
+            ("serve_resources", &["nodes", "owners"]),
+            ("socket_mode", &["0600"]),
+            ("static_pod_path", &["/etc/kubernetes/manifests"]),
+            ("static_pod_url", &["https://example.org/pods"]),
+            ("static_pod_url_header", &["X-Token:a,b", "X-Token:c"]),
+        ];
+        let texts = |texts: &[&str]| texts.iter().map(OsString::from).collect();
+        assert_eq!(values, Ok(expected.map(|(id, values)| (id.to_owned(), texts(values))).into()));
     }
 
     #[test]
     fn a_wrong_key_or_value_is_an_error_with_its_line() {
         for (text, line, word) in [
             ("staticPodPath: /x\nstaticPodPaht: /y\n", 2, "staticPodPaht"),
-            ("\nfileCheckFrequency: 20\n", 2, "such as 20s"),
+            ("\nfileCheckFrequency: 20\n", 2, "fileCheckFrequency: must be a number and a unit, such as 20s"),
             ("port: 70000\n", 1, "port: "),
+            ("port: [1]\n", 1, "port: "),
+            ("apiServer: perhaps\n", 1, "apiServer: "),
             ("logLevel: loud\n", 1, "loud"),
+            ("logFormat: loud\n", 1, "logFormat: must be one of text, json"),
             ("address: nowhere\n", 1, "address: "),
             ("port: 1\nport: 2\n", 2, "port"),
+            ("nodeName: a\nhostnameOverride: a\n", 2, "hostnameOverride is set twice"),
+            ("namespace: ''\n", 1, "namespace is empty"),
+            ("# x\nallowedClientNames: [a, '']\n", 2, "allowedClientNames is empty"),
             ("authentication: {x509: {clientCaFile: /x}}\n", 1, "clientCaFile"),
+            (
+                "authentication:\n  x509:\n    clientCAFile: ''\n",
+                3,
+                "authentication.x509.clientCAFile is empty",
+            ),
+            ("once: true\n", 1, "once: there is no such key"),
         ] {
-            let (at, message) = Shared::parse(text).unwrap_err();
+            let (at, message) = parse(text, Path::new("/")).unwrap_err();
             assert_eq!(at, Some(line), "{text}: {message}");
             assert!(message.contains(word), "{message}");
         }
+        let (_, message) = parse("staticPodURLHeader: {X-Token: [[secret]]}\n", Path::new("/")).unwrap_err();
+        assert!(!message.contains("secret"), "{message}");
     }
 
     #[test]
@@ -102,17 +233,17 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("config.yaml");
         std::fs::write(&file, "staticPodPath: manifests\nsocket: agent.sock\nproc: /host/proc\n").unwrap();
-        let config = Shared::read(&file).unwrap();
-        assert_eq!(config.pod_manifest_path, Some(directory.join("manifests")));
-        assert_eq!(config.socket, Some(directory.join("agent.sock")));
-        assert_eq!(config.proc.as_deref(), Some(Path::new("/host/proc")));
+        let values = read(&file).unwrap();
+        assert_eq!(values["static_pod_path"], [directory.join("manifests")]);
+        assert_eq!(values["socket"], [directory.join("agent.sock")]);
+        assert_eq!(values["proc"], ["/host/proc"]);
         std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
     fn an_empty_file_configures_nothing() {
-        for text in ["", "# nothing\n", "---\n", "{}"] {
-            assert!(Shared::parse(text).unwrap().pod_manifest_path.is_none(), "{text:?}");
+        for text in ["", "# nothing\n", "---\n", "{}", "authentication:\n"] {
+            assert_eq!(parse(text, Path::new("/")), Ok(Values::new()), "{text:?}");
         }
     }
 }

@@ -32,12 +32,6 @@ impl Display for LogFilter {
     }
 }
 
-impl Default for LogFilter {
-    fn default() -> Self {
-        Self(Targets::new().with_default(Level::INFO))
-    }
-}
-
 impl FromStr for LogFilter {
     type Err = String;
 

@@ -10,20 +10,21 @@ mod selection;
 pub(crate) mod shutdown;
 pub(crate) mod values;
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fmt::Display;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use self::args::{Authorization, Output, RunArgs, ServerArgs, Setting, Shared};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, FromArgMatches};
 use serde_json::Value;
 
+use self::args::{Output, RunArgs, ServerArgs, Shared, key, settings};
 use crate::api::table;
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
-use crate::config::log::LogFilter;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
@@ -32,35 +33,14 @@ use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::selection::Selection;
-use self::values::{
-    AccessSettings, AuthorizationMode, Bounds, Extra, LogFormat, Management, Mode, PodApiSettings, TlsFiles,
-};
-
-/// Default period of the file and http sources. Zero means the default as well, as in the kubelet.
-const CHECK_FREQUENCY: Duration = Duration::from_secs(20);
+use self::values::{AccessSettings, AuthorizationMode, Extra, Management, Mode, PodApiSettings, TlsFiles};
 
 /// The standard path of a pod's service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Default folder of the host's processes.
-const PROC: &str = "/proc";
-
-/// By default, removed pods are kept this long, and so many of them.
-const KEEP_REMOVED: Duration = Duration::from_secs(60);
-const KEEP_REMOVED_MAX: usize = 10_000;
-
-/// Default address.
-pub(crate) const DEFAULT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Default port: near those of other node components, but unused by them.
-pub(crate) const DEFAULT_PORT: u16 = 10_270;
-
-/// The message if no source is configured.
+/// The error without a source.
 pub(crate) const NO_SOURCES: &str =
     "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server";
-
-/// Default maximum number of watches, in total and per client.
-const WATCHES: usize = 1024;
-const WATCHES_PER_CLIENT: usize = 256;
 
 /// The keys that a reload may change, besides those of the API server. No other setting can change while the agent runs.
 #[rustfmt::skip]
@@ -73,20 +53,17 @@ const CHANGEABLE: [&str; 16] = [
 /// The agent's settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// What was given, for all that needs no check.
+    /// What needs no check.
     pub(crate) given: Shared,
+    pub(crate) server: ServerArgs,
+    /// The keys of the settings that are not left to their defaults.
+    set: BTreeSet<String>,
     pub(crate) node: NodeName,
     pub(crate) file: Option<FileSettings>,
     pub(crate) http: Option<HttpConfig>,
     pub(crate) kubelet: Option<HttpConfig>,
     pub(crate) api: Option<ApiSettings>,
     pub(crate) mirrors: Management,
-    /// Where the host's processes are.
-    pub(crate) proc: PathBuf,
-    /// How long to keep removed pods, and how many.
-    pub(crate) keep_removed: (Duration, usize),
-    /// The bounds of look-ups at a time.
-    pub(crate) bounds: Bounds,
     /// Where to keep pods on disk, and which.
     pub(crate) checkpoints: Option<(PathBuf, Which)>,
     pub(crate) address: SocketAddr,
@@ -101,15 +78,15 @@ pub(crate) struct Settings {
     /// The timeout of `--once`. `None`: no timeout.
     pub(crate) once_timeout: Option<Duration>,
     pub(crate) output: Output,
-    pub(crate) log_filter: LogFilter,
-    pub(crate) log_format: LogFormat,
 }
 
 /// The user's command line and environment. The configuration file may add to them.
 #[derive(Debug)]
 pub(crate) struct Given {
+    /// The definition of the command line.
+    pub(crate) command: Command,
+    pub(crate) arguments: Vec<OsString>,
     pub(crate) run: RunArgs,
-    pub(crate) server: ServerArgs,
     pub(crate) output: Output,
 }
 
@@ -143,25 +120,58 @@ pub(crate) fn wrong(problem: Problem) -> Failure {
 }
 
 impl Given {
-    /// The resulting settings, with the current configuration file.
+    /// The resulting settings, with the current configuration file. What that sets is the default of a flag.
     pub(crate) fn resolve(&self) -> Result<Settings, Failure> {
-        let Self { run, server, output } = self;
-        let file = run.config.as_deref().map(Shared::read).transpose()?.unwrap_or_default();
-        let mut given = run.shared.clone().or(file.clone());
-        for (key, text) in never_empty(&run.shared).into_iter().chain(never_empty(&file)) {
-            rule(text != Some(OsStr::new("")), format!("{key} is empty"))?;
+        let Self { command, run, output, .. } = self;
+        let mut of_the_file = run.config.as_deref().map(file::read).transpose()?.unwrap_or_default();
+        let of_the_user = self.parse(command.clone())?;
+        let is_given =
+            |id: &str| of_the_user.value_source(id).is_some_and(|by| by != ValueSource::DefaultValue);
+        let is_set = |id: &str| is_given(id) || of_the_file.contains_key(id);
+        let set = settings().into_iter().filter(|(_, setting)| is_set(setting.get_id().as_str()));
+        let set = set.map(|(key, _)| key).collect();
+        of_the_file.retain(|id, _| !is_given(id));
+        let with_default = |setting: Arg| match of_the_file.get(setting.get_id().as_str()) {
+            // A text of the file may contain commas.
+            Some(texts) => setting.default_values(texts).value_delimiter(None),
+            None => setting,
+        };
+        let mut command = command.clone().mut_args(with_default);
+        if let Some(doctor) = command.find_subcommand_mut("doctor") {
+            *doctor = doctor.clone().mut_args(with_default);
         }
-        given.address = server.address.or(given.address);
-        given.port = server.port.or(given.port);
-        given.socket = server.socket.clone().or(given.socket);
-        Settings::of(given, run, *output)
+        let all = self.parse(command)?;
+        let given = Shared::from_arg_matches(&all).map_err(wrong_usage)?;
+        let server = ServerArgs::from_arg_matches(&all).map_err(wrong_usage)?;
+        Settings::of(given, server, set, run, *output)
+    }
+
+    fn parse(&self, command: Command) -> Result<ArgMatches, Failure> {
+        let mut matches = command.try_get_matches_from(&self.arguments).map_err(wrong_usage)?;
+        // Only `doctor` takes settings as well.
+        Ok(matches.remove_subcommand().map_or(matches, |(_, of_the_command)| of_the_command))
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+fn wrong_usage(error: clap::Error) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
 impl Settings {
-    fn of(mut given: Shared, run: &RunArgs, output: Output) -> Result<Self, Failure> {
+    fn of(
+        mut given: Shared,
+        server: ServerArgs,
+        set: BTreeSet<String>,
+        run: &RunArgs,
+        output: Output,
+    ) -> Result<Self, Failure> {
+        // So that another order is no difference at a reload.
+        given.serve_resources.sort_unstable();
+        given.allowed_client_names.sort_unstable();
+        given.allowed_client_groups.sort_unstable();
         let tls = tls(&given)?;
-        let address = given.address.unwrap_or(DEFAULT_ADDRESS);
+        let address = server.address;
         rule(
             tls.is_some() || given.allow_remote_clients || address.is_loopback(),
             format!(
@@ -171,7 +181,7 @@ impl Settings {
         )?;
         let node = node_name(given.hostname_override.as_deref())?;
         let period = period(given.file_check_frequency);
-        let file = given.pod_manifest_path.clone().map(|path| FileSettings { path, period });
+        let file = given.static_pod_path.clone().map(|path| FileSettings { path, period });
         let http = http(&given, &node)?;
         let kubelet = kubelet(&given)?;
         let api = api_server(&given)?;
@@ -185,13 +195,9 @@ impl Settings {
             has_directory || !given.checkpoint_all_pods,
             "checkpointAllPods needs a directory (--checkpoint-dir)",
         )?;
-        rule(given.socket.is_some() || given.socket_mode.is_none(), "socketMode needs a socket (--socket)")?;
-        let span = |given: Option<GoDuration>, default| given.map_or(default, |GoDuration(span)| span);
-        let Bounds { skew, delay } = Bounds::default();
-        // As they apply: for their display, and to be compared at a reload.
+        rule(server.socket.is_some() || !set.contains("socketMode"), "socketMode needs a socket (--socket)")?;
+        // As it applies: for its display, and to be compared at a reload.
         given.hostname_override = Some(node.to_string());
-        given.address = Some(address);
-        let port = *given.port.get_or_insert(DEFAULT_PORT);
         Ok(Self {
             node,
             file,
@@ -199,25 +205,19 @@ impl Settings {
             kubelet,
             api,
             mirrors,
-            proc: given.proc.clone().unwrap_or_else(|| PROC.into()),
-            keep_removed: (
-                span(given.keep_removed, KEEP_REMOVED),
-                given.keep_removed_max.unwrap_or(KEEP_REMOVED_MAX),
-            ),
-            bounds: Bounds { skew: span(given.clock_skew, skew), delay: span(given.source_delay, delay) },
             // `--once` prints and stores nothing.
             checkpoints: given.checkpoint_dir.clone().filter(|_| !run.once).map(|path| (path, which)),
-            address: SocketAddr::new(address, port),
+            address: SocketAddr::new(address, server.port),
             tls,
             pod_api,
-            socket: given.socket.clone().map(|path| (path, given.socket_mode.unwrap_or_default())),
+            socket: server.socket.clone().map(|path| (path, given.socket_mode)),
             access,
             once: run.once,
             once_timeout: Some(run.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
-            log_filter: given.log_level.clone().unwrap_or_default(),
-            log_format: given.log_format.unwrap_or(LogFormat::Text),
             given,
+            server,
+            set,
         })
     }
 
@@ -233,12 +233,33 @@ impl Settings {
 
     /// The configuration in a line.
     pub(crate) fn words(&self) -> String {
-        rows(&self.given).iter().map(|[key, value]| format!("{key}: {value}")).collect::<Vec<_>>().join("; ")
+        self.shown().map(|[key, value]| format!("{key}: {value}")).collect::<Vec<_>>().join("; ")
     }
 
     /// The configuration as a table.
     pub(crate) fn summary(&self) -> String {
-        table::table(["SETTING", "VALUE"], rows(&self.given).iter().map(|[name, value]| [&**name, &**value]))
+        let rows: Vec<_> = self.shown().collect();
+        table::table(["SETTING", "VALUE"], rows.iter().map(|[key, value]| [&**key, &**value]))
+    }
+
+    /// What is set, and where the agent is.
+    fn shown(&self) -> impl Iterator<Item = [String; 2]> {
+        let is_shown =
+            |key: &str| self.set.contains(key) || ["address", "hostnameOverride", "port"].contains(&key);
+        self.rows().into_iter().filter(move |(key, _)| is_shown(key)).map(<[String; 2]>::from)
+    }
+
+    /// What is configured, by key. Headers, which may be secret, are left out.
+    fn rows(&self) -> BTreeMap<String, String> {
+        let values = [serde_json::to_value(&self.given), serde_json::to_value(&self.server)];
+        let fields = values.into_iter().flatten().filter_map(|value| value.as_object().cloned()).flatten();
+        let texts = fields.filter_map(|(id, value)| match value {
+            Value::Null | Value::Bool(false) => None,
+            Value::Array(items) if items.is_empty() => None,
+            Value::String(text) => Some((key(&id), text)),
+            other => Some((key(&id), other.to_string())),
+        });
+        texts.collect()
     }
 
     /// Which static pods are derived from mirror pods. An agent that manages the mirror pods of this node has its
@@ -251,34 +272,10 @@ impl Settings {
         }
     }
 
-    /// What was given, with lists in order and with the defaults, to be compared at a reload.
-    fn applied(&self) -> Shared {
-        let Self { given, keep_removed: (span, pods), bounds, pod_api, access, .. } = self;
-        let mode = given.authorization.mode.unwrap_or(AuthorizationMode::AlwaysAllow);
-        Shared {
-            proc: Some(self.proc.clone()),
-            keep_removed: Some(GoDuration(*span)),
-            keep_removed_max: Some(*pods),
-            clock_skew: Some(GoDuration(bounds.skew)),
-            source_delay: Some(GoDuration(bounds.delay)),
-            static_pod_object: Some(pod_api.static_pods),
-            serve_resources: pod_api.extra.iter().copied().collect(),
-            max_watches: Some(pod_api.watches),
-            max_watches_per_client: Some(pod_api.watches_per_client),
-            socket_mode: self.socket.as_ref().map(|(_, mode)| *mode),
-            allowed_client_names: access.names.iter().cloned().collect(),
-            allowed_client_groups: access.groups.iter().cloned().collect(),
-            log_format: Some(self.log_format),
-            authorization: Authorization { mode: Some(mode) },
-            ..given.clone()
-        }
-    }
-
     /// The key of a setting that differs in `new` but cannot change while the agent runs.
     pub(crate) fn fixed_difference(&self, new: &Self) -> Option<String> {
-        let (old, new) = (rows(&self.applied()), rows(&new.applied()));
-        let changed = old.iter().filter(|row| !new.contains(row));
-        let changed = changed.chain(new.iter().filter(|row| !old.contains(row))).map(|[key, _]| key);
+        let (old, new) = (self.rows(), new.rows());
+        let changed = old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key));
         let of_the_server = ["kubeconfig", "apiServer", "allNodes"];
         let may_change = |key: &str| {
             CHANGEABLE.contains(&key) || (of_the_server.contains(&key) && !self.keeps_api_server())
@@ -294,66 +291,30 @@ impl Settings {
     }
 }
 
-/// The settings that must not be empty: as absent ones, they would silently switch off what they were meant to set.
-fn never_empty(given: &Shared) -> [(&'static str, Option<&OsStr>); 6] {
-    [
-        ("clientCAFile", given.authentication.x509.client_ca_file.as_deref().map(OsStr::new)),
-        ("hostnameOverride", given.hostname_override.as_deref().map(OsStr::new)),
-        ("kubeconfig", given.kubeconfig.as_deref().map(OsStr::new)),
-        ("kubeletCa", given.kubelet_ca.as_deref().map(OsStr::new)),
-        ("kubeletTokenFile", given.kubelet_token_file.as_deref().map(OsStr::new)),
-        ("manifestUrlCa", given.manifest_url_ca.as_deref().map(OsStr::new)),
-    ]
-}
-
-/// What is configured, by key. Headers, which may be secret, are left out.
-fn rows(given: &Shared) -> Vec<[String; 2]> {
-    let mut rows = Vec::new();
-    list("", &serde_json::to_value(given).unwrap_or_default(), &mut rows);
-    rows
-}
-
-/// The settings in `value`, below this key.
-fn list(key: &str, value: &Value, to: &mut Vec<[String; 2]>) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                list(&key, value, to);
-            }
-        }
-        Value::Null | Value::Bool(false) => {}
-        Value::Array(items) if items.is_empty() => {}
-        Value::String(text) => to.push([key.to_owned(), text.clone()]),
-        other => to.push([key.to_owned(), other.to_string()]),
-    }
-}
-
-fn period(given: Option<GoDuration>) -> Duration {
-    given.map(|GoDuration(period)| period).filter(|period| !period.is_zero()).unwrap_or(CHECK_FREQUENCY)
+/// Zero means the default, as in the kubelet.
+fn period(GoDuration(period): GoDuration) -> Duration {
+    if period.is_zero() { Duration::from_secs(20) } else { period }
 }
 
 /// The TLS files, if TLS is configured.
 fn tls(given: &Shared) -> Result<Option<TlsFiles>, Failure> {
-    let client_ca = given.authentication.x509.client_ca_file.clone();
+    let client_ca = given.client_ca_file.clone();
     let (cert, key) = (given.tls_cert_file.clone(), given.tls_private_key_file.clone());
     rule(key.is_some() || cert.is_none(), "tlsCertFile needs a tlsPrivateKeyFile")?;
     rule(cert.is_some() || key.is_none(), "tlsPrivateKeyFile needs a tlsCertFile")?;
     rule(cert.is_some() || client_ca.is_none(), "clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile")?;
-    let takes_tokens = given.authentication.webhook.enabled;
+    let takes_tokens = given.authentication_token_webhook;
     let files = cert.zip(key);
     Ok(files.map(|(cert, private_key)| TlsFiles { cert, private_key, client_ca, takes_tokens }))
 }
 
 /// Which clients are served. They have to be known, and the API server available where it is asked.
 fn access(given: &Shared, tls: Option<&TlsFiles>, has_api_server: bool) -> Result<AccessSettings, Failure> {
-    // An empty name would match a certificate without a name.
-    let filled = |items: &[String]| items.iter().filter(|item| !item.is_empty()).cloned().collect();
     let access = AccessSettings {
-        names: filled(&given.allowed_client_names),
-        groups: filled(&given.allowed_client_groups),
-        tokens: given.authentication.webhook.enabled,
-        rights: given.authorization.mode == Some(AuthorizationMode::Webhook),
+        names: given.allowed_client_names.iter().cloned().collect(),
+        groups: given.allowed_client_groups.iter().cloned().collect(),
+        tokens: given.authentication_token_webhook,
+        rights: given.authorization_mode == AuthorizationMode::Webhook,
     };
     let has_certificates = tls.is_some_and(|tls| tls.client_ca.is_some());
     rule(
@@ -398,9 +359,9 @@ fn pod_api(given: &Shared, api: Option<&ApiSettings>) -> Result<PodApiSettings, 
         "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes",
     )?;
     Ok(PodApiSettings {
-        static_pods: given.static_pod_object.unwrap_or_default(),
-        watches: given.max_watches.unwrap_or(WATCHES),
-        watches_per_client: given.max_watches_per_client.unwrap_or(WATCHES_PER_CLIENT),
+        static_pods: given.static_pod_object,
+        watches: given.max_watches,
+        watches_per_client: given.max_watches_per_client,
         extra,
     })
 }
@@ -452,14 +413,14 @@ fn kubelet(given: &Shared) -> Result<Option<HttpConfig>, Failure> {
 
 /// How to request the manifests' URL, if it is a source. Checks that the source can be created.
 fn http(given: &Shared, node: &NodeName) -> Result<Option<HttpConfig>, Failure> {
-    let Some(url) = &given.manifest_url else { return Ok(None) };
+    let Some(url) = &given.static_pod_url else { return Ok(None) };
     let wrong_url = |problem: Problem| {
         let what = "--manifest-url (staticPodURL)";
         Failure::Usage(format!("{what} {url:?}: {}", problem.message()))
     };
     let mut config = HttpConfig::new(url).map_err(wrong_url)?;
     config.period = period(given.http_check_frequency);
-    for (name, value) in given.manifest_url_header.iter().flatten() {
+    for (name, value) in &given.static_pod_url_header {
         config = config.header(name, value).map_err(wrong)?;
     }
     config = trusting(config, "manifestUrlCa", given.manifest_url_ca.as_deref())?;
@@ -496,6 +457,8 @@ fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args;
+
     use super::*;
 
     #[test]
@@ -509,41 +472,56 @@ mod tests {
 
     #[test]
     fn what_a_reload_may_change_are_keys_of_the_file() {
-        let keys = serde_json::to_value(Shared::default()).unwrap();
+        let keys: Vec<_> = settings().into_iter().map(|(key, _)| key).collect();
         for key in CHANGEABLE {
-            assert!(keys.get(key).is_some(), "{key}");
+            assert!(keys.iter().any(|known| known == key), "{key}");
         }
+    }
+
+    /// The settings of an agent that follows the API server, with these flags.
+    fn resolved(flags: &[&str]) -> Result<Settings, Failure> {
+        let command = ServerArgs::augment_args(RunArgs::augment_args(Command::new("pod-index")));
+        let words = [&["pod-index", "--api-server", "--node-name=n"], flags].concat();
+        let run = RunArgs::from_arg_matches(&command.clone().get_matches_from(&words)).unwrap();
+        let arguments = words.into_iter().map(OsString::from).collect();
+        Given { command, arguments, run, output: Output::Table }.resolve()
     }
 
     #[test]
     fn a_default_or_another_order_is_no_difference() {
-        let settings = |serve_resources: &[Extra], max_watches| {
-            let given = Shared {
-                api_server: true,
-                hostname_override: Some("n".to_owned()),
-                serve_resources: serve_resources.to_vec(),
-                max_watches,
-                ..Shared::default()
-            };
-            let once_timeout = GoDuration(Duration::ZERO);
-            let shared = given.clone();
-            let run = RunArgs { config: None, shared, once: false, once_timeout, check: false };
-            Settings::of(given, &run, Output::Table).unwrap()
-        };
-        let old = settings(&[Extra::Nodes, Extra::Namespaces], None);
-        for (resources, watches, differs) in [
-            (&[Extra::Namespaces, Extra::Nodes][..], Some(WATCHES), None),
-            (&[Extra::Nodes], None, Some("serveResources")),
-            (&[Extra::Nodes, Extra::Namespaces], Some(1), Some("maxWatches")),
+        let old = resolved(&["--serve-resources=nodes,namespaces"]).unwrap();
+        for (flags, differs) in [
+            (&["--serve-resources=namespaces,nodes", "--max-watches=1024", "--keep-removed=1m"][..], None),
+            (&["--serve-resources=nodes"], Some("serveResources")),
+            (&["--serve-resources=nodes,namespaces", "--max-watches=1"], Some("maxWatches")),
         ] {
-            assert_eq!(old.fixed_difference(&settings(resources, watches)).as_deref(), differs);
+            assert_eq!(old.fixed_difference(&resolved(flags).unwrap()).as_deref(), differs);
         }
     }
 
     #[test]
+    fn a_flag_replaces_what_the_file_sets() {
+        let file = std::env::temp_dir().join(format!("pod-index-flags-{}.yaml", std::process::id()));
+        let text = "maxWatches: 7\nserveResources: [nodes, owners]\nredactEnv: true\nport: 1\n\
+                    staticPodURL: http://a\nstaticPodURLHeader: {A: ['b,c']}\n";
+        std::fs::write(&file, text).unwrap();
+        let config = format!("--config={}", file.display());
+        let set = resolved(&[&config]).unwrap();
+        assert!(set.given.redact_env && set.given.serve_resources == [Extra::Nodes, Extra::Owners]);
+        assert_eq!((set.given.max_watches, set.address.port()), (7, 1));
+        assert_eq!(set.given.static_pod_url_header, [("A".to_owned(), "b,c".to_owned())]);
+        assert!(!set.summary().contains("b,c"), "{}", set.summary());
+        let set =
+            resolved(&[&config, "--serve-resources=namespaces", "--max-watches=8", "--port=2"]).unwrap();
+        assert_eq!(set.given.serve_resources, [Extra::Namespaces]);
+        assert_eq!((set.given.max_watches, set.address.port()), (8, 2));
+        assert!(set.given.redact_env, "{}", set.summary());
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[test]
     fn a_bad_url_of_manifests_is_named_as_the_user_wrote_it() {
-        let given = Shared { manifest_url: Some("foo".to_owned()), ..Shared::default() };
-        let Err(Failure::Usage(message)) = http(&given, &NodeName::new("n")) else { panic!("accepted") };
+        let Err(Failure::Usage(message)) = resolved(&["--manifest-url=foo"]) else { panic!("accepted") };
         assert!(message.starts_with("--manifest-url (staticPodURL) \"foo\": "), "{message}");
     }
 }

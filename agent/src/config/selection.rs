@@ -24,18 +24,21 @@ type Check = fn(&str) -> Result<(), String>;
 impl Selection {
     pub(super) fn new(given: &Shared) -> Result<Self, Failure> {
         let (labels, fields) = (given.pod_selector.clone(), given.pod_field_selector.clone());
-        let selection = Self { namespace: given.namespace.clone(), labels, fields };
+        Self { namespace: given.namespace.clone(), labels, fields }.checked()
+    }
+
+    fn checked(self) -> Result<Self, Failure> {
         let checks: [Check; 3] = [
             |name| names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned())),
             |labels| Labels::parse(labels).map(drop),
             |terms| Fields::parse(terms, |_| Some(0)).map(drop),
         ];
-        for ((flag, text), check) in selection.given().into_iter().zip(checks) {
+        for ((flag, text), check) in self.given().into_iter().zip(checks) {
             if let Some(text) = text {
                 check(text).map_err(|why| Failure::Usage(format!("{flag} {text:?}: {why}")))?;
             }
         }
-        Ok(selection)
+        Ok(self)
     }
 
     fn given(&self) -> [(&'static str, Option<&str>); 3] {
@@ -77,13 +80,9 @@ mod tests {
 
     fn said(namespace: &str, labels: &str, fields: &str) -> Option<String> {
         let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let given = Shared {
-            namespace: given(namespace),
-            pod_selector: given(labels),
-            pod_field_selector: given(fields),
-            ..Shared::default()
-        };
-        Selection::new(&given).err().map(|failure| failure.message().unwrap_or_default().to_owned())
+        let selection =
+            Selection { namespace: given(namespace), labels: given(labels), fields: given(fields) };
+        selection.checked().err().map(|failure| failure.message().unwrap_or_default().to_owned())
     }
 
     #[test]

@@ -7,8 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use pod_index::AtTime;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The configured access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,12 +29,6 @@ pub(crate) struct Bounds {
     pub(crate) delay: Duration,
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { skew: AtTime::<()>::SKEW, delay: AtTime::<()>::DELAY }
-    }
-}
-
 impl AccessSettings {
     /// Whether a completed TLS handshake is not enough to be served.
     pub(crate) fn is_limited(&self) -> bool {
@@ -50,12 +43,6 @@ impl AccessSettings {
 /// The permissions of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mode(pub(crate) u32);
-
-impl Default for Mode {
-    fn default() -> Self {
-        Self(0o660)
-    }
-}
 
 impl FromStr for Mode {
     type Err = &'static str;
@@ -94,11 +81,10 @@ pub(crate) enum Management {
 }
 
 /// Which of a static pod's two objects to show if both are known.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StaticPods {
     /// The node's object. Its UID is in cgroups and log paths.
-    #[default]
     Node,
     /// The API server's object: the mirror pod.
     Mirror,
@@ -117,7 +103,7 @@ pub(crate) struct PodApiSettings {
 }
 
 /// What the pod API can serve besides pods.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Extra {
     /// This node's Node object; with `--all-nodes`, all.
@@ -169,7 +155,7 @@ impl Extra {
 }
 
 /// How to authorize an identified client. The names are the kubelet's.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub(crate) enum AuthorizationMode {
     /// Every request is allowed.
     #[value(name = "AlwaysAllow")]
@@ -179,7 +165,7 @@ pub(crate) enum AuthorizationMode {
     Webhook,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
     Text,

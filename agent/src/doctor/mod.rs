@@ -26,6 +26,7 @@ use pod_index_kubelet::sources::api_server::server_url;
 use self::report::{Finding, Outcome, Report};
 use crate::cli::ClientArgs;
 use crate::cli::format;
+use crate::config::args::ServerArgs;
 use crate::config::failure::Failure;
 use crate::config::{Given, NO_SOURCES, Settings, rule};
 use crate::run::check;
@@ -34,13 +35,18 @@ use crate::run::check;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs all checks and prints the findings.
-pub(crate) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Result<(), Failure> {
+pub(crate) fn examine(
+    given: &Given,
+    server: &ServerArgs,
+    client: &ClientArgs,
+    healthz: SocketAddr,
+) -> Result<(), Failure> {
     for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
         rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
-    let report = Report::new(runtime.block_on(findings(given, client, healthz)));
+    let report = Report::new(runtime.block_on(findings(given, server, client, healthz)));
     runtime.shutdown_background();
     format::answer(given.output, &report, Report::table)?;
     match report.result {
@@ -50,7 +56,12 @@ pub(crate) fn examine(given: &Given, client: &ClientArgs, healthz: SocketAddr) -
     }
 }
 
-async fn findings(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Vec<Finding> {
+async fn findings(
+    given: &Given,
+    server: &ServerArgs,
+    client: &ClientArgs,
+    healthz: SocketAddr,
+) -> Vec<Finding> {
     let (settings, finding) = configuration::settings(given);
     let settings = settings.as_ref();
     let (mut findings, mut file_events) = (vec![finding], None);
@@ -59,9 +70,9 @@ async fn findings(given: &Given, client: &ClientArgs, healthz: SocketAddr) -> Ve
         let server = api_server(settings, &mut findings).await;
         kubelet::check(settings, server, healthz, &mut findings).await;
     }
-    let answers = running::ask(given, client, settings).await;
+    let answers = running::ask(settings.map_or(server, |settings| &settings.server), client).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
-    if answers.is_ok() && findings[0].message == NO_SOURCES {
+    if answers.is_ok() && given.run.config.is_none() && findings[0].message == NO_SOURCES {
         findings[0] = configuration::not_given();
     }
     running::check(answers.as_ref(), settings, &mut findings);

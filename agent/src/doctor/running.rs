@@ -1,6 +1,6 @@
 //! Checks the running agent: its sources, its static pods, its process.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -10,8 +10,9 @@ use super::report::{Finding, span};
 use crate::api::seen::{Mirrors, Pair, Source, Sources};
 use crate::cli::ClientArgs;
 use crate::cli::client::Server;
+use crate::config::Settings;
+use crate::config::args::ServerArgs;
 use crate::config::failure::Failure;
-use crate::config::{DEFAULT_ADDRESS, DEFAULT_PORT, Given, Settings};
 
 const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
@@ -32,16 +33,13 @@ pub(super) struct Answers {
 }
 
 /// Asks the agent that the flags or its settings name.
-pub(super) async fn ask(
-    given: &Given,
-    client: &ClientArgs,
-    settings: Option<&Settings>,
-) -> Result<Answers, Failure> {
-    let (address, port) = settings
-        .map_or((DEFAULT_ADDRESS, DEFAULT_PORT), |settings| (settings.address.ip(), settings.address.port()));
+pub(super) async fn ask(server: &ServerArgs, client: &ClientArgs) -> Result<Answers, Failure> {
+    let mut server = server.clone();
     // An agent that serves on all addresses also serves on loopback.
-    let address: IpAddr = if address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { address };
-    let server = Server::new(&given.server, client, (address, port))?;
+    if server.address.is_unspecified() {
+        server.address = Ipv4Addr::LOCALHOST.into();
+    }
+    let server = Server::new(&server, client)?;
     let answers = async {
         let place = server.place.clone();
         let (sources, mirrors) = (server.get_json("/sources").await?, server.get_json("/mirrors").await?);
@@ -91,14 +89,15 @@ pub(super) fn check(
         _ => Finding::ok(AGENT, answer),
     });
     findings.extend(sources.sources.iter().map(|source| {
-        let period = settings.map_or(Duration::ZERO, |settings| settings.period_of(&source.source));
-        judge(source, period)
+        let period = settings.map(|settings| settings.period_of(&source.source));
+        // The API server is followed, whatever the settings.
+        judge(source, period.or_else(|| (source.source == "api").then_some(Duration::ZERO)))
     }));
     findings.push(static_pods(mirrors));
 }
 
-/// `period`: how often the source is read, if it is read periodically.
-fn judge(source: &Source, period: Duration) -> Finding {
+/// `period`: how often the source is read; zero if it is followed. `None`: unknown without the agent's settings.
+fn judge(source: &Source, period: Option<Duration>) -> Finding {
     let Source { source: name, origin, seen, pods, seconds_since_heard, problems, .. } = source;
     let problem = problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(origin));
     let place = format!("{name} ({origin})");
@@ -112,8 +111,11 @@ fn judge(source: &Source, period: Duration) -> Finding {
     #[allow(clippy::cast_precision_loss, reason = "seconds")]
     let age = span(silence as f64);
     let message = format!("{place}: {pods} pods, last heard {age} ago{}", because(";"));
-    let overdue = |limit: u64| silence > limit.max(3 * period.as_secs());
-    if overdue(SILENT) {
+    let overdue = |limit: u64| silence > limit.max(3 * period.unwrap_or_default().as_secs());
+    if period.is_none() && overdue(LATE) {
+        let fix = "give doctor the agent's settings: they say how often the source is read";
+        Finding::warning(SOURCES, message, fix)
+    } else if overdue(SILENT) {
         Finding::failure(SOURCES, message, look)
     } else if overdue(LATE) {
         Finding::warning(SOURCES, message, look)
@@ -201,9 +203,13 @@ mod tests {
             (source(true, Some(301), &[]), Duration::from_secs(3600), Outcome::Ok, "5 min ago"),
             (source(false, None, &["request"]), short, Outcome::Failure, "not read yet: a.yaml:4: spec: bad"),
         ] {
-            let finding = judge(&source, period);
+            let finding = judge(&source, Some(period));
             assert_eq!(finding.result, result, "{finding:?}");
             assert!(finding.message.ends_with(words), "{finding:?}");
+        }
+        for (heard, result) in [(150, Outcome::Ok), (151, Outcome::Warning), (301, Outcome::Warning)] {
+            let finding = judge(&source(true, Some(heard), &[]), None);
+            assert_eq!(finding.result, result, "an unknown period: {finding:?}");
         }
     }
 }

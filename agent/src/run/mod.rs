@@ -24,6 +24,7 @@ use crate::config::args::Output;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::Leaving;
+use crate::config::values::Bounds;
 use crate::config::{Given, Settings};
 use crate::http;
 use crate::http::access::Access;
@@ -54,7 +55,7 @@ const BLOCKING: usize = 16 + reload::READS;
 
 /// Runs the agent to its end. `given` is resolved again on a reload.
 pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
-    let log = Log::start(&settings.log_filter, settings.log_format);
+    let log = Log::start(&settings.given.log_level, settings.given.log_format);
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -152,8 +153,8 @@ struct Started {
 /// Starts all parts. Waits for no server.
 async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result<Started, Failure> {
     let listeners = if settings.once { None } else { Some(Listeners::bind(settings).await?) };
-    let (max_age, max_pods) = settings.keep_removed;
-    let options = Options::new().keep_removed(max_age, max_pods).keep_times(true);
+    let given = &settings.given;
+    let options = Options::new().keep_removed(given.keep_removed.0, given.keep_removed_max).keep_times(true);
     let (writer, reader) = pod_index::with_options(options);
     let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader);
@@ -215,10 +216,10 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let api = pods.clone();
     metrics.collect(move |to| pod_api::metrics::show(&api, to));
     let lookups = Lookups::register(metrics.ours());
-    let processes =
-        Processes::new(&settings.proc, settings.given.cgroup_root.as_deref().filter(|root| !root.is_empty()));
+    let processes = Processes::new(&given.proc, given.cgroup_root.as_deref());
     let processes = processes.map_err(|error| Failure::unable("--proc", error))?;
-    let whois = Whois::new(&reader, &readiness, processes, lookups, pods.owners(), settings.bounds);
+    let bounds = Bounds { skew: given.clock_skew.0, delay: given.source_delay.0 };
+    let whois = Whois::new(&reader, &readiness, processes, lookups, pods.owners(), bounds);
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
     let log = log.clone();

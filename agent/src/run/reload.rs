@@ -72,7 +72,7 @@ impl Reload {
             // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;
         }
-        self.log.show(&settings.log_filter);
+        self.log.show(&settings.given.log_level);
         Ok(())
     }
 }

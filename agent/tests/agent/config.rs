@@ -72,7 +72,7 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("/nonexistent/config.yaml"));
     for (flag, word) in [
-        ("--node-name", "hostnameOverride is empty"),
+        ("--node-name", "--hostname-override"),
         ("--kubeconfig", "--kubeconfig"),
         ("--kubelet-ca", "--kubelet-ca"),
     ] {

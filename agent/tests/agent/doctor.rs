@@ -382,6 +382,15 @@ fn a_running_agent_is_examined_without_its_settings() {
     assert_eq!((wrong(&findings), code), (vec![], Some(0)));
     assert_eq!(of(&findings, "settings")[0]["result"], "skipped");
     assert_eq!(of(&findings, "agent")[0]["result"], "ok");
+
+    // A file has the settings of an agent, which does not start with these.
+    let directory = Directory::new();
+    directory.write("config.yaml", "hostnameOverride: n\n");
+    let config = directory.0.join("config.yaml").display().to_string();
+    let port = agent.address.port().to_string();
+    let (findings, code) = report(&["--config", &config, "--port", &port]);
+    assert_eq!(code, Some(2));
+    assert!(wrong(&findings)[0].2.starts_with("no pods to read: "), "{findings:#?}");
 }
 
 #[test]
