@@ -222,6 +222,7 @@ fn a_static_pod_outlives_its_mirror_pod_for_half_a_minute() {
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
     merging.say(Source::Api, remove("m"));
     assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "t", "n1")])), "-s +m +t");
+    assert_eq!(merging.merge.next_deadline(), None, "an earlier mirror pod's time is over");
 }
 
 #[test]

@@ -74,15 +74,15 @@ pub(super) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// The same pod with the status of `newer`, another source's view of it. `None` if its own is at least as new. The
-/// kubelet holds API server pods as it last received them. Compare resource versions to see which is newer.
-pub(super) fn with_status_of(pod: &Pod, newer: &Pod) -> Option<Pod> {
+/// The pod with the status of another source's view of it, unless its own is at least as new. The kubelet holds API
+/// server pods as it last received them. Compare resource versions to see which is newer.
+pub(super) fn with_status_of(pod: &Arc<Pod>, other: Option<&Pod>) -> Arc<Pod> {
     let version = |pod: &Pod| pod.metadata.resource_version.as_deref()?.parse::<u64>().ok();
-    let is_older = version(pod).zip(version(newer)).is_some_and(|(own, other)| other <= own);
-    if is_older || pod.status == newer.status {
-        return None;
+    let is_newer = |other: &&Pod| version(pod).zip(version(other)).is_none_or(|(own, other)| own < other);
+    match other.filter(is_newer).filter(|other| other.status != pod.status) {
+        Some(other) => Arc::new(Pod { status: other.status.clone(), ..Pod::clone(pod) }),
+        None => Arc::clone(pod),
     }
-    Some(Pod { status: newer.status.clone(), ..pod.clone() })
 }
 
 /// Known pods keep the time they were first seen. If nothing else has changed either, they keep their

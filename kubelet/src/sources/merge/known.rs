@@ -15,7 +15,7 @@ pub(super) struct Known {
     pub(super) names: HashMap<FullName, PodUid>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct KnownPod {
     pub(super) object: Arc<Pod>,
     pub(super) name: FullName,
@@ -43,9 +43,7 @@ impl Known {
     pub(super) fn named(&self, name: &FullName) -> Option<(&PodUid, &KnownPod)> {
         self.pods.get_key_value(self.names.get(name)?)
     }
-}
 
-impl Known {
     /// Inserts a pod that may share its name with another one. In any order of insertion, the name refers to
     /// the static pod, else to the pod with the smallest UID.
     pub(super) fn insert_beside(&mut self, uid: PodUid, pod: KnownPod) {
@@ -58,20 +56,21 @@ impl Known {
         }
     }
 
-    /// Keeps a pod that its source no longer reports. If there is a new pod of that name, the name refers to
-    /// that one.
-    pub(super) fn hold_back(&mut self, pod: KnownPod) {
-        let uid = PodUid::from(pod.object.uid());
-        self.names.entry(pod.name.clone()).or_insert_with(|| uid.clone());
-        self.pods.insert(uid, KnownPod { leaving: true, ..pod });
+    /// Keeps a pod that its source no longer reports, unless the source reports it again. If there is a new pod of
+    /// that name, the name refers to that one.
+    pub(super) fn hold_back(&mut self, uid: PodUid, pod: KnownPod) {
+        if let Entry::Vacant(free) = self.pods.entry(uid) {
+            self.names.entry(pod.name.clone()).or_insert_with(|| free.key().clone());
+            free.insert(KnownPod { leaving: true, ..pod });
+        }
     }
 
-    /// Removes the pods that were held back, sorted by UID.
-    pub(super) fn let_go(&mut self) -> Vec<KnownPod> {
+    /// The pods that were held back, sorted by UID.
+    pub(super) fn held_back(&self) -> Vec<PodUid> {
         let leaving = self.pods.iter().filter(|(_, pod)| pod.leaving).map(|(uid, _)| uid.clone());
         let mut leaving: Vec<_> = leaving.collect();
         leaving.sort_unstable();
-        leaving.iter().filter_map(|uid| self.remove(uid)).collect()
+        leaving
     }
 }
 
@@ -79,15 +78,4 @@ impl Known {
 pub(super) fn described(pod: &Pod) -> String {
     let [namespace, name, uid] = [pod.namespace(), pod.name(), pod.uid()].map(crate::text::shorten);
     format!("{namespace}/{name} (UID {uid:?})")
-}
-
-/// The pod's identity, or the field that is invalid, and why.
-pub(super) fn identity(pod: &Pod) -> Result<(PodUid, FullName), (&'static str, String)> {
-    if pod.uid().is_empty() {
-        return Err(("metadata.uid", "must not be empty".to_owned()));
-    }
-    match FullName::new(pod.name(), pod.namespace()) {
-        Ok(name) => Ok((PodUid::from(pod.uid()), name)),
-        Err(error) => Err(("metadata.name", error.to_string())),
-    }
 }

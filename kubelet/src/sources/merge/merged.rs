@@ -1,5 +1,6 @@
 //! The result of one update.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -57,35 +58,40 @@ impl Merged {
 }
 
 impl Merged {
-    /// Files the change from `old` to `new` under one of the lists. Returns whether there is a change.
-    pub(super) fn file(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> bool {
-        let (old, new) = match (old, new) {
-            (None, None) => return false,
-            (None, Some(new)) => {
-                self.added.push(Arc::clone(new));
-                return true;
-            }
-            (Some(old), None) => {
-                self.removed.push(Arc::clone(old));
-                return true;
-            }
-            (Some(old), Some(new)) => (old, new),
+    /// Publishes this pod under the UID, and files the change under one of the lists. While nothing changes, the published
+    /// object stays.
+    pub(super) fn publish(
+        &mut self,
+        published: &mut HashMap<PodUid, Arc<Pod>>,
+        uid: PodUid,
+        new: Option<Arc<Pod>>,
+    ) {
+        let list = match (published.get(&uid), &new) {
+            (None, None) => return,
+            (None, Some(_)) => &mut self.added,
+            (Some(_), None) => &mut self.removed,
+            (Some(old), Some(new)) => match difference(old, new) {
+                Difference::None => return,
+                Difference::Status => &mut self.reconciled,
+                Difference::Semantic if new.metadata.deletion_timestamp.is_some() => &mut self.deleted,
+                Difference::Semantic => &mut self.updated,
+            },
         };
-        let list = match difference(old, new) {
-            _ if Arc::ptr_eq(old, new) => return false,
-            Difference::None => return false,
-            Difference::Status => &mut self.reconciled,
-            Difference::Semantic if new.metadata.deletion_timestamp.is_some() => &mut self.deleted,
-            Difference::Semantic => &mut self.updated,
-        };
-        list.push(Arc::clone(new));
-        true
+        if let Some(new) = new {
+            list.push(Arc::clone(&new));
+            published.insert(uid, new);
+        } else {
+            list.extend(published.remove(&uid));
+        }
     }
 }
 
 /// The difference between two published versions. The kubelet ignores a new name under the same UID, and its
 /// own annotations; readers of the index need both.
-fn difference(old: &Pod, new: &Pod) -> Difference {
+fn difference(old: &Arc<Pod>, new: &Arc<Pod>) -> Difference {
+    if Arc::ptr_eq(old, new) {
+        return Difference::None;
+    }
     let same = |key| old.annotation(key) == new.annotation(key);
     let is_same_pod = old.name() == new.name() && old.namespace() == new.namespace();
     if is_same_pod && same(CONFIG_SOURCE_ANNOTATION) && same(CONFIG_SEEN_ANNOTATION) {

@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{FullName, PodMeta, PodUid};
+use pod_index::PodUid;
 
-use self::known::{Known, KnownPod};
+use self::known::Known;
 pub use self::merged::Merged;
-use self::step::{Step, Touched};
+use self::step::{Keys, Step};
 use super::static_pods::{Claims, Derive, NodeCheck, OwnNode, Ownership};
 use super::{Problem, Source, SourceUpdate, clock};
 
@@ -57,8 +57,8 @@ use super::{Problem, Source, SourceUpdate, clock};
 /// removed by the update that makes the last source seen.
 ///
 /// # Complexity
-/// O(1) expected for each pod. A pod that is the same object as in the last set is not compared. Each pod of each
-/// source takes a reference and one name.
+/// O(1) expected for each pod. A pod that is the same object as in the last set is not compared. Each pod takes a
+/// reference and its UID, and another reference and a name for each of its sources.
 /// A pod that combines several sources, with another source's status or UID, is a separate copy.
 ///
 /// # Examples
@@ -93,9 +93,7 @@ pub struct Merge {
     claims: Claims,
     readings: HashMap<Source, Reading>,
     node: NodeCheck,
-    /// The published pod for each UID. UIDs that are missing here are published as their only source reports
-    /// them.
-    composed: HashMap<PodUid, Option<Arc<Pod>>>,
+    published: HashMap<PodUid, Arc<Pod>>,
 }
 
 /// The last good reads of a source.
@@ -120,7 +118,7 @@ impl Merge {
             claims: Claims::default(),
             readings: HashMap::new(),
             node: NodeCheck::default(),
-            composed: HashMap::new(),
+            published: HashMap::new(),
         }
     }
 
@@ -141,7 +139,7 @@ impl Merge {
         };
         let names: BTreeSet<_> = self.claims.iter().map(|(_, claimed)| claimed.name.clone()).collect();
         self.node.is_due = self.has_unread_claims();
-        self.settled(Vec::new(), names)
+        self.settled(Keys { uids: Vec::new(), names: names.into_iter().collect() })
     }
 
     /// Whether to read the own node's Node object and pass it to [`own_node`](Self::own_node): there are new
@@ -166,16 +164,16 @@ impl Merge {
     pub fn own_node(&mut self, node: Option<OwnNode>) -> Merged {
         self.node.read(node);
         if let Some(own) = self.derive.own() {
-            for claimed in self.claims.of_node_mut(own) {
+            for claimed in self.claims.of_node_mut(own.as_str()) {
                 claimed.refuted = self.node.ownership(claimed) == Ownership::Refuted;
             }
         }
-        let (mut uids, names) = self.own_keys();
-        for name in &names {
-            uids.extend(self.confirm(name).into_iter().map(|(uid, _)| uid));
+        let mut keys = self.own_keys();
+        for name in keys.names.clone() {
+            self.confirm(&name, &mut keys);
         }
         self.node.is_due = self.has_unread_claims();
-        self.settled(uids, names)
+        self.settled(keys)
     }
 
     /// Tells the merge that a source was read: when the read began, and whether it found everything, so that a pod
@@ -189,34 +187,37 @@ impl Merge {
         let whole = if is_whole { Some(began) } else { before };
         self.readings.insert(source, Reading { began, whole });
         self.bind_manifests();
-        let (uids, names) = self.own_keys();
-        self.settled(uids, names)
+        self.settled(self.own_keys())
     }
 
-    /// Publishes what has changed under these UIDs and names, although no source has reported a change.
-    fn settled(&mut self, uids: Vec<PodUid>, names: impl IntoIterator<Item = FullName>) -> Merged {
+    /// Publishes what has changed under these keys, although no source has reported a change.
+    fn settled(&mut self, keys: Keys) -> Merged {
         let mut merged = Merged::default();
-        self.settle(&[], uids, names, &mut merged);
+        self.settle(keys, &mut merged);
         merged
     }
 
     /// The UIDs and names of the own node's claims, in an order independent of the hasher.
-    fn own_keys(&self) -> (Vec<PodUid>, BTreeSet<FullName>) {
-        let uids: BTreeSet<_> = self.own_claims().map(|claimed| claimed.claim.uid.clone()).collect();
-        (uids.into_iter().collect(), self.own_claims().map(|claimed| claimed.name.clone()).collect())
+    fn own_keys(&self) -> Keys {
+        let own: BTreeSet<_> =
+            self.own_claims().map(|(_, claimed)| (claimed.claim.uid.clone(), claimed.name.clone())).collect();
+        let (uids, names) = own.into_iter().unzip();
+        Keys { uids, names }
     }
 
     /// When [`expire`](Self::expire) next has something to do.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.claims.next_deadline()
+        self.claims.leaving().next().map(|(until, ..)| until)
     }
 
     /// Removes derived pods that were not confirmed in time.
     pub fn expire(&mut self, now: Instant) -> Merged {
-        let due = self.claims.due(now);
-        let (uids, names): (Vec<_>, Vec<_>) = due.iter().filter_map(|mirror| self.end(mirror)).unzip();
-        self.settled(uids, names)
+        let mut keys = Keys::default();
+        for mirror in self.claims.due(now) {
+            self.end(&mirror, &mut keys);
+        }
+        self.settled(keys)
     }
 
     /// The mirror pods from which no static pod is derived, and why.
@@ -260,41 +261,35 @@ impl Merge {
         let mut step = Step {
             source,
             now: clock::now(),
-            touched: Vec::new(),
+            is_first: !self.seen.contains(&source),
+            own: self.derive.own().cloned(),
+            touched: Keys::default(),
+            gone: Vec::new(),
             mirrors: Vec::new(),
             problems: Vec::new(),
-            is_first: !self.seen.contains(&source),
+            concerns_kubelet: false,
         };
-        let mut known = self.sources.remove(&source).unwrap_or_default();
-        let mut gone = Vec::new();
+        let known = self.sources.entry(source).or_default();
         match update {
             SourceUpdate::Set(pods) => {
                 self.seen.insert(source);
-                known = step.set(known, pods, &mut gone);
+                step.set(known, pods);
             }
-            SourceUpdate::Upsert(pods) => step.upsert(&mut known, pods, &mut gone),
-            SourceUpdate::Remove(uids) => {
-                gone.extend(uids.into_iter().filter_map(|uid| known.remove(&uid)));
-            }
+            SourceUpdate::Upsert(pods) => step.upsert(known, pods),
+            SourceUpdate::Remove(uids) => uids.into_iter().for_each(|uid| step.remove(known, uid)),
         }
-        let left = |source, pod: KnownPod| {
-            let uid = PodUid::from(pod.object.uid());
-            Touched { source, uid, before: Some(pod) }
-        };
+        let gone = std::mem::take(&mut step.gone);
         let all_seen = self.all_seen || self.configured.is_subset(&self.seen);
-        for pod in gone {
-            if !all_seen {
-                known.hold_back(pod.clone());
-            }
-            step.touched.push(left(source, pod));
-        }
-        self.sources.insert(source, known);
-        if all_seen && !self.all_seen {
+        if !all_seen {
+            // Others came and went in this update.
+            let published = gone.into_iter().filter(|(uid, _)| self.published.contains_key(uid));
+            published.for_each(|(uid, pod)| known.hold_back(uid, pod));
+        } else if !self.all_seen {
             self.all_seen = true;
             // In an order independent of the hasher.
-            for name in Source::ALL {
-                let gone = self.sources.get_mut(&name).map(Known::let_go).unwrap_or_default();
-                step.touched.extend(gone.into_iter().map(|pod| left(name, pod)));
+            for source in Source::ALL {
+                let known = self.sources.entry(source).or_default();
+                known.held_back().into_iter().for_each(|uid| step.remove(known, uid));
             }
         }
         self.resolve(step)

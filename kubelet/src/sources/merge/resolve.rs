@@ -3,7 +3,7 @@
 //! Each published pod is a function of what all sources report. This file decides which source is used for
 //! which part.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,83 +11,50 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
 use super::known::{KnownPod, described};
-use super::step::{Step, Touched};
+use super::step::{Keys, Step};
 use super::{Merge, Merged, Reading};
-use crate::sources::pod::{node, set_annotation, with_status_of};
+use crate::sources::pod::{set_annotation, with_status_of};
 use crate::sources::static_pods::{
-    CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, UNCONFIRMED_ANNOTATION, UNCONFIRMED_FOR,
-    claim_of, derived,
+    CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, UNCONFIRMED_ANNOTATION, claim, derived,
 };
-use crate::sources::{Difference, Problem, ProblemKind, Source};
+use crate::sources::{Problem, ProblemKind, Source};
 
 /// Sources of manifests, the preferred one first.
 const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
 
-/// What is published under a UID.
-enum Resolved {
-    /// The pod of the only source that reports it.
-    Plain(Option<Arc<Pod>>),
-    /// A combination of several sources, or nothing although a source reports it.
-    Composed(Option<Arc<Pod>>),
-}
-
 impl Merge {
     /// Applies the changes in one source.
     pub(super) fn resolve(&mut self, step: Step) -> Merged {
-        let mut merged = Merged { problems: step.problems, ..Merged::default() };
-        let mut uids = Vec::new();
-        let touched = step.touched.iter().filter(|touched| touched.source == Source::Api);
-        let gone: Vec<_> =
-            touched.filter(|touched| !self.is_mirror(&touched.uid)).map(|touched| &touched.uid).collect();
+        let Step { source, now, is_first, touched: mut keys, mirrors, problems, concerns_kubelet, .. } = step;
+        let mut merged = Merged { problems, ..Merged::default() };
+        let gone: Vec<_> = keys.uids.iter().filter(|uid| !self.is_mirror(uid)).cloned().collect();
         for mirror in gone {
-            merged.claims_changed |= self.claims.judge(mirror, None);
-            uids.extend(self.let_claim_go(mirror, &step.now, false));
+            merged.claims_changed |= self.claims.judge(&mirror, None);
+            self.let_claim_go(&mirror, &now, &mut keys);
         }
-        for mirror in &step.mirrors {
-            self.observe(mirror, &step.now, step.is_first, &mut uids, &mut merged);
+        for mirror in &mirrors {
+            self.observe(mirror, &now, is_first, &mut keys, &mut merged);
         }
-        if !step.mirrors.is_empty() {
+        if !mirrors.is_empty() {
             self.bind_manifests();
         }
-        let mut names = Vec::new();
-        if step.source == Source::Kubelet && self.kubelet_speaks() {
-            let is_own = |claimed: &Claimed| self.derive.own() == Some(claimed.claim.node.as_str());
-            for mirror in self.claims.leaving(is_own) {
-                let (uid, name) = self.end(&mirror).unzip();
-                uids.extend(uid);
-                names.extend(name);
-            }
+        if source == Source::Kubelet && self.kubelet_speaks() {
+            let own = self.claims.leaving().filter(|(_, _, claimed)| self.is_kubelets(claimed));
+            let own: Vec<_> = own.map(|(_, mirror, _)| mirror.clone()).collect();
+            own.iter().for_each(|mirror| self.end(mirror, &mut keys));
         }
-        self.settle(&step.touched, uids, names, &mut merged);
-        merged.due = self.due(step.source, &step.touched);
-        merged
-    }
-
-    /// The sources to read at once, because another one has reported a change that they do not have yet.
-    fn due(&self, source: Source, touched: &[Touched]) -> Vec<Source> {
-        let concerns_kubelet = |touched: &Touched| {
-            let now = self.holder(touched.source, &touched.uid).map(|pod| &pod.object);
-            let before = touched.before.as_ref().map(|pod| &pod.object);
-            let is_own = now.or(before).is_some_and(|pod| {
-                self.derive.own().is_none_or(|own| node(pod).is_none_or(|node| node == own))
-            });
-            // The kubelet itself reports an ordinary pod's status to the API server.
-            is_own
-                && now.zip(before).is_none_or(|(now, before)| {
-                    is_mirror_pod(&**now) || Difference::between(before, now) == Difference::Semantic
-                })
-        };
-        let kubelet = source != Source::Kubelet && touched.iter().any(concerns_kubelet);
+        self.settle(keys, &mut merged);
         let awaits = |source| {
             let read = self.readings.get(&source).map(|reading| reading.began);
-            self.own_claims().any(|claimed| read <= claimed.seen)
+            self.own_claims().any(|(_, claimed)| read <= claimed.seen)
         };
         let is_due = |source: &Source| match source {
-            Source::Kubelet => kubelet,
+            Source::Kubelet => concerns_kubelet,
             Source::Api => false,
             manifests => awaits(*manifests),
         };
-        self.configured.iter().copied().filter(is_due).collect()
+        merged.due = self.configured.iter().copied().filter(is_due).collect();
+        merged
     }
 
     /// Whether the kubelet has reported the own node's static pods.
@@ -101,127 +68,119 @@ impl Merge {
 
     /// Whether a mirror pod's claim counts.
     fn counts(&self, mirror: &PodUid) -> bool {
-        let claimed = self.claims.of_mirror(mirror);
-        let counting = claimed.and_then(|claimed| self.counting(&claimed.claim.uid));
+        let counting = self.claims.get(mirror).and_then(|claimed| self.counting(&claimed.claim.uid));
         counting.is_some_and(|(counting, _)| counting == mirror)
     }
 
-    /// Ends the claim of a mirror pod that is gone or, if it `exists` still, is being deleted. If the static pod seems
-    /// to be running, it stays for a while.
-    fn let_claim_go(&mut self, mirror: &PodUid, now: &str, exists: bool) -> Option<PodUid> {
-        let counted = self.counts(mirror);
-        let mut claimed = self.claims.remove(mirror)?;
-        let uid = claimed.claim.uid.clone();
-        let is_told_by_kubelet =
-            self.derive.own() == Some(claimed.claim.node.as_str()) && self.kubelet_speaks();
-        if claimed.stage == Stage::Live {
-            claimed.stage = Stage::Over;
-            if counted && !claimed.claim.ended && !is_told_by_kubelet {
-                set_annotation(&mut claimed.pod, UNCONFIRMED_ANNOTATION, now);
-                claimed.stage = Stage::Leaving(Instant::now() + UNCONFIRMED_FOR);
+    /// Whether the kubelet that is asked knows the static pod of this claim, if it exists.
+    fn is_kubelets(&self, claimed: &Claimed) -> bool {
+        self.derive.own().is_some_and(|own| own.as_str() == claimed.claim.node)
+    }
+
+    /// Ends the claim of a mirror pod that is gone or is being deleted. If the static pod seems to be running, it stays
+    /// for a while.
+    fn let_claim_go(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
+        let Some(claimed) = self.claims.get(mirror) else { return };
+        let is_told_by_kubelet = self.is_kubelets(claimed) && self.kubelet_speaks();
+        let stays = self.counts(mirror) && !claimed.claim.ended && !is_told_by_kubelet;
+        match claimed.stage {
+            Stage::Live if stays => {
+                keys.uids.push(claimed.claim.uid.clone());
+                if let Some(claimed) = self.claims.get_mut(mirror) {
+                    set_annotation(&mut claimed.pod, UNCONFIRMED_ANNOTATION, now);
+                }
+                self.claims.leave(mirror);
             }
+            Stage::Leaving(_) => {}
+            Stage::Live | Stage::Over => self.end(mirror, keys),
         }
-        if exists || claimed.stage != Stage::Over {
-            self.claims.insert(mirror.clone(), claimed);
-        }
-        Some(uid)
     }
 
     /// Ends the time of a claim whose mirror pod is gone or is being deleted.
-    pub(super) fn end(&mut self, mirror: &PodUid) -> Option<(PodUid, FullName)> {
-        let mut claimed = self.claims.remove(mirror)?;
-        let keys = (claimed.claim.uid.clone(), claimed.name.clone());
-        if self.is_mirror(mirror) {
-            claimed.stage = Stage::Over;
-            self.claims.insert(mirror.clone(), claimed);
+    pub(super) fn end(&mut self, mirror: &PodUid, keys: &mut Keys) {
+        let exists = self.is_mirror(mirror);
+        let Some(claimed) = self.claims.get_mut(mirror) else { return };
+        claimed.stage = Stage::Over;
+        keys.add(claimed.claim.uid.clone(), claimed.name.clone());
+        if !exists {
+            self.claims.remove(mirror);
         }
-        Some(keys)
     }
 
-    /// Records a mirror pod's claim. Adds the affected UIDs to `uids`.
+    /// Records a mirror pod's claim.
     fn observe(
         &mut self,
         mirror: &Arc<Pod>,
         now: &str,
         is_first: bool,
-        uids: &mut Vec<PodUid>,
+        keys: &mut Keys,
         merged: &mut Merged,
     ) {
         let uid = PodUid::from(mirror.uid());
-        let (Some(claim), Some(known)) = (claim_of(mirror), self.holder(Source::Api, &uid)) else {
+        // A later pod of the update may have replaced it.
+        let known = self.holder(Source::Api, &uid).filter(|known| is_mirror_pod(&*known.object));
+        let Some(name) = known.map(|known| known.name.clone()).filter(|_| self.derive.own().is_some()) else {
             return;
         };
-        if self.derive.own().is_none() {
-            return;
-        }
-        let name = known.name.clone();
         let before = self.claims.remove(&uid);
-        uids.extend(before.as_ref().map(|before| before.claim.uid.clone()));
-        match claim {
-            Err(refusal) => {
-                let problem = refused(mirror, refusal.field, refusal.message);
-                merged.claims_changed |= self.claims.judge(&uid, Some(problem));
+        keys.uids.extend(before.as_ref().map(|before| before.claim.uid.clone()));
+        let claim = match claim(mirror) {
+            Ok(claim) => claim,
+            Err((field, message)) => {
+                merged.claims_changed |= self.claims.judge(&uid, Some(refused(mirror, field, message)));
+                return;
             }
-            Ok(claim) => {
-                uids.push(claim.uid.clone());
-                let same = before
-                    .filter(|before| before.claim.owner == claim.owner && before.claim.uid == claim.uid);
-                let is_terminating = claim.is_terminating;
+        };
+        keys.uids.push(claim.uid.clone());
+        let same = before.filter(|before| before.claim.owner == claim.owner && before.claim.uid == claim.uid);
+        let is_terminating = claim.is_terminating;
+        let claimed = match same {
+            // Its static pod stays as it was before the deletion, and for no longer.
+            Some(before) if is_terminating && before.stage != Stage::Live => Claimed { claim, ..before },
+            same => {
+                let seen = same.as_ref().map_or_else(|| (!is_first).then(Instant::now), |same| same.seen);
+                let refuted = same.as_ref().is_some_and(|same| same.refuted);
+                let manifest = same.and_then(|same| same.manifest);
                 let pod = Arc::new(derived(mirror));
-                let claimed = match same {
-                    // Its static pod stays as it was before the deletion, and for no longer.
-                    Some(before) if is_terminating && before.stage != Stage::Live => {
-                        Claimed { claim, ..before }
-                    }
-                    Some(before) => Claimed { claim, name: name.clone(), pod, stage: Stage::Live, ..before },
-                    None => Claimed {
-                        claim,
-                        name: name.clone(),
-                        pod,
-                        seen: (!is_first).then(Instant::now),
-                        refuted: false,
-                        manifest: None,
-                        stage: Stage::Live,
-                    },
-                };
-                self.node.is_due |=
-                    self.is_of_own_node(&claimed) && self.ownership(&claimed) == Ownership::Unread;
-                let is_live = claimed.stage == Stage::Live;
-                self.claims.insert(uid.clone(), claimed);
-                if is_terminating && is_live {
-                    self.let_claim_go(&uid, now, true);
-                } else if is_live {
-                    uids.extend(self.confirm(&name).into_iter().map(|(uid, _)| uid));
-                }
+                Claimed { claim, name: name.clone(), pod, seen, refuted, manifest, stage: Stage::Live }
             }
+        };
+        self.node.is_due |= self.is_of_own_node(&claimed) && self.ownership(&claimed) == Ownership::Unread;
+        let is_live = claimed.stage == Stage::Live;
+        self.claims.insert(uid.clone(), claimed);
+        if is_terminating && is_live {
+            self.let_claim_go(&uid, now, keys);
+        } else if is_live {
+            self.confirm(&name, keys);
         }
     }
 
     /// Removes the claims of this name whose mirror pods are gone if the one that exists is not in doubt.
-    pub(super) fn confirm(&mut self, name: &FullName) -> Vec<(PodUid, FullName)> {
+    pub(super) fn confirm(&mut self, name: &FullName, keys: &mut Keys) {
         let claims = self.claims.named(name);
         let Some((_, claimed)) = claims.first().filter(|(_, claimed)| claimed.stage == Stage::Live) else {
-            return Vec::new();
+            return;
         };
         let ownership = self.ownership(claimed);
         if ownership == Ownership::Refuted || self.node.defers(ownership) {
-            return Vec::new();
+            return;
         }
         let others = claims.iter().filter(|(_, claimed)| matches!(claimed.stage, Stage::Leaving(_)));
         let others: Vec<_> = others.map(|(mirror, _)| (*mirror).clone()).collect();
-        others.iter().filter_map(|mirror| self.end(mirror)).collect()
+        others.iter().for_each(|mirror| self.end(mirror, keys));
     }
 
     /// Records which manifest the own node's claims are about: the first one that was read after the claim was seen.
     pub(super) fn bind_manifests(&mut self) {
-        let Some(own) = self.derive.own() else { return };
-        let unbound = self.own_claims().filter(|claimed| claimed.manifest.is_none());
-        let unbound = unbound.filter(|claimed| self.manifests_read(claimed, |reading| Some(reading.began)));
-        let bound =
-            unbound.filter_map(|claimed| Some((claimed.name.clone(), self.manifest(&claimed.name)?.clone())));
-        let bound: HashMap<_, _> = bound.collect();
-        for claimed in self.claims.of_node_mut(own).filter(|claimed| claimed.manifest.is_none()) {
-            claimed.manifest = bound.get(&claimed.name).cloned();
+        let unbound = self.own_claims().filter(|(_, claimed)| claimed.manifest.is_none());
+        let unbound =
+            unbound.filter(|(_, claimed)| self.manifests_read(claimed, |reading| Some(reading.began)));
+        let bound = unbound
+            .filter_map(|(mirror, claimed)| Some((mirror.clone(), self.manifest(&claimed.name)?.clone())));
+        for (mirror, manifest) in bound.collect::<Vec<_>>() {
+            if let Some(claimed) = self.claims.get_mut(&mirror) {
+                claimed.manifest = Some(manifest);
+            }
         }
     }
 
@@ -247,41 +206,18 @@ impl Merge {
                 .is_some_and(|(old, now)| old != now)
     }
 
-    /// Why the own node's other sources contradict a claim.
-    fn denial(&self, uid: &PodUid, claimed: &Claimed) -> Option<&'static str> {
-        if !self.all_seen || !self.is_of_own_node(claimed) {
-            return None;
-        }
-        let kubelet =
-            self.readings.get(&Source::Kubelet).filter(|reading| Some(reading.began) > claimed.seen);
-        // A kubelet that has just started lists no pod, and deletes no mirror pod.
-        let decides = kubelet.is_some() && (self.kubelet_speaks() || claimed.claim.is_terminating);
-        if self.holder(Source::Kubelet, uid).is_some() {
-            None
-        } else if decides {
-            Some("the node's kubelet does not list its static pod")
-        } else if self.manifests_read(claimed, |reading| reading.whole)
-            && self.manifest(&claimed.name).is_none()
-        {
-            Some("no manifest describes its static pod")
-        } else {
-            None
-        }
-    }
-
     /// Whether a static pod of the own node may be derived from this mirror pod.
     fn is_of_own_node(&self, claimed: &Claimed) -> bool {
-        let node = claimed.claim.node.as_str();
-        self.derive.own() == Some(node) && self.derive.includes(node)
+        self.is_kubelets(claimed) && self.derive.includes(&claimed.claim.node)
     }
 
     /// The claims of which static pods of the own node may be derived.
-    pub(super) fn own_claims(&self) -> impl Iterator<Item = &Claimed> {
-        self.claims.iter().map(|(_, claimed)| claimed).filter(|claimed| self.is_of_own_node(claimed))
+    pub(super) fn own_claims(&self) -> impl Iterator<Item = (&PodUid, &Claimed)> {
+        self.claims.iter().filter(|(_, claimed)| self.is_of_own_node(claimed))
     }
 
     pub(super) fn has_unread_claims(&self) -> bool {
-        self.own_claims().any(|claimed| self.ownership(claimed) == Ownership::Unread)
+        self.own_claims().any(|(_, claimed)| self.ownership(claimed) == Ownership::Unread)
     }
 
     /// Whether the Node object owns the mirror pod. Those of other nodes are not checked.
@@ -289,57 +225,19 @@ impl Merge {
         if self.is_of_own_node(claimed) { self.node.ownership(claimed) } else { Ownership::Confirmed }
     }
 
-    /// Publishes the changes: the touched pods, those under `uids`, and those that share a full name with
-    /// them.
-    pub(super) fn settle(
-        &mut self,
-        touched: &[Touched],
-        uids: Vec<PodUid>,
-        names: impl IntoIterator<Item = FullName>,
-        merged: &mut Merged,
-    ) {
-        let mut before: HashMap<_, &Touched> = HashMap::with_capacity(touched.len());
-        let mut order = Vec::with_capacity(touched.len() + uids.len());
-        for touched in touched {
-            order.push(touched.uid.clone());
-            let first = before.entry(touched.uid.clone()).or_insert(touched);
-            // Of two sources, the one that reported it.
-            if first.before.is_none() {
-                *first = touched;
-            }
+    /// Publishes the changes under these keys.
+    pub(super) fn settle(&mut self, keys: Keys, merged: &mut Merged) {
+        let Keys { mut uids, names } = keys;
+        names.iter().for_each(|name| self.relatives(name, &mut uids));
+        // Which claim on a UID counts determines the manifests of its name.
+        let claims: Vec<_> = uids.iter().flat_map(|uid| self.claims.on(uid)).collect();
+        claims.into_iter().for_each(|(_, claimed)| self.relatives(&claimed.name, &mut uids));
+        let mut seen = HashSet::with_capacity(uids.len());
+        for uid in uids.into_iter().filter(|uid| seen.insert(uid.clone())) {
+            self.judge(&uid, merged);
+            let pod = self.resolved(&uid);
+            merged.publish(&mut self.published, uid, pod);
         }
-        order.extend(uids);
-        if self.has_relatives() {
-            let mut relatives = Vec::new();
-            for name in names {
-                self.relatives(&name, &mut relatives);
-            }
-            for touched in touched {
-                let now = self.holder(touched.source, &touched.uid);
-                for pod in touched.before.iter().chain(now) {
-                    self.relatives(&pod.name, &mut relatives);
-                }
-            }
-            order.append(&mut relatives);
-            // Which claim on a UID counts determines the manifests of its name.
-            let claims = order.iter().flat_map(|uid| self.claims.on(uid));
-            for name in claims.map(|(_, claimed)| &claimed.name) {
-                self.relatives(name, &mut relatives);
-            }
-            order.append(&mut relatives);
-        }
-        let mut seen = HashSet::with_capacity(order.len());
-        for uid in order {
-            if seen.insert(uid.clone()) {
-                self.publish(&uid, before.get(&uid).copied(), merged);
-            }
-        }
-    }
-
-    /// Whether a pod may affect one of another UID. Pods already affected are composed.
-    fn has_relatives(&self) -> bool {
-        let speaking = self.sources.values().filter(|known| !known.pods.is_empty()).count();
-        speaking > 1 || !self.claims.is_empty() || !self.composed.is_empty()
     }
 
     /// The UIDs under which static pods of this name are known.
@@ -350,59 +248,23 @@ impl Merge {
         uids.extend(self.claims.named(name).into_iter().map(|(_, claimed)| claimed.claim.uid.clone()));
     }
 
-    fn publish(&mut self, uid: &PodUid, touched: Option<&Touched>, merged: &mut Merged) {
-        self.judge(uid, merged);
-        let old = match (self.composed.get(uid), touched) {
-            (Some(composed), _) => composed.clone(),
-            (None, Some(Touched { before: Some(before), .. })) => Some(Arc::clone(&before.object)),
-            // The only source that reported it before did not change it.
-            (None, touched) => Source::ALL
-                .into_iter()
-                .filter(|source| touched.is_none_or(|touched| touched.source != *source))
-                .find_map(|source| self.holder(source, uid))
-                .map(|pod| Arc::clone(&pod.object)),
-        };
-        match self.resolved(uid) {
-            Resolved::Plain(new) => {
-                merged.file(old.as_ref(), new.as_ref());
-                self.composed.remove(uid);
-            }
-            Resolved::Composed(new) => {
-                // The index and this map share one object while it is unchanged.
-                let published = if merged.file(old.as_ref(), new.as_ref()) { new } else { old };
-                self.composed.insert(uid.clone(), published);
-            }
-        }
-    }
-
-    /// Decides which source is used for which part.
-    fn resolved(&self, uid: &PodUid) -> Resolved {
+    /// The pod to publish under a UID: decides which source is used for which part.
+    fn resolved(&self, uid: &PodUid) -> Option<Arc<Pod>> {
         let holders = Source::ALL.map(|source| self.holder(source, uid));
-        let count = holders.iter().flatten().count();
         let is_named = holders.iter().flatten().any(|pod| !pod.leaving);
         let [file, http, kubelet, api] = holders.map(|pod| pod.filter(|pod| !(is_named && pod.leaving)));
+        if let Some(api) = api {
+            return Some(with_status_of(&api.object, kubelet.map(|kubelet| &*kubelet.object)));
+        }
+        if let Some(kubelet) = kubelet {
+            return Some(Arc::clone(&kubelet.object));
+        }
         let claim = self.counting(uid);
         let is_own = |pod: &&KnownPod| self.uid_of(&pod.name).is_none_or(|known| known == uid);
-        let own = file.filter(is_own).or_else(|| http.filter(is_own));
-        let is_other = own.is_none() && file.or(http).is_some();
-
-        let pod = if let Some(api) = api {
-            kubelet
-                .and_then(|kubelet| with_status_of(&api.object, &kubelet.object))
-                .map_or_else(|| Some(Arc::clone(&api.object)), |pod| Some(Arc::new(pod)))
-        } else if let Some(kubelet) = kubelet {
-            Some(Arc::clone(&kubelet.object))
-        } else if let Some(manifest) = own {
-            let pod = claim.and_then(|(_, claimed)| with_status_of(&manifest.object, &claimed.pod));
-            Some(pod.map_or_else(|| Arc::clone(&manifest.object), Arc::new))
-        } else {
-            claim.map(|(mirror, claimed)| self.derived(mirror, claimed))
-        };
-        if count <= 1 && claim.is_none() && !is_other {
-            Resolved::Plain(pod)
-        } else {
-            Resolved::Composed(pod)
+        if let Some(manifest) = file.filter(is_own).or_else(|| http.filter(is_own)) {
+            return Some(with_status_of(&manifest.object, claim.map(|(_, claimed)| &*claimed.pod)));
         }
+        claim.map(|(mirror, claimed)| self.derived(mirror, claimed))
     }
 
     /// The static pod of a claim. Spec, status and UID come from the mirror pod, never from several sources.
@@ -427,12 +289,17 @@ impl Merge {
         Some(uid)
     }
 
+    /// Whether a claim can be judged now. Others wait for the next read of the Node object, or are about static pods that
+    /// are not derived.
+    fn is_judged(&self, claimed: &Claimed) -> bool {
+        self.derive.includes(&claimed.claim.node) && !self.node.defers(self.ownership(claimed))
+    }
+
     /// The mirror pod of the static pod `uid`, if one counts.
     fn counting(&self, uid: &PodUid) -> Option<(&PodUid, &Claimed)> {
         self.claims.on(uid).into_iter().find(|(_, claimed)| {
-            self.derive.includes(&claimed.claim.node)
+            self.is_judged(claimed)
                 && self.objection(uid, claimed).is_none()
-                && !self.node.defers(self.ownership(claimed))
                 && !self.is_outdated(claimed)
                 // If the kubelet and the API server differ, the kubelet is used.
                 && self.kubelets_uid(&claimed.name).is_none_or(|known| known == uid)
@@ -443,6 +310,8 @@ impl Merge {
     fn objection(&self, uid: &PodUid, claimed: &Claimed) -> Option<(&'static str, &'static str)> {
         let is_other = |pod: &KnownPod| pod.name != claimed.name;
         let is_leaving = |other: &Claimed| matches!(other.stage, Stage::Leaving(_));
+        let is_own = self.all_seen && self.is_of_own_node(claimed);
+        let is_read = self.readings.get(&Source::Kubelet).is_some_and(|it| Some(it.began) > claimed.seen);
         let message = if claimed.stage == Stage::Over {
             "it is being deleted, and no kubelet has replaced it"
         } else if self.ownership(claimed) == Ownership::Refuted {
@@ -457,37 +326,36 @@ impl Merge {
             && self.claims.on(uid).iter().any(|(_, other)| is_leaving(other) && other.name != claimed.name)
         {
             "another mirror pod with that UID was removed only recently"
+        } else if !is_own || self.holder(Source::Kubelet, uid).is_some() {
+            return None;
+        } else if is_read && (self.kubelet_speaks() || claimed.claim.is_terminating) {
+            // A kubelet that has just started lists no pod, and deletes no mirror pod.
+            "the node's kubelet does not list its static pod"
+        } else if self.manifests_read(claimed, |reading| reading.whole)
+            && self.manifest(&claimed.name).is_none()
+        {
+            "no manifest describes its static pod"
         } else {
-            self.denial(uid, claimed)?
+            return None;
         };
         Some((MIRROR, message))
     }
 
     /// Records which claims on a UID are refused, and why.
     fn judge(&mut self, uid: &PodUid, merged: &mut Merged) {
-        let claims = self.claims.on(uid);
-        // These are judged after the next read of the Node object.
-        let is_deferred = |claimed: &Claimed| self.node.defers(self.ownership(claimed));
-        let counting = claims
-            .iter()
-            .find(|(_, claimed)| self.objection(uid, claimed).is_none() && !is_deferred(claimed));
-        let counting = counting.map(|(mirror, _)| (*mirror).clone());
-        let judged: Vec<_> = claims
-            .into_iter()
-            .map(|(mirror, claimed)| {
-                let objection = self
-                    .objection(uid, claimed)
-                    .or_else(|| {
-                        (counting.as_ref() != Some(mirror))
-                            .then_some((MIRROR, "an older mirror pod has the same claim"))
-                    })
-                    .filter(|_| self.derive.includes(&claimed.claim.node) && !is_deferred(claimed));
-                let pod = self.holder(Source::Api, mirror).map(|pod| &*pod.object);
-                let problem = objection.zip(pod).map(|((field, message), pod)| refused(pod, field, message));
-                (mirror.clone(), problem)
-            })
-            .collect();
-        for (mirror, problem) in judged {
+        let mut has_older = false;
+        let older = (MIRROR, "an older mirror pod has the same claim");
+        let judged = self.claims.on(uid).into_iter().map(|(mirror, claimed)| {
+            let objection = self.is_judged(claimed).then(|| {
+                let objection = self.objection(uid, claimed);
+                objection.or_else(|| std::mem::replace(&mut has_older, true).then_some(older))
+            });
+            let pod = self.holder(Source::Api, mirror).map(|pod| &*pod.object);
+            let problem =
+                objection.flatten().zip(pod).map(|((field, message), pod)| refused(pod, field, message));
+            (mirror.clone(), problem)
+        });
+        for (mirror, problem) in judged.collect::<Vec<_>>() {
             merged.claims_changed |= self.claims.judge(&mirror, problem);
         }
     }

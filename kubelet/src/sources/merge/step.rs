@@ -1,56 +1,53 @@
 //! What one update changes in the pods of its source, regardless of other sources.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, PodMeta, PodUid, is_mirror_pod};
 
-use super::known::{Known, KnownPod, described, identity};
-use crate::sources::pod::set_annotation;
+use super::known::{Known, KnownPod, described};
+use crate::sources::pod::{node, set_annotation};
 use crate::sources::{
-    API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, Problem, ProblemKind, Source,
+    API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, NodeName, Problem, ProblemKind,
+    Source,
 };
 
 /// One update on its way through the merge.
 pub(super) struct Step {
     pub(super) source: Source,
     pub(super) now: String,
-    /// The pods that are new or have changed, with their previous versions.
-    pub(super) touched: Vec<Touched>,
+    /// Whether the source has not been seen before.
+    pub(super) is_first: bool,
+    /// The node whose kubelet is asked.
+    pub(super) own: Option<NodeName>,
+    pub(super) touched: Keys,
+    /// The pods that the source no longer reports. A later pod of the update may be one of them.
+    pub(super) gone: Vec<(PodUid, KnownPod)>,
     /// The mirror pods of the API server, as received.
     pub(super) mirrors: Vec<Arc<Pod>>,
     pub(super) problems: Vec<Problem>,
-    /// Whether the source has not been seen before.
-    pub(super) is_first: bool,
+    /// Whether the kubelet may not have a change of its node's pods yet.
+    pub(super) concerns_kubelet: bool,
 }
 
-/// A pod that has changed in its source.
-pub(super) struct Touched {
-    pub(super) source: Source,
-    pub(super) uid: PodUid,
-    pub(super) before: Option<KnownPod>,
+/// The pods that a change may affect: by their UIDs, and all static pods of these names.
+#[derive(Default)]
+pub(super) struct Keys {
+    pub(super) uids: Vec<PodUid>,
+    pub(super) names: Vec<FullName>,
 }
 
-/// The previous versions of the pods that a batch touches, in the order in which they are touched.
-struct Before {
-    order: Vec<(PodUid, Option<KnownPod>)>,
-    seen: HashSet<PodUid>,
-}
-
-impl Before {
-    fn note(&mut self, uid: PodUid, pod: Option<KnownPod>) {
-        // Only the first time counts.
-        if self.seen.insert(uid.clone()) {
-            self.order.push((uid, pod));
-        }
+impl Keys {
+    pub(super) fn add(&mut self, uid: PodUid, name: FullName) {
+        self.uids.push(uid);
+        self.names.push(name);
     }
 }
 
 impl Step {
     /// Applies a set by comparing every pod.
-    pub(super) fn set(&mut self, mut before: Known, pods: Vec<Arc<Pod>>, gone: &mut Vec<KnownPod>) -> Known {
-        let mut known = Known::default();
+    pub(super) fn set(&mut self, known: &mut Known, pods: Vec<Arc<Pod>>) {
+        let mut before = std::mem::take(known).pods;
         for pod in pods {
             let Some((uid, name)) = self.identify(&pod) else { continue };
             // The kubelet may list two pods of one name.
@@ -59,39 +56,41 @@ impl Step {
             } else if known.pods.contains_key(&uid) {
                 ("metadata.uid", "another pod of the set has this UID")
             } else {
-                let old = before.pods.remove(&uid);
-                let pod = self.compare(&uid, old, pod, name);
+                let pod = self.compare(&uid, before.remove(&uid), pod, name);
                 known.insert_beside(uid, pod);
                 continue;
             };
             self.refuse(&pod, ProblemKind::Duplicate, field, message);
         }
-        gone.extend(in_order(before.pods));
-        known
+        // In an order independent of the hasher.
+        let mut gone: Vec<_> = before.into_iter().collect();
+        gone.sort_unstable_by(|a, b| (&a.1.name, &a.0).cmp(&(&b.1.name, &b.0)));
+        gone.into_iter().for_each(|(uid, pod)| self.lose(uid, pod));
     }
 
-    /// Applies the pods one after the other. Each change is the difference between the first and the last
-    /// state.
-    pub(super) fn upsert(&mut self, known: &mut Known, pods: Vec<Arc<Pod>>, gone: &mut Vec<KnownPod>) {
-        let mut before = Before { order: Vec::with_capacity(pods.len()), seen: HashSet::new() };
+    /// Applies the pods one after the other.
+    pub(super) fn upsert(&mut self, known: &mut Known, pods: Vec<Arc<Pod>>) {
         for object in pods {
             let Some((uid, name)) = self.identify(&object) else { continue };
             if let Some(bearer) = known.names.get(&name).filter(|bearer| **bearer != uid).cloned() {
-                let old = known.remove(&bearer);
-                before.note(bearer, old);
+                self.remove(known, bearer);
             }
-            before.note(uid.clone(), known.remove(&uid));
-            known.insert(uid, KnownPod { object, name, leaving: false });
+            let old = known.remove(&uid);
+            let new = self.compare(&uid, old, object, name);
+            known.insert(uid, new);
         }
-        for (uid, old) in before.order {
-            match known.pods.remove(&uid) {
-                Some(new) => {
-                    let new = self.compare(&uid, old, new.object, new.name);
-                    known.insert(uid, new);
-                }
-                None => gone.extend(old),
-            }
+    }
+
+    pub(super) fn remove(&mut self, known: &mut Known, uid: PodUid) {
+        if let Some(pod) = known.remove(&uid) {
+            self.lose(uid, pod);
         }
+    }
+
+    fn lose(&mut self, uid: PodUid, pod: KnownPod) {
+        self.concerns_kubelet |= self.is_of_kubelet(&pod.object);
+        self.touched.add(uid.clone(), pod.name.clone());
+        self.gone.push((uid, pod));
     }
 
     /// Records and marks a new or changed pod. An unchanged pod keeps its object.
@@ -103,43 +102,60 @@ impl Step {
         name: FullName,
     ) -> KnownPod {
         // Without a comparison: pods of unchanged files are the same objects.
-        if let Some(old) = old.as_ref().filter(|old| Arc::ptr_eq(&old.object, &pod)) {
-            return self.unchanged(uid, old);
-        }
-        if self.source == Source::Api && is_mirror_pod(&*pod) {
+        let is_same_object = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.object, &pod));
+        let is_mirror = self.source == Source::Api && is_mirror_pod(&*pod);
+        if is_mirror && !is_same_object {
             self.mirrors.push(Arc::clone(&pod));
         }
-        // The kubelet does not count another name under the same UID as a difference; the index does.
-        let is_same =
-            |old: &&KnownPod| old.name == name && Difference::between(&old.object, &pod) == Difference::None;
-        if let Some(old) = old.as_ref().filter(is_same) {
-            return self.unchanged(uid, old);
+        let difference = match &old {
+            Some(_) if is_same_object => Difference::None,
+            // The kubelet does not count another name under the same UID as a difference; the index does.
+            Some(old) if old.name == name => Difference::between(&old.object, &pod),
+            _ => Difference::Semantic,
+        };
+        if let Some(old) = old {
+            if difference == Difference::None {
+                // One that was held back is reported again and counts again.
+                if old.leaving {
+                    self.touched.add(uid.clone(), name);
+                }
+                return KnownPod { leaving: false, ..old };
+            }
+            self.mark(&mut pod, Some(&old.object));
+            self.touched.names.push(old.name);
+        } else {
+            self.mark(&mut pod, None);
         }
-        self.mark(&mut pod, old.as_ref().map(|old| &*old.object));
-        self.touch(uid.clone(), old);
+        // The kubelet itself reports an ordinary pod's status to the API server.
+        self.concerns_kubelet |=
+            (is_mirror || difference == Difference::Semantic) && self.is_of_kubelet(&pod);
+        self.touched.add(uid.clone(), name.clone());
         KnownPod { object: pod, name, leaving: false }
     }
 
-    /// A pod that was held back is reported again and counts again.
-    fn unchanged(&mut self, uid: &PodUid, old: &KnownPod) -> KnownPod {
-        if old.leaving {
-            self.touch(uid.clone(), Some(old.clone()));
-        }
-        KnownPod { leaving: false, ..old.clone() }
-    }
-
-    fn touch(&mut self, uid: PodUid, before: Option<KnownPod>) {
-        self.touched.push(Touched { source: self.source, uid, before });
+    /// Whether another source reports this pod of the kubelet's node.
+    fn is_of_kubelet(&self, pod: &Pod) -> bool {
+        let is_own = |own: &NodeName| node(pod).is_none_or(|node| node == own.as_str());
+        self.source != Source::Kubelet && self.own.as_ref().is_none_or(is_own)
     }
 
     /// Marks a pod with its source and the time when it was first seen. A mirror pod from the API server carries its
-    /// static pod's marks; if they were kept, it would count as a static pod itself. The kubelet's pods have the
-    /// kubelet's marks.
+    /// static pod's marks, which it keeps under other names; otherwise it would count as a static pod itself. The
+    /// kubelet's pods have the kubelet's marks.
     fn mark(&self, pod: &mut Arc<Pod>, old: Option<&Pod>) {
         if self.source == Source::Kubelet {
             return;
         }
-        self.keep_marks(pod);
+        if self.source == Source::Api {
+            for (mark, kept) in [
+                (CONFIG_SOURCE_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION),
+                (CONFIG_SEEN_ANNOTATION, API_CONFIG_SEEN_ANNOTATION),
+            ] {
+                if let Some(value) = pod.annotation(mark).map(str::to_owned) {
+                    set_annotation(pod, kept, &value);
+                }
+            }
+        }
         set_annotation(pod, CONFIG_SOURCE_ANNOTATION, self.source.as_str());
         let seen = match old {
             Some(old) => old.annotation(CONFIG_SEEN_ANNOTATION),
@@ -152,34 +168,20 @@ impl Step {
         }
     }
 
-    /// Keeps the marks that a pod has on the API server under other names.
-    fn keep_marks(&self, pod: &mut Arc<Pod>) {
-        if self.source != Source::Api {
-            return;
+    /// The pod's identity. A pod without one is a problem.
+    fn identify(&mut self, pod: &Pod) -> Option<(PodUid, FullName)> {
+        if pod.uid().is_empty() {
+            self.refuse(pod, ProblemKind::Invalid, "metadata.uid", "must not be empty");
+            return None;
         }
-        for (mark, kept) in [
-            (CONFIG_SOURCE_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION),
-            (CONFIG_SEEN_ANNOTATION, API_CONFIG_SEEN_ANNOTATION),
-        ] {
-            if let Some(value) = pod.annotation(mark).map(str::to_owned) {
-                set_annotation(pod, kept, &value);
-            }
-        }
+        let name = FullName::new(pod.name(), pod.namespace());
+        let name =
+            name.map_err(|error| self.refuse(pod, ProblemKind::Invalid, "metadata.name", &error.to_string()));
+        Some((PodUid::from(pod.uid()), name.ok()?))
     }
 
-    fn identify(&mut self, pod: &Arc<Pod>) -> Option<(PodUid, FullName)> {
-        identity(pod).map_err(|(field, message)| self.refuse(pod, ProblemKind::Invalid, field, &message)).ok()
-    }
-
-    fn refuse(&mut self, pod: &Arc<Pod>, kind: ProblemKind, field: &str, message: &str) {
+    fn refuse(&mut self, pod: &Pod, kind: ProblemKind, field: &str, message: &str) {
         let message = format!("the pod {} is passed over: {message}", described(pod));
         self.problems.push(Problem::new(kind, self.source.as_str(), None, Some(field.to_owned()), message));
     }
-}
-
-/// The remaining pods, in an order independent of the hasher.
-fn in_order(left: HashMap<PodUid, KnownPod>) -> Vec<KnownPod> {
-    let mut left: Vec<_> = left.into_values().collect();
-    left.sort_unstable_by(|a, b| a.name.cmp(&b.name).then_with(|| a.object.uid().cmp(b.object.uid())));
-    left
 }

@@ -4,7 +4,6 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::jiff::Timestamp;
 use pod_index::{
     CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta, PodUid,
-    is_mirror_pod,
 };
 
 use super::{CLAIMED_ANNOTATION, UNCONFIRMED_ANNOTATION};
@@ -27,27 +26,14 @@ pub(in crate::sources) struct StaticPodClaim {
     pub(in crate::sources) ended: bool,
 }
 
-/// Why a mirror pod's claim does not count.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::sources) struct Refusal {
-    /// The field of the mirror pod.
-    pub(in crate::sources) field: &'static str,
-    /// What is wrong with it.
-    pub(in crate::sources) message: &'static str,
-}
-
 pub(in crate::sources) const OWNERS: &str = "metadata.ownerReferences";
 pub(in crate::sources) const MIRROR: &str = "metadata.annotations[kubernetes.io/config.mirror]";
 const SOURCE: &str = "metadata.annotations[kubernetes.io/config.source]";
 const HASH: &str = "metadata.annotations[kubernetes.io/config.hash]";
 
-/// The claim of a mirror pod. `None` for any other pod.
-pub(in crate::sources) fn claim_of(pod: &Pod) -> Option<Result<StaticPodClaim, Refusal>> {
-    is_mirror_pod(pod).then(|| claim(pod))
-}
-
-fn claim(mirror: &Pod) -> Result<StaticPodClaim, Refusal> {
-    let refuse = |field, message| Err(Refusal { field, message });
+/// The claim of a mirror pod; or the field because of which it does not count, and what is wrong with it.
+pub(in crate::sources) fn claim(mirror: &Pod) -> Result<StaticPodClaim, (&'static str, &'static str)> {
+    let refuse = |field, message| Err((field, message));
     let uid = mirror.annotation(CONFIG_MIRROR_ANNOTATION).unwrap_or_default();
     if !is_uid(uid) {
         return refuse(MIRROR, "must be a UID: letters, digits, '-', '_' and '.', at most 128 of them");
@@ -168,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_claims_that_a_kubelet_makes_are_accepted() {
-        let good = claim_of(&read(mirror())).expect("a mirror pod").expect("a good claim");
+        let good = claim(&read(mirror())).expect("a good claim");
         assert_eq!((good.uid, &*good.node, &*good.owner, good.ended), (PodUid::from("s"), "n1", "n", false));
         let owner = "/metadata/ownerReferences/0";
         for (pointer, value, field) in [
@@ -190,20 +176,17 @@ mod tests {
         ] {
             let mut forged = mirror();
             *forged.pointer_mut(pointer).expect("a field") = value;
-            let refusal = claim_of(&read(forged)).expect("a mirror pod").expect_err(pointer);
-            assert_eq!(refusal.field, field, "{pointer}");
+            let (refused, _) = claim(&read(forged)).expect_err(pointer);
+            assert_eq!(refused, field, "{pointer}");
         }
-        let mut plain = mirror();
-        plain["metadata"]["annotations"] = json!({"kubernetes.io/config.hash": "s"});
-        assert!(claim_of(&read(plain)).is_none());
     }
 
     #[test]
     fn a_pod_has_ended_once_all_its_containers_have() {
         let mut pod = mirror();
         pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 0}});
-        assert!(claim_of(&read(pod.clone())).expect("a mirror pod").expect("a good claim").ended);
+        assert!(claim(&read(pod.clone())).expect("a good claim").ended);
         pod["status"]["containerStatuses"] = json!([]);
-        assert!(!claim_of(&read(pod)).expect("a mirror pod").expect("a good claim").ended);
+        assert!(!claim(&read(pod)).expect("a good claim").ended);
     }
 }

@@ -1,13 +1,13 @@
 //! The claims of all mirror pods, by mirror pod, by static pod and by name.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodUid};
 
-use super::StaticPodClaim;
+use super::{StaticPodClaim, UNCONFIRMED_FOR};
 use crate::sources::Problem;
 
 /// A mirror pod with a well-formed claim.
@@ -46,23 +46,17 @@ pub(in crate::sources) struct Claims {
     by_uid: BTreeSet<(PodUid, PodUid)>,
     /// Pairs of name and mirror pod.
     by_name: BTreeSet<(FullName, PodUid)>,
-    leaving: BTreeSet<(Instant, PodUid)>,
+    /// The mirror pods that are leaving or were, and until when, in this order.
+    leaving: VecDeque<(Instant, PodUid)>,
     /// By mirror pod.
     refused: BTreeMap<PodUid, Problem>,
 }
 
 impl Claims {
-    pub(in crate::sources) fn is_empty(&self) -> bool {
-        self.by_mirror.is_empty()
-    }
-
+    /// The claim of a mirror pod of which none is known.
     pub(in crate::sources) fn insert(&mut self, mirror: PodUid, claimed: Claimed) {
-        self.remove(&mirror);
         self.by_uid.insert((claimed.claim.uid.clone(), mirror.clone()));
         self.by_name.insert((claimed.name.clone(), mirror.clone()));
-        if let Stage::Leaving(until) = claimed.stage {
-            self.leaving.insert((until, mirror.clone()));
-        }
         self.by_mirror.insert(mirror, claimed);
     }
 
@@ -70,34 +64,35 @@ impl Claims {
         let claimed = self.by_mirror.remove(mirror)?;
         self.by_uid.remove(&(claimed.claim.uid.clone(), mirror.clone()));
         self.by_name.remove(&(claimed.name.clone(), mirror.clone()));
-        if let Stage::Leaving(until) = claimed.stage {
-            self.leaving.remove(&(until, mirror.clone()));
-        }
         Some(claimed)
     }
 
-    pub(in crate::sources) fn of_mirror(&self, mirror: &PodUid) -> Option<&Claimed> {
+    pub(in crate::sources) fn get(&self, mirror: &PodUid) -> Option<&Claimed> {
         self.by_mirror.get(mirror)
+    }
+
+    /// To change what the claim does not say itself.
+    pub(in crate::sources) fn get_mut(&mut self, mirror: &PodUid) -> Option<&mut Claimed> {
+        self.by_mirror.get_mut(mirror)
     }
 
     /// All mirror pods that claim `uid`, oldest first. The oldest claim counts.
     pub(in crate::sources) fn on(&self, uid: &PodUid) -> Vec<(&PodUid, &Claimed)> {
-        let from = (uid.clone(), PodUid::from(""));
-        let claims = self.by_uid.range(from..).take_while(|(claimed, _)| claimed == uid);
-        let mut claims: Vec<_> =
-            claims.filter_map(|(_, mirror)| self.by_mirror.get_key_value(mirror)).collect();
+        let mut claims = self.found(&self.by_uid, uid);
         claims.sort_by(|a, b| (a.1.claim.created, a.0).cmp(&(b.1.claim.created, b.0)));
         claims
     }
 
     /// The claims of all mirror pods of this name, the one that exists first.
     pub(in crate::sources) fn named(&self, name: &FullName) -> Vec<(&PodUid, &Claimed)> {
-        let from = (name.clone(), PodUid::from(""));
-        let claims = self.by_name.range(from..).take_while(|(of, _)| of == name);
-        let mut claims: Vec<_> =
-            claims.filter_map(|(_, mirror)| self.by_mirror.get_key_value(mirror)).collect();
+        let mut claims = self.found(&self.by_name, name);
         claims.sort_by_key(|(_, claimed)| claimed.stage != Stage::Live);
         claims
+    }
+
+    fn found<K: Ord + Clone>(&self, by: &BTreeSet<(K, PodUid)>, key: &K) -> Vec<(&PodUid, &Claimed)> {
+        let mirrors = by.range((key.clone(), PodUid::from(""))..).take_while(|(of, _)| of == key);
+        mirrors.filter_map(|(_, mirror)| self.by_mirror.get_key_value(mirror)).collect()
     }
 
     /// All claims, in any order.
@@ -110,31 +105,38 @@ impl Claims {
         self.by_mirror.values_mut().filter(move |claimed| claimed.claim.node == node)
     }
 
-    /// The mirror pods that are gone or are being deleted and that match, and whose time is not over.
-    pub(in crate::sources) fn leaving(&self, which: impl Fn(&Claimed) -> bool) -> Vec<PodUid> {
-        let leaving = self.leaving.iter().map(|(_, mirror)| mirror);
-        leaving.filter(|mirror| self.by_mirror.get(*mirror).is_some_and(&which)).cloned().collect()
+    /// The mirror pod is gone or is being deleted. Gives a new one the time to confirm the static pod.
+    pub(in crate::sources) fn leave(&mut self, mirror: &PodUid) {
+        if let Some(claimed) = self.by_mirror.get_mut(mirror) {
+            let until = Instant::now() + UNCONFIRMED_FOR;
+            claimed.stage = Stage::Leaving(until);
+            self.leaving.push_back((until, mirror.clone()));
+        }
     }
 
-    /// The mirror pods whose time is over.
-    pub(in crate::sources) fn due(&self, now: Instant) -> Vec<PodUid> {
-        self.leaving(|claimed| matches!(claimed.stage, Stage::Leaving(until) if until <= now))
+    /// The mirror pods that are gone or are being deleted and whose time is not over, and until when, in this order.
+    pub(in crate::sources) fn leaving(&self) -> impl Iterator<Item = (Instant, &PodUid, &Claimed)> {
+        self.leaving.iter().filter_map(|(until, mirror)| {
+            let claimed = self.by_mirror.get(mirror)?;
+            (claimed.stage == Stage::Leaving(*until)).then_some((*until, mirror, claimed))
+        })
     }
 
-    pub(in crate::sources) fn next_deadline(&self) -> Option<Instant> {
-        self.leaving.first().map(|(until, _)| *until)
+    /// The mirror pods whose time is over. They are no longer in [`leaving`](Self::leaving).
+    pub(in crate::sources) fn due(&mut self, now: Instant) -> Vec<PodUid> {
+        let due = self.leaving().take_while(|(until, ..)| *until <= now);
+        let due = due.map(|(_, mirror, _)| mirror.clone()).collect();
+        self.leaving.retain(|(until, _)| *until > now);
+        due
     }
 
     /// Records why a claim does not count, or that it is valid. Returns whether that is new.
     pub(in crate::sources) fn judge(&mut self, mirror: &PodUid, problem: Option<Problem>) -> bool {
-        match problem {
-            Some(problem) if self.refused.get(mirror) == Some(&problem) => false,
-            Some(problem) => {
-                self.refused.insert(mirror.clone(), problem);
-                true
-            }
-            None => self.refused.remove(mirror).is_some(),
-        }
+        let before = match problem.clone() {
+            Some(problem) => self.refused.insert(mirror.clone(), problem),
+            None => self.refused.remove(mirror),
+        };
+        before != problem
     }
 
     pub(in crate::sources) fn refused(&self) -> impl Iterator<Item = &Problem> {

@@ -34,7 +34,7 @@ mod claims;
 mod own_node;
 
 use claim::StaticPodClaim;
-pub(super) use claim::{MIRROR, OWNERS, claim_of, derived};
+pub(super) use claim::{MIRROR, OWNERS, claim, derived};
 pub(super) use claims::{Claimed, Claims, Stage};
 pub use own_node::OwnNode;
 pub(super) use own_node::{NodeCheck, Ownership};
@@ -81,10 +81,10 @@ impl Derive {
         }
     }
 
-    pub(super) fn own(&self) -> Option<&str> {
+    pub(super) fn own(&self) -> Option<&NodeName> {
         match self {
             Self::Never => None,
-            Self::AllNodes { own } | Self::OtherNodes { own } => Some(own.as_str()),
+            Self::AllNodes { own } | Self::OtherNodes { own } => Some(own),
         }
     }
 }
