@@ -1,16 +1,14 @@
 //! Assigns the requests of one client to connections and retires silent connections.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::{Request, Response};
-use http_body_util::BodyExt;
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper_util::client::legacy::connect::capture_connection;
-use kube::client::Body;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tower::BoxError;
@@ -24,8 +22,30 @@ const STREAMS: usize = 80;
 /// How connections are opened now. Replaced with the client certificate.
 pub(super) type Latest = Arc<Mutex<Arc<Connections>>>;
 
-/// The body of an answer.
-pub(super) type Answer = UnsyncBoxBody<Bytes, hyper::Error>;
+/// The body of an answer. It holds the stream until it is read or abandoned.
+pub(super) struct Answer {
+    body: Incoming,
+    stream: Stream,
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            Some(Ok(_)) => self.stream.since = Some(Instant::now()),
+            Some(Err(_)) => self.stream.pooled.is_open.store(false, Ordering::Relaxed),
+            // Nothing more is expected.
+            None => self.stream.since = None,
+        }
+        Poll::Ready(frame)
+    }
+}
 
 /// The connections of one client.
 pub(super) struct Pool {
@@ -64,7 +84,10 @@ impl Pool {
     }
 
     /// Sends a request that already has its address and credentials.
-    pub(super) async fn send(&self, mut request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    pub(super) async fn send(
+        &self,
+        mut request: Request<kube::client::Body>,
+    ) -> Result<Response<Answer>, BoxError> {
         let permit = Arc::clone(&self.requests).acquire_owned().await?;
         let mut stream = self.stream(permit);
         let pooled = Arc::clone(&stream.pooled);
@@ -89,23 +112,12 @@ impl Pool {
             turn = None;
             answer.await
         };
-        stream.silence = None;
+        stream.since = None;
         pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
         drop(turn);
-        let no_event = self.silences.1;
-        stream.is_silent_from_now(no_event);
-        let answer = answer?.map(|body| {
-            // The body holds the stream until it is read or abandoned.
-            let body = body.map_frame(move |frame| {
-                stream.is_silent_from_now(no_event);
-                frame
-            });
-            body.map_err(move |error| {
-                pooled.is_open.store(false, Ordering::Relaxed);
-                error
-            })
-        });
-        Ok(answer.map(BodyExt::boxed_unsync))
+        let answer = answer?;
+        stream.is_silent_from_now(self.silences.1);
+        Ok(answer.map(|body| Answer { body, stream }))
     }
 
     /// Picks a connection that has a stream left.
@@ -135,7 +147,7 @@ impl Pool {
             pooled
         });
         pooled.streams.fetch_add(1, Ordering::Relaxed);
-        Stream { pooled, silence: None, _permit: permit }
+        Stream { pooled, since: None, most: Duration::ZERO, _permit: permit }
     }
 }
 
@@ -146,21 +158,22 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A request's stream on a connection, held until its answer is read or abandoned.
 struct Stream {
     pooled: Arc<PooledConnection>,
-    /// When data last arrived, and the silence after which the connection is given up. `None` while no data
-    /// is expected.
-    silence: Option<(Instant, Duration)>,
+    /// When data last arrived. `None` while no data is expected.
+    since: Option<Instant>,
+    /// The silence after which the connection is given up.
+    most: Duration,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Stream {
     fn is_silent_from_now(&mut self, most: Duration) {
-        self.silence = Some((Instant::now(), most));
+        (self.since, self.most) = (Some(Instant::now()), most);
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.silence.is_some_and(|(since, most)| since.elapsed() >= most) {
+        if self.since.is_some_and(|since| since.elapsed() >= self.most) {
             self.pooled.is_retired.store(true, Ordering::Relaxed);
         }
         self.pooled.streams.fetch_sub(1, Ordering::Relaxed);

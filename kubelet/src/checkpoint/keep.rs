@@ -43,7 +43,7 @@ pub(super) struct Keeper<D> {
 impl<D: Disk> Keeper<D> {
     pub(super) fn new(disk: D, which: Which, found: Found) -> Self {
         let Found { files, unread, set_aside } = found;
-        let status = CheckpointStatus { files: files.len(), set_aside, ..CheckpointStatus::default() };
+        let status = CheckpointStatus { set_aside, ..CheckpointStatus::default() };
         let known = files.into_iter().map(|(name, hash)| (name, Some(hash)));
         let files = known.chain(unread.iter().map(|name| (name.clone(), None))).collect();
         Self { disk, which, files, unread, seen: None, failed: BTreeMap::new(), status }
@@ -76,7 +76,7 @@ impl<D: Disk> Keeper<D> {
             let error = self.error(CheckpointErrorKind::Write, "", &error);
             // A later successful sync may not cover writes that this one failed to sync, so all are repeated.
             for (name, uid) in done {
-                self.note(&name, None);
+                self.files.insert(name.clone(), None);
                 self.fail(name, uid, error.clone());
             }
         }
@@ -120,14 +120,9 @@ impl<D: Disk> Keeper<D> {
 
     /// The status, without its errors.
     pub(super) fn status(&self) -> CheckpointStatus {
+        let files = self.files.values().flatten().count();
         let (wrong, unread) = (self.failed.len(), self.unread.len());
-        CheckpointStatus { wrong, unread, ..self.status.clone() }
-    }
-
-    fn note(&mut self, name: &str, hash: Option<u64>) {
-        let was = self.files.insert(name.to_owned(), hash);
-        self.status.files += usize::from(hash.is_some());
-        self.status.files -= usize::from(matches!(was, Some(Some(_))));
+        CheckpointStatus { files, wrong, unread, ..self.status.clone() }
     }
 
     /// Writes a pod's checkpoint unless the file already matches. Returns whether it wrote.
@@ -147,9 +142,9 @@ impl<D: Disk> Keeper<D> {
         let file = self.disk.write(WRITING, &bytes)?;
         self.disk.sync(file)?;
         // From here on, the file may hold the old or the new content.
-        self.note(name, None);
+        self.files.insert(name.to_owned(), None);
         self.disk.rename(WRITING, name)?;
-        self.note(name, Some(hash));
+        self.files.insert(name.to_owned(), Some(hash));
         self.unread.remove(name);
         self.status.written += 1;
         Ok(true)
@@ -162,8 +157,7 @@ impl<D: Disk> Keeper<D> {
         let removed = self.disk.remove(name);
         removed.map_err(|error| self.error(CheckpointErrorKind::Remove, name, &error))?;
         self.unread.remove(name);
-        let was = self.files.remove(name);
-        self.status.files -= usize::from(matches!(was, Some(Some(_))));
+        self.files.remove(name);
         self.status.removed += 1;
         Ok(true)
     }

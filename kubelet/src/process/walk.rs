@@ -113,9 +113,13 @@ impl CgroupResolver {
                     }
                     Err(error) => return Err(unreadable(error)),
                 };
-                if self.tree.path(watch).is_some() {
-                    // A directory that is mounted below itself.
-                    return Ok(());
+                if let Some(other) = self.tree.path(watch).cloned() {
+                    if self.tree.node(&other).is_some_and(|other| other.scan == scan) {
+                        // A directory that is mounted below itself.
+                        return Ok(());
+                    }
+                    // It was renamed while events were lost. The watches stay: they are those of the new name.
+                    self.tree.remove(&other, self.options.clock.now());
                 }
                 let resolved = match (below.to_str(), parent) {
                     (Some(below), _) => self.options.roots.placement(below),

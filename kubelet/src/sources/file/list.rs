@@ -1,18 +1,19 @@
-//! Lists the pods of a path, once or repeatedly. Unchanged files are not read again.
+//! Lists the pods of a path, once or repeatedly. Unchanged files are not decoded again.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::read::{self, LARGEST_MANIFEST, ReadError, Stamp};
+use super::read::{LARGEST_MANIFEST, ReadError, read};
 use crate::sources::manifest::{self, Origin};
 use crate::sources::{NodeName, Problem, ProblemKind, pod};
 use pod_index::PodMeta;
@@ -32,7 +33,7 @@ pub struct Listing {
 /// does not exist holds no pods and is a problem.
 ///
 /// # Complexity
-/// Reads and decodes every file. To follow a path, use a source, which reads only changed files.
+/// Reads and decodes every file. To follow a path, use a source, which decodes only changed files.
 ///
 /// # Examples
 /// ```
@@ -72,6 +73,7 @@ struct Reading {
     path: PathBuf,
     node: NodeName,
     transform: fn(&mut Pod),
+    hasher: RandomState,
 }
 
 /// Limit of threads that read late files.
@@ -80,8 +82,8 @@ const MOST_LATE: usize = 8;
 /// State of one file.
 #[derive(Default)]
 struct FileState {
-    /// The stamp with which it was read, if the stamp identifies the content.
-    stamp: Option<Stamp>,
+    /// A hash of what was decoded.
+    content: Option<u64>,
     /// Its pods. While the file is invalid, the pods of its last valid version.
     pods: Vec<Arc<Pod>>,
     problems: Vec<Problem>,
@@ -92,7 +94,7 @@ impl Lister {
     pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod), patience: Duration) -> Self {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
-        let reading = Arc::new(Reading { path, node, transform });
+        let reading = Arc::new(Reading { path, node, transform, hasher: RandomState::new() });
         Self { reading, patience, files: BTreeMap::new(), late: BTreeMap::new(), problem: None }
     }
 
@@ -182,9 +184,8 @@ impl Lister {
             let is_late = Arc::new(AtomicBool::new(false));
             let stop = Arc::clone(&is_late);
             let thread = thread::Builder::new().name("manifest".to_owned()).spawn(move || {
-                let now = SystemTime::now();
                 for (before, path) in remaining.get(from..).unwrap_or_default() {
-                    let look = reading.look(path, before.as_deref(), now);
+                    let look = reading.look(path, before.as_deref());
                     if sender.send(look).is_err() || stop.load(Ordering::Acquire) {
                         return;
                     }
@@ -242,29 +243,25 @@ impl Lister {
 }
 
 impl Reading {
-    fn look(&self, path: &Path, before: Option<&FileState>, now: SystemTime) -> Look {
+    fn look(&self, path: &Path, before: Option<&FileState>) -> Look {
         // The path itself is never skipped, whatever its name.
         if path != self.path && is_leftover(path) {
             let message = "passed over, by its name an editor's or a package manager's leftover";
             return Look::Now(FileState::skipped(problem(ProblemKind::Skipped, path, message)));
         }
-        let stamp = match read::stamp(path) {
-            Ok(stamp) => stamp,
+        let bytes = match read(path) {
+            Ok(bytes) => bytes,
             Err(error) => return unread(path, before, error),
         };
-        if before.is_some_and(|file| file.stamp == Some(stamp)) {
+        let content = Some(self.hasher.hash_one(&bytes));
+        if before.is_some_and(|file| file.content == content) {
             return Look::Same;
         }
-        let (stamp, bytes) = match read::read(path) {
-            Ok(read) => read,
-            Err(error) => return unread(path, before, error),
-        };
-        let stamp = stamp.is_settled(now).then_some(stamp);
         let mut decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
         decoded.pods.iter_mut().for_each(self.transform);
         let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
         let pods = pod::as_first_seen(decoded.pods, seen_before);
-        let file = FileState { stamp, pods, problems: decoded.problems };
+        let file = FileState { content, pods, problems: decoded.problems };
         Look::Now(file.keeping_the_last_good(before))
     }
 }
@@ -275,7 +272,7 @@ const KEPT: &str = "; the last good version stays";
 /// The result of checking one file.
 enum Look {
     Gone,
-    /// Unchanged, without reading it.
+    /// Unchanged.
     Same,
     Now(FileState),
 }
