@@ -57,7 +57,7 @@ impl KubeMirrorClient {
     }
 
     /// The node's UID. One caller looks it up while the others wait.
-    async fn node_uid(&self, pod: &FullName) -> Result<String, MirrorError> {
+    async fn node_uid(&self) -> Result<String, Failure> {
         let mut known = self.node_uid.lock().await;
         let found = match &*known {
             Some((found, since)) if since.elapsed() < self.believed(found) => found.clone(),
@@ -67,7 +67,7 @@ impl KubeMirrorClient {
                 found
             }
         };
-        found.map_err(|problem| MirrorError::new(MirrorErrorKind::Node, pod.as_str(), problem))
+        found.map_err(|problem| (MirrorErrorKind::Node, problem))
     }
 
     fn believed(&self, found: &Result<String, String>) -> Duration {
@@ -128,21 +128,22 @@ impl KubeMirrorClient {
 
     /// The pod already exists. Upstream intends to check whether it is the wanted mirror (k/k#19942), but
     /// compares an empty object.
-    async fn existing(&self, full_name: &FullName, pod: &Pod) -> Result<Mirrored, MirrorError> {
-        let found = patiently(full_name, self.pods(full_name).get_opt(full_name.name())).await?;
-        if let Err(kube::Error::Api(status)) = &found
-            && status.is_forbidden()
-        {
+    async fn existing(&self, full_name: &FullName, pod: &Pod) -> Result<Mirrored, Failure> {
+        let taken = |message: &str| Err((MirrorErrorKind::Taken, message.to_owned()));
+        let found = match patiently(self.pods(full_name).get_opt(full_name.name())).await? {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                return Err((MirrorErrorKind::Request, "a pod had its name, but is gone again".to_owned()));
+            }
             // A node may not read other nodes' pods.
-            let message = format!("a pod that this client may not read has its name: {}", status.message);
-            return Err(MirrorError::new(MirrorErrorKind::Taken, full_name.as_str(), message));
-        }
-        let Some(found) = found.map_err(|error| request(full_name, &error))? else {
-            let gone = "a pod had its name, but is gone again";
-            return Err(MirrorError::new(MirrorErrorKind::Request, full_name.as_str(), gone));
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                return taken(&format!(
+                    "a pod that this client may not read has its name: {}",
+                    status.message
+                ));
+            }
+            Err(error) => return Err(request(&error)),
         };
-        let taken =
-            |message: &str| Err(MirrorError::new(MirrorErrorKind::Taken, full_name.as_str(), message));
         // It was deleted and waits for a finalizer. If it were accepted as the mirror, the agent would delete
         // it again.
         if found.metadata.deletion_timestamp.is_some() {
@@ -158,36 +159,56 @@ impl KubeMirrorClient {
             None => taken("a pod that is not a mirror has its name"),
         }
     }
+
+    async fn create(&self, pod: &Pod) -> Result<Mirrored, Failure> {
+        let full_name = FullName::new(pod.name(), pod.namespace())
+            .map_err(|error| (MirrorErrorKind::Name, error.to_string()))?;
+        let mirror = self.mirror(pod, self.node_uid().await?);
+        let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let error = match patiently(self.pods(&full_name).create(&post, &mirror)).await? {
+            Ok(created) => return Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
+            Err(error) => error,
+        };
+        let kube::Error::Api(status) = &error else { return Err(request(&error)) };
+        if status.is_already_exists() {
+            return self.existing(&full_name, pod).await;
+        }
+        if status.is_forbidden() || is_about_node(status) {
+            self.doubt_node_uid().await;
+        }
+        if is_about_node(status) {
+            let message = format!("the node {:?} is unknown to the API server", self.node);
+            return Err((MirrorErrorKind::Node, message));
+        }
+        Err(request(&error))
+    }
+
+    async fn delete(&self, full_name: &str, uid: Option<&MirrorPodUid>) -> Result<bool, Failure> {
+        let full_name =
+            full_name.parse::<FullName>().map_err(|error| (MirrorErrorKind::Name, error.to_string()))?;
+        let mut now = DeleteParams::default().grace_period(0);
+        if let Some(uid) = uid {
+            now = now.preconditions(Preconditions { uid: Some(uid.to_string()), resource_version: None });
+        }
+        match patiently(self.pods(&full_name).delete(full_name.name(), &now)).await? {
+            Ok(deleted) => match deleted.left().and_then(|pod| pod.metadata.finalizers) {
+                Some(finalizers) if !finalizers.is_empty() => {
+                    let finalizers = finalizers.join(", ");
+                    let why = format!("it is being deleted, and waits for its finalizers: {finalizers}");
+                    Err((MirrorErrorKind::Taken, why))
+                }
+                _ => Ok(true),
+            },
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+            Err(error) => Err(request(&error)),
+        }
+    }
 }
 
 impl MirrorClient for KubeMirrorClient {
     async fn create_mirror_pod(&self, pod: &Pod) -> Result<Mirrored, MirrorError> {
-        let full_name = FullName::new(pod.name(), pod.namespace()).map_err(|error| {
-            let name = format!("{}_{}", pod.name(), pod.namespace());
-            MirrorError::new(MirrorErrorKind::Name, name, error.to_string())
-        })?;
-        let node_uid = self.node_uid(&full_name).await?;
-        let mirror = self.mirror(pod, node_uid);
-        let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match patiently(&full_name, self.pods(&full_name).create(&post, &mirror)).await? {
-            Ok(created) => Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                self.existing(&full_name, pod).await
-            }
-            Err(error) => {
-                let mut failure = request(&full_name, &error);
-                if let kube::Error::Api(status) = &error {
-                    if is_about_node(status) {
-                        let message = format!("the node {:?} is unknown to the API server", self.node);
-                        failure = MirrorError::new(MirrorErrorKind::Node, full_name.as_str(), message);
-                    }
-                    if status.is_forbidden() || is_about_node(status) {
-                        self.doubt_node_uid().await;
-                    }
-                }
-                Err(failure)
-            }
-        }
+        let name = || format!("{}_{}", pod.name(), pod.namespace());
+        self.create(pod).await.map_err(|(kind, message)| MirrorError::new(kind, name(), message))
     }
 
     async fn delete_mirror_pod(
@@ -195,52 +216,35 @@ impl MirrorClient for KubeMirrorClient {
         full_name: &str,
         uid: Option<&MirrorPodUid>,
     ) -> Result<bool, MirrorError> {
-        let parsed = full_name.parse::<FullName>();
-        let full_name =
-            parsed.map_err(|error| MirrorError::new(MirrorErrorKind::Name, full_name, error.to_string()))?;
-        let mut now = DeleteParams::default().grace_period(0);
-        if let Some(uid) = uid {
-            now = now.preconditions(Preconditions { uid: Some(uid.to_string()), resource_version: None });
-        }
-        match patiently(&full_name, self.pods(&full_name).delete(full_name.name(), &now)).await? {
-            Ok(deleted) => match deleted.left().and_then(|pod| pod.metadata.finalizers) {
-                Some(finalizers) if !finalizers.is_empty() => {
-                    let why = format!(
-                        "it is being deleted, and waits for its finalizers: {}",
-                        finalizers.join(", ")
-                    );
-                    Err(MirrorError::new(MirrorErrorKind::Taken, full_name.as_str(), why))
-                }
-                _ => Ok(true),
-            },
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
-            Err(error) => Err(request(&full_name, &error)),
-        }
+        let deleted = self.delete(full_name, uid).await;
+        deleted.map_err(|(kind, message)| MirrorError::new(kind, full_name, message))
     }
 }
+
+/// Why an attempt failed.
+type Failure = (MirrorErrorKind, String);
 
 /// `NodeRestriction` looks the node up. The node was deleted after this client read it.
 fn is_about_node(status: &Status) -> bool {
     status.is_not_found() && status.details.as_ref().is_some_and(|details| details.kind == "nodes")
 }
 
-async fn patiently<T>(pod: &FullName, answer: impl Future<Output = T>) -> Result<T, MirrorError> {
-    let late = |_elapsed| MirrorError::new(MirrorErrorKind::Request, pod.as_str(), silence());
-    time::timeout(PATIENCE, answer).await.map_err(late)
+async fn patiently<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
+    time::timeout(PATIENCE, answer).await.map_err(|_elapsed| (MirrorErrorKind::Request, silence()))
 }
 
 fn silence() -> String {
     format!("no answer from the API server within {} s", PATIENCE.as_secs())
 }
 
-fn request(pod: &FullName, error: &kube::Error) -> MirrorError {
+fn request(error: &kube::Error) -> Failure {
     let kind = match error {
         kube::Error::Api(status) if matches!(status.code, 400..=499) && !matches!(status.code, 408 | 429) => {
             MirrorErrorKind::Refused
         }
         _ => MirrorErrorKind::Request,
     };
-    MirrorError::new(kind, pod.as_str(), api_causes(error))
+    (kind, api_causes(error))
 }
 
 impl fmt::Debug for KubeMirrorClient {

@@ -42,32 +42,36 @@ pub(super) struct Tries {
     /// The number of its last attempt among those of all names. Not its time: the clock is not a reliable order.
     pub(super) last: Option<u64>,
     expected: Option<(Expected, Instant)>,
-    failures: Backoff,
-    failure: Option<MirrorFailure>,
-    after_failure: Option<Instant>,
+    failure: Trouble,
     /// How often it was corrected, and when last.
     successes: Option<(u32, Instant)>,
-    contention: Backoff,
-    contended: Option<MirrorFailure>,
-    after_contention: Option<Instant>,
+    contention: Trouble,
+}
+
+/// Why corrections wait, and until when.
+struct Trouble {
+    backoff: Backoff,
+    last: Option<MirrorFailure>,
+    until: Option<Instant>,
+}
+
+impl Trouble {
+    fn new((least, most): (Duration, Duration)) -> Self {
+        Self { backoff: Backoff::new(least, most), last: None, until: None }
+    }
+
+    /// Waits longer than the last time. Returns the failure before.
+    fn add(&mut self, failure: MirrorFailure, now: Instant) -> Option<MirrorFailure> {
+        self.until = Some(now + self.backoff.wait(now));
+        self.last.replace(failure)
+    }
 }
 
 impl Tries {
     pub(super) fn new(pod: Option<Arc<Pod>>, waits: Waits) -> Self {
-        let ((least, most), (contention_least, contention_most)) = (waits.failure, waits.contention);
-        Self {
-            waits,
-            pod,
-            last: None,
-            expected: None,
-            failures: Backoff::new(least, most),
-            failure: None,
-            after_failure: None,
-            successes: None,
-            contention: Backoff::new(contention_least, contention_most).forget_after(waits.memory()),
-            contended: None,
-            after_contention: None,
-        }
+        let (failure, mut contention) = (Trouble::new(waits.failure), Trouble::new(waits.contention));
+        contention.backoff = contention.backoff.forget_after(waits.memory());
+        Self { waits, pod, last: None, expected: None, failure, successes: None, contention }
     }
 
     /// Updates the state to match the index. Returns whether there is anything left to remember.
@@ -83,7 +87,7 @@ impl Tries {
         let memory = self.waits.memory();
         let is_forgotten = |since: Instant| now.saturating_duration_since(since) >= memory;
         if self.successes.is_some_and(|(_, since)| is_forgotten(since)) {
-            (self.successes, self.contended, self.after_contention) = (None, None, None);
+            (self.successes, self.contention.last, self.contention.until) = (None, None, None);
         }
         let Some(planned) = planned else { return self.expected.is_some() || self.successes.is_some() };
         if !self.is_about(planned.pod.as_ref()) {
@@ -94,9 +98,7 @@ impl Tries {
         if planned.state != MirrorState::InSync {
             return true;
         }
-        let (least, most) = self.waits.failure;
-        self.failures = Backoff::new(least, most);
-        (self.expected, self.failure, self.after_failure) = (None, None, None);
+        (self.expected, self.failure) = (None, Trouble::new(self.waits.failure));
         self.successes.is_some()
     }
 
@@ -119,22 +121,16 @@ impl Tries {
 
     /// Records a failure. Returns whether it differs from the last one.
     pub(super) fn fail(&mut self, failure: MirrorFailure, now: Instant) -> bool {
-        let is_news = self.failure.as_ref().is_none_or(|last| last.message != failure.message);
-        self.failure = Some(failure);
-        self.after_failure = Some(now + self.failures.wait(now));
-        is_news
+        let message = failure.message.clone();
+        self.failure.add(failure, now).is_none_or(|last| last.message != message)
     }
 
     /// Records a correction. Returns whether it is the first one that shows contention.
     pub(super) fn succeed(&mut self, now: Instant, contended: impl FnOnce() -> MirrorFailure) -> bool {
         let (before, _) = self.successes.unwrap_or((0, now));
         self.successes = Some((before.saturating_add(1), now));
-        self.failure = None;
-        if before + 1 < UNDISTURBED {
-            return false;
-        }
-        self.after_contention = Some(now + self.contention.wait(now));
-        self.contended.replace(contended()).is_none()
+        self.failure.last = None;
+        before + 1 >= UNDISTURBED && self.contention.add(contended(), now).is_none()
     }
 
     /// Whether the index does not yet show the change.
@@ -147,21 +143,21 @@ impl Tries {
         let waits = |until: Option<Instant>| until.is_some_and(|until| now < until);
         if self.awaits_index() {
             Some(WaitsFor::Index)
-        } else if waits(self.after_contention) {
+        } else if waits(self.contention.until) {
             Some(WaitsFor::Contention)
         } else {
-            waits(self.after_failure).then_some(WaitsFor::BackOff)
+            waits(self.failure.until).then_some(WaitsFor::BackOff)
         }
     }
 
     /// When all waits are over.
     pub(super) fn next_try(&self) -> Option<Instant> {
-        self.after_contention.max(self.after_failure)
+        self.contention.until.max(self.failure.until)
     }
 
     /// The last failure, or the contention.
     pub(super) fn last_failure(&self) -> Option<&MirrorFailure> {
-        self.failure.as_ref().or(self.contended.as_ref())
+        self.failure.last.as_ref().or(self.contention.last.as_ref())
     }
 }
 

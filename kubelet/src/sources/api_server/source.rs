@@ -52,10 +52,9 @@ use crate::sources::{
 #[must_use = "nothing is followed until `pods` or `objects` is called"]
 pub struct ApiServer {
     client: Client,
-    node: Option<NodeName>,
     namespace: Option<String>,
     labels: Option<String>,
-    fields: Option<String>,
+    fields: Vec<String>,
     managed_fields: bool,
     redact_env: bool,
     times: Times,
@@ -66,10 +65,9 @@ impl ApiServer {
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            node: None,
             namespace: None,
             labels: None,
-            fields: None,
+            fields: Vec::new(),
             managed_fields: false,
             redact_env: false,
             times: Times::default(),
@@ -78,7 +76,7 @@ impl ApiServer {
 
     /// Only pods bound to this node, as in a kubelet. A node's own credentials allow nothing else.
     pub fn node(mut self, node: &NodeName) -> Self {
-        self.node = Some(node.clone());
+        self.fields.push(format!("spec.nodeName={}", escaped(node.as_str())));
         self
     }
 
@@ -97,7 +95,7 @@ impl ApiServer {
     /// Only pods that match this field selector, such as `status.phase=Running`. Combines with
     /// [`node`](Self::node).
     pub fn fields(mut self, selector: &str) -> Self {
-        self.fields = Some(selector.to_owned());
+        self.fields.push(selector.to_owned());
         self
     }
 
@@ -182,9 +180,7 @@ impl ApiServer {
 
     /// What to request of this path.
     fn requests(&self, path: String, is_metadata: bool) -> Requests {
-        let node = self.node.as_ref().map(|node| format!("spec.nodeName={}", escaped(node.as_str())));
-        let fields: Vec<_> = node.into_iter().chain(self.fields.clone()).collect();
-        let fields = (!fields.is_empty()).then(|| fields.join(","));
+        let fields = (!self.fields.is_empty()).then(|| self.fields.join(","));
         Requests { client: self.client.clone(), path, fields, labels: self.labels.clone(), is_metadata }
     }
 

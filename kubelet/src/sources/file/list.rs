@@ -1,4 +1,4 @@
-//! Lists the pods of a path, once or repeatedly. Unchanged files are not decoded again.
+//! The pods of a path's files. Unchanged files are not decoded again.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, HashSet};
@@ -6,10 +6,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
-use std::thread;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -49,39 +45,35 @@ pub struct Listing {
 #[doc(alias = "extractFromDir")]
 #[must_use]
 pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
-    // Nothing would read a file again that takes long.
-    let mut lister = Lister::new(path.as_ref(), node.clone(), |_| {}, Duration::MAX);
-    lister.list();
-    lister.listing()
+    let mut files = Files::new(path.as_ref(), node.clone(), |_| {});
+    let names = files.reading.names();
+    for path in files.named(names) {
+        let look = files.reading.look(&path, None);
+        files.found(&path, look);
+    }
+    files.listing()
 }
 
-/// Lists a path repeatedly.
-pub(super) struct Lister {
-    reading: Arc<Reading>,
-    /// How long to wait for one file.
-    patience: Duration,
+/// The files of a path, as far as they were read.
+pub(super) struct Files {
+    pub(super) reading: Arc<Reading>,
     /// By path, and so sorted by name.
     files: BTreeMap<PathBuf, Arc<FileState>>,
-    /// The files that did not come within `patience`, and the threads that read them.
-    late: BTreeMap<PathBuf, Receiver<Look>>,
     /// A problem with the path itself.
-    problem: Option<Problem>,
+    pub(super) problem: Option<Problem>,
 }
 
 /// What is needed to read a file.
-struct Reading {
-    path: PathBuf,
+pub(super) struct Reading {
+    pub(super) path: PathBuf,
     node: NodeName,
     transform: fn(&mut Pod),
     hasher: RandomState,
 }
 
-/// Limit of threads that read late files.
-const MOST_LATE: usize = 8;
-
 /// State of one file.
 #[derive(Default)]
-struct FileState {
+pub(super) struct FileState {
     /// A hash of what was decoded.
     content: Option<u64>,
     /// Its pods. While the file is invalid, the pods of its last valid version.
@@ -89,20 +81,24 @@ struct FileState {
     problems: Vec<Problem>,
 }
 
-impl Lister {
+impl Files {
     /// `transform` changes each pod before it is stored.
-    pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod), patience: Duration) -> Self {
+    pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod)) -> Self {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
         let reading = Arc::new(Reading { path, node, transform, hasher: RandomState::new() });
-        Self { reading, patience, files: BTreeMap::new(), late: BTreeMap::new(), problem: None }
+        Self { reading, files: BTreeMap::new(), problem: None }
     }
 
-    /// Lists the path again. Returns true if the path as a whole could not be listed.
-    pub(super) fn list(&mut self) -> bool {
+    /// Takes the names of the files that exist now, or why they cannot be listed. Returns the files to read.
+    pub(super) fn named(&mut self, names: io::Result<Vec<PathBuf>>) -> Vec<PathBuf> {
         self.problem = None;
-        match self.names() {
-            Ok(names) => self.files(names),
+        match names {
+            Ok(names) => {
+                let present: HashSet<_> = names.iter().collect();
+                self.files.retain(|path, _| present.contains(path));
+                return names;
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.problem = Some(self.path_problem(ProblemKind::Missing, "does not exist"));
                 self.files.clear();
@@ -113,10 +109,10 @@ impl Lister {
                 self.problem = Some(self.path_problem(ProblemKind::Unreadable, &message));
             }
         }
-        self.problem.is_some()
+        Vec::new()
     }
 
-    /// The pods and problems as of the last [`list`](Self::list).
+    /// The pods and problems now.
     pub(super) fn listing(&self) -> Listing {
         let mut problems: Vec<Problem> = self.problem.iter().cloned().collect();
         let mut taken = Taken::default();
@@ -137,91 +133,12 @@ impl Lister {
         Listing { pods, problems }
     }
 
-    /// The files to read: the path itself, or the directory's entries.
-    fn names(&self) -> io::Result<Vec<PathBuf>> {
-        if !std::fs::metadata(&self.reading.path)?.is_dir() {
-            return Ok(vec![self.reading.path.clone()]);
-        }
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.reading.path)? {
-            let entry = entry?;
-            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-                names.push(entry.path());
-            }
-        }
-        Ok(names)
+    /// What is known of a file.
+    pub(super) fn file(&self, path: &Path) -> Option<Arc<FileState>> {
+        self.files.get(path).cloned()
     }
 
-    /// Reads the files on another thread. One that hangs or takes long stays behind with its thread, and another thread
-    /// reads the rest.
-    fn files(&mut self, names: Vec<PathBuf>) {
-        let present: HashSet<_> = names.iter().cloned().collect();
-        self.files.retain(|path, _| present.contains(path));
-        self.late.retain(|path, _| present.contains(path));
-        for path in &names {
-            match self.late.get(path).map(Receiver::try_recv) {
-                Some(Ok(look)) => {
-                    self.late.remove(path);
-                    self.found(path, look);
-                }
-                Some(Err(TryRecvError::Disconnected)) => drop(self.late.remove(path)),
-                Some(Err(TryRecvError::Empty)) | None => {}
-            }
-        }
-        let jobs = names.into_iter().filter(|path| !self.late.contains_key(path));
-        let jobs: Arc<[_]> = jobs.map(|path| (self.files.get(&path).cloned(), path)).collect();
-        let mut next = 0;
-        while next < jobs.len() {
-            if self.late.len() >= MOST_LATE {
-                let message = format!("not read, because {MOST_LATE} other files hang");
-                for (_, path) in jobs.get(next..).unwrap_or_default() {
-                    self.unread(path, &message);
-                }
-                return;
-            }
-            let (sender, looks) = channel();
-            let (reading, remaining, from) = (Arc::clone(&self.reading), Arc::clone(&jobs), next);
-            let is_late = Arc::new(AtomicBool::new(false));
-            let stop = Arc::clone(&is_late);
-            let thread = thread::Builder::new().name("manifest".to_owned()).spawn(move || {
-                for (before, path) in remaining.get(from..).unwrap_or_default() {
-                    let look = reading.look(path, before.as_deref());
-                    if sender.send(look).is_err() || stop.load(Ordering::Acquire) {
-                        return;
-                    }
-                }
-            });
-            if let Err(error) = thread {
-                let message = format!("cannot be read: {error}");
-                self.problem = Some(self.path_problem(ProblemKind::Unreadable, &message));
-                return;
-            }
-            while let Some((_, path)) = jobs.get(next) {
-                next += 1;
-                match looks.recv_timeout(self.patience) {
-                    Ok(look) => {
-                        self.found(path, look);
-                        continue;
-                    }
-                    Err(RecvTimeoutError::Disconnected) => {
-                        self.unread(path, "reading it failed: it panicked");
-                    }
-                    Err(RecvTimeoutError::Timeout) => {
-                        is_late.store(true, Ordering::Release);
-                        let patience = self.patience;
-                        let message = format!(
-                            "not read within {patience:?}: its file system hangs, or it is too large"
-                        );
-                        self.unread(path, &message);
-                        self.late.insert(path.clone(), looks);
-                    }
-                }
-                break;
-            }
-        }
-    }
-
-    fn found(&mut self, path: &Path, look: Look) {
+    pub(super) fn found(&mut self, path: &Path, look: Look) {
         match look {
             Look::Gone => drop(self.files.remove(path)),
             Look::Same => {}
@@ -230,7 +147,7 @@ impl Lister {
     }
 
     /// A file that could not be read keeps its pods.
-    fn unread(&mut self, path: &Path, message: &str) {
+    pub(super) fn unread(&mut self, path: &Path, message: &str) {
         let before = self.files.get(path).map(|file| &**file);
         let file =
             FileState::skipped(problem(ProblemKind::Unreadable, path, message)).keeping_the_last_good(before);
@@ -243,7 +160,23 @@ impl Lister {
 }
 
 impl Reading {
-    fn look(&self, path: &Path, before: Option<&FileState>) -> Look {
+    /// The files to read: the path itself, or the directory's entries.
+    pub(super) fn names(&self) -> io::Result<Vec<PathBuf>> {
+        if !std::fs::metadata(&self.path)?.is_dir() {
+            return Ok(vec![self.path.clone()]);
+        }
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+                names.push(entry.path());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Reads a file.
+    pub(super) fn look(&self, path: &Path, before: Option<&FileState>) -> Look {
         // The path itself is never skipped, whatever its name.
         if path != self.path && is_leftover(path) {
             let message = "passed over, by its name an editor's or a package manager's leftover";
@@ -270,7 +203,7 @@ impl Reading {
 const KEPT: &str = "; the last good version stays";
 
 /// The result of checking one file.
-enum Look {
+pub(super) enum Look {
     Gone,
     /// Unchanged.
     Same,

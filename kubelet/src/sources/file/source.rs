@@ -1,5 +1,7 @@
 //! The file source: lists a path periodically, and after file events.
 
+use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -7,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::oneshot::error::TryRecvError;
 use tokio::sync::{oneshot, watch};
 use tokio::time;
 
 use super::hints::{Hints, Signal};
-use super::list::{Lister, Listing};
+use super::list::{Files, Look};
 use crate::sources::status::{SourceStatus, StatusWriter};
-use crate::sources::{NodeName, Nudge, Problem, ProblemKind, Source, SourceUpdate, pod};
+use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate, pod};
 
 /// Default time between two listings.
 ///
@@ -26,6 +29,9 @@ const BURST: Duration = Duration::from_millis(50);
 
 /// A file that takes longer is reported, and read in the background.
 const FILE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Limit of threads that read late files.
+const MOST_LATE: usize = 8;
 
 /// A listing that takes longer is reported: the file system hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -85,17 +91,17 @@ impl FileSource {
         let path = path.as_ref();
         let status = StatusWriter::new(Source::File, path.display().to_string());
         let receiver = status.subscribe();
+        let hints = Hints::new(path);
         let following = Following {
-            path: path.to_owned(),
-            node,
+            files: Files::new(path, node, transform),
+            late: BTreeMap::new(),
             period: period.max(Duration::from_millis(1)),
-            transform,
             nudge,
-            worker: None,
-            signal: None,
+            signal: hints.signal(),
+            hints: Some(hints),
             status,
             said: None,
-            cost: Duration::ZERO,
+            cost: None,
         };
         let updates = unfold(following, async |mut following| {
             let update = following.next().await;
@@ -109,50 +115,18 @@ source!(FileSource, Pod);
 
 /// The state between two updates.
 struct Following {
-    path: PathBuf,
-    node: NodeName,
+    files: Files,
+    /// The files that did not come in time, and what their threads will send.
+    late: BTreeMap<PathBuf, oneshot::Receiver<Look>>,
     period: Duration,
-    transform: fn(&mut Pod),
     nudge: Nudge,
-    /// `None` while it works on its thread, or if it was lost there.
-    worker: Option<Worker>,
-    /// The worker's hints; `None` before the first listing, which does not wait.
-    signal: Option<Arc<Signal>>,
+    /// `None` while a thread has it, or if it was lost there.
+    hints: Option<Hints>,
+    signal: Arc<Signal>,
     status: StatusWriter,
     said: Option<Vec<Arc<Pod>>>,
-    /// How long the last listing took.
-    cost: Duration,
-}
-
-/// The part that runs on a thread of its own.
-struct Worker {
-    lister: Lister,
-    hints: Hints,
-}
-
-/// The worker's result.
-struct Report {
-    worker: Worker,
-    listing: Listing,
-    failed: bool,
-    /// Whether there may be pods that it could not see, besides those seen before.
-    hides: bool,
-    cost: Duration,
-}
-
-impl Worker {
-    fn work(mut self) -> Report {
-        let start = Instant::now();
-        let unhinted = self.hints.arm().err();
-        let failed = self.lister.list();
-        let mut listing = self.lister.listing();
-        let hides = failed && listing.problems.iter().all(|problem| problem.kind() != ProblemKind::Missing);
-        if let Some(error) = unhinted {
-            let message = format!("no file events, so the path is only listed periodically: {error}");
-            listing.problems.push(self.lister.path_problem(ProblemKind::Unhinted, &message));
-        }
-        Report { worker: self, listing, failed, hides, cost: start.elapsed() }
-    }
+    /// How long the last listing took; `None` before the first one, which does not wait.
+    cost: Option<Duration>,
 }
 
 impl Following {
@@ -161,20 +135,26 @@ impl Following {
         loop {
             self.wait().await;
             let began = Instant::now();
-            let worker = self.worker.take().unwrap_or_else(|| Worker {
-                lister: Lister::new(&self.path, self.node.clone(), self.transform, FILE_PATIENCE),
-                hints: Hints::new(&self.path),
-            });
-            self.signal = Some(worker.hints.signal());
-            let Some(report) = self.report(worker).await else { continue };
-            self.cost = report.cost;
-            self.worker = Some(report.worker);
-            self.status.read(began, report.listing.problems, report.failed);
+            self.cost.get_or_insert_default();
+            let Some((armed, names)) = self.names().await else { continue };
+            let names = self.files.named(names);
+            self.read(names).await;
+            let mut listing = self.files.listing();
+            let problem = self.files.problem.as_ref();
+            // Whether there may be pods that it could not see, besides those seen before.
+            let hides = problem.is_some_and(|problem| problem.kind() != ProblemKind::Missing);
+            let failed = problem.is_some();
+            if let Err(error) = armed {
+                let message = format!("no file events, so the path is only listed periodically: {error}");
+                listing.problems.push(self.files.path_problem(ProblemKind::Unhinted, &message));
+            }
+            self.cost = Some(began.elapsed());
+            self.status.read(began, listing.problems, failed);
             // Before the first listing, an empty set would mean that all pods are gone.
-            if self.said.is_none() && report.hides {
+            if self.said.is_none() && hides {
                 continue;
             }
-            let pods = report.listing.pods;
+            let pods = listing.pods;
             if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
                 continue;
             }
@@ -185,43 +165,109 @@ impl Following {
     }
 
     async fn wait(&mut self) {
-        let Some(signal) = &self.signal else { return };
+        let Some(cost) = self.cost else { return };
         tokio::select! {
             () = time::sleep(self.period) => {}
-            () = signal.hint() => {}
+            () = self.signal.hint() => {}
             () = self.nudge.nudged() => {}
         }
         // In a directory that always changes, listing takes at most a third of one core.
-        time::sleep(BURST.max(self.cost * 2).min(self.period)).await;
+        time::sleep(BURST.max(cost * 2).min(self.period)).await;
     }
 
-    /// Lists on a thread of its own. On a file system that hangs, this thread waits, and neither the runtime nor its end
-    /// does. `None` if the thread panicked: the last set stays, and the next listing starts from scratch.
-    async fn report(&mut self, worker: Worker) -> Option<Report> {
-        let (sender, mut report) = oneshot::channel();
-        let thread = thread::Builder::new().name("manifests".to_owned());
-        // The receiver is gone if the source was dropped.
-        if let Err(error) = thread.spawn(move || drop(sender.send(worker.work()))) {
+    /// Prepares for hints, and lists the path, on a thread of its own. On a file system that hangs, this thread waits, and
+    /// neither the runtime nor its end does. `None` if there is no answer: the last set stays.
+    async fn names(&mut self) -> Option<(notify::Result<()>, io::Result<Vec<PathBuf>>)> {
+        let reading = Arc::clone(&self.files.reading);
+        let mut hints = self.hints.take().unwrap_or_else(|| Hints::new(&reading.path));
+        self.signal = hints.signal();
+        let (sender, mut listed) = oneshot::channel();
+        let thread = thread::Builder::new().name("manifests".to_owned()).spawn(move || {
+            let (armed, names) = (hints.arm(), reading.names());
+            // The receiver is gone if the source was dropped.
+            drop(sender.send((hints, armed, names)));
+        });
+        if let Err(error) = thread {
             self.failed(&format!("cannot be listed: {error}"));
             return None;
         }
         loop {
-            match time::timeout(PATIENCE, &mut report).await {
-                Ok(Ok(report)) => return Some(report),
+            match time::timeout(PATIENCE, &mut listed).await {
+                Ok(Ok((hints, armed, names))) => {
+                    self.hints = Some(hints);
+                    return Some((armed, names));
+                }
                 Ok(Err(_)) => {
                     self.failed("the listing failed: it panicked");
                     return None;
                 }
-                Err(_) => {
-                    self.failed("has not been listed for 10 s: its file system hangs");
-                }
+                Err(_) => self.failed("has not been listed for 10 s: its file system hangs"),
             }
         }
     }
 
+    /// Reads the files on another thread. One that hangs or takes long stays behind with its thread, and another thread
+    /// reads the rest.
+    async fn read(&mut self, mut names: Vec<PathBuf>) {
+        self.late.retain(|path, look| {
+            match look.try_recv() {
+                Ok(look) if names.contains(path) => self.files.found(path, look),
+                Err(TryRecvError::Empty) => return names.contains(path),
+                _ => {}
+            }
+            false
+        });
+        names.retain(|path| !self.late.contains_key(path));
+        while !names.is_empty() {
+            if self.late.len() >= MOST_LATE {
+                let message = format!("not read, because {MOST_LATE} other files hang");
+                return names.iter().for_each(|path| self.files.unread(path, &message));
+            }
+            let (mut jobs, mut looks) = (Vec::new(), Vec::new());
+            for path in names.drain(..) {
+                let (sender, look) = oneshot::channel();
+                jobs.push((self.files.file(&path), path.clone(), sender));
+                looks.push((path, look));
+            }
+            let reading = Arc::clone(&self.files.reading);
+            let thread = thread::Builder::new().name("manifest".to_owned()).spawn(move || {
+                for (before, path, sender) in jobs {
+                    // Another thread reads the files after one that was late.
+                    if !sender.is_closed() {
+                        drop(sender.send(reading.look(&path, before.as_deref())));
+                    }
+                }
+            });
+            if let Err(error) = thread {
+                let message = format!("cannot be read: {error}");
+                self.files.problem = Some(self.files.path_problem(ProblemKind::Unreadable, &message));
+                return;
+            }
+            let mut looks = looks.into_iter();
+            for (path, mut look) in looks.by_ref() {
+                match time::timeout(FILE_PATIENCE, &mut look).await {
+                    Ok(Ok(look)) => {
+                        self.files.found(&path, look);
+                        continue;
+                    }
+                    Ok(Err(_)) => self.files.unread(&path, "reading it failed: it panicked"),
+                    Err(_) => {
+                        let message = format!(
+                            "not read within {FILE_PATIENCE:?}: its file system hangs, or it is too large"
+                        );
+                        self.files.unread(&path, &message);
+                        self.late.insert(path, look);
+                    }
+                }
+                break;
+            }
+            names.extend(looks.map(|(path, _)| path));
+        }
+    }
+
     fn failed(&self, message: &str) {
-        let path = self.path.display().to_string();
-        self.status.read(None, vec![Problem::new(ProblemKind::Unreadable, path, None, None, message)], true);
+        let problem = self.files.path_problem(ProblemKind::Unreadable, message);
+        self.status.read(None, vec![problem], true);
     }
 }
 
@@ -229,6 +275,7 @@ impl Following {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use notify::event::{AccessKind, EventKind};
     use notify::{RecursiveMode, Watcher};
@@ -279,5 +326,40 @@ mod tests {
         let followed = time::timeout(Duration::from_secs(60), followed).await;
         let _ = fs::remove_dir_all(&directory);
         assert!(followed.is_ok(), "a change during the listing went unseen");
+    }
+
+    static IS_RELEASED: AtomicBool = AtomicBool::new(false);
+
+    /// A file that hangs neither delays the others nor loses its pod.
+    #[tokio::test]
+    async fn a_file_that_hangs_delays_no_other_and_is_read_once_it_can_be() {
+        let directory = pod_index_test_support::files::Directory::new();
+        for name in ["a", "slow", "z"] {
+            directory.write(&format!("{name}.yaml"), manifest(name));
+        }
+        let hang = |pod: &mut Pod| {
+            while pod.name() == "slow-n1" && !IS_RELEASED.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        };
+        let (node, period) = (NodeName::new("n1"), Duration::from_millis(100));
+        let mut source = FileSource::with_nudge(directory.path(), node, period, hang, Nudge::default());
+        let mut next = async || {
+            let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
+            let names: Vec<_> = pods.iter().map(|pod| pod.name().to_owned()).collect();
+            (names.join(" "), source.status().borrow().problems.clone())
+        };
+        let (names, problems) = next().await;
+        assert_eq!(names, "a-n1 z-n1");
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(
+            problem.origin().ends_with("slow.yaml") && problem.message().contains("within 5s"),
+            "{problem}"
+        );
+        // While it hangs, the others are followed.
+        directory.write("b.yaml", manifest("b"));
+        assert_eq!(next().await.0, "a-n1 b-n1 z-n1");
+        IS_RELEASED.store(true, Ordering::Relaxed);
+        assert_eq!(next().await, ("a-n1 b-n1 slow-n1 z-n1".to_owned(), Vec::new()));
     }
 }
