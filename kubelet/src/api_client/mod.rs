@@ -196,4 +196,18 @@ mod tests {
         assert!(options.pings.0 + options.pings.1 <= Duration::from_secs(40));
         assert!(connect::TCP_SILENCE <= Duration::from_secs(40));
     }
+
+    #[tokio::test]
+    async fn an_answer_read_to_its_end_does_not_retire_its_connection() {
+        let server = pod_index_test_support::api_server::ApiServer::start().await;
+        let silences = (Duration::from_secs(60), Duration::ZERO);
+        let options = ConnectionOptions { silences, ..ConnectionOptions::default() };
+        let config = Config::new(format!("http://127.0.0.1:{}", server.port()).parse().unwrap());
+        let client = ApiClient::new(config, "pod-index/0", &options).await.unwrap().client();
+        let pods: kube::Api<k8s_openapi::api::core::v1::Pod> = kube::Api::all(client);
+        for _ in 0..3 {
+            pods.list(&kube::api::ListParams::default()).await.unwrap();
+        }
+        assert_eq!(server.connections(), 1);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use rustix::path::DecInt;
 
 use super::Placement;
 use super::clock::Clock;
-use super::error::{ResolveError, ResolveErrorKind};
-use super::read::{self, Unread};
+use super::error::ResolveError;
+use super::read;
 use super::roots::Roots;
 
 /// A process younger than this may not have been moved to its container's cgroup yet.
@@ -225,7 +226,7 @@ impl PidResolver {
         self.remembered.remove(&pid);
         let (started, resolved) = match self.read_process(pid) {
             Ok((started, resolved)) => (Some(started), resolved),
-            Err((file, unread)) => match unread.error(&self.root.join(pid.to_string()).join(file)) {
+            Err((file, error)) => match read::unread(&self.root.join(pid.to_string()).join(file), &error) {
                 Some(error) => return Err(error),
                 None => (None, Placement::Gone),
             },
@@ -242,7 +243,7 @@ impl PidResolver {
     }
 
     /// The start time and the pod of a process, or the file that could not be read.
-    fn read_process(&mut self, pid: u32) -> Result<(u64, Placement), (&'static str, Unread)> {
+    fn read_process(&mut self, pid: u32) -> Result<(u64, Placement), (&'static str, io::Error)> {
         let process = self.directory(pid)?;
         let started = self.started(&process)?;
         read::read(&process, c"cgroup", &mut self.contents).map_err(|error| ("cgroup", error))?;
@@ -251,15 +252,15 @@ impl PidResolver {
 
     /// The open directory stays with this process: once the process has ended, no file in it can be opened, even if
     /// another process has the ID.
-    fn directory(&self, pid: u32) -> Result<OwnedFd, (&'static str, Unread)> {
+    fn directory(&self, pid: u32) -> Result<OwnedFd, (&'static str, io::Error)> {
         read::open_directory(&self.proc, DecInt::new(pid).as_c_str(), OFlags::PATH)
             .map_err(|error| ("", error.into()))
     }
 
-    fn started(&mut self, process: &OwnedFd) -> Result<u64, (&'static str, Unread)> {
+    fn started(&mut self, process: &OwnedFd) -> Result<u64, (&'static str, io::Error)> {
         read::read(process, c"stat", &mut self.contents).map_err(|error| ("stat", error))?;
-        let detail = || "has no valid start time (field 22)".to_owned();
-        let malformed = || ("stat", Unread::Because(ResolveErrorKind::Malformed, detail()));
+        let detail = "has no valid start time (field 22)";
+        let malformed = || ("stat", io::Error::new(io::ErrorKind::InvalidData, detail));
         read::start_time(&self.contents).ok_or_else(malformed)
     }
 

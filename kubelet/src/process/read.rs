@@ -14,36 +14,15 @@ use super::error::{ResolveError, ResolveErrorKind};
 /// No valid file is longer: `/proc/PID/cgroup` has at most 13 lines, one for each hierarchy, of 4 KiB each.
 pub(super) const LONGEST: usize = 64 * 1024;
 
-/// Why a file was not read.
-#[derive(Debug)]
-pub(super) enum Unread {
-    /// The file vanished.
-    Gone,
-    Because(ResolveErrorKind, String),
-}
-
-impl Unread {
-    /// The error for the file at `path`. `None` if the file vanished.
-    pub(super) fn error(self, path: &Path) -> Option<ResolveError> {
-        match self {
-            Self::Gone => None,
-            Self::Because(kind, detail) => Some(ResolveError::new(kind, path, detail)),
-        }
-    }
-}
-
-impl From<io::Error> for Unread {
-    fn from(error: io::Error) -> Self {
-        let is_gone = Errno::from_io_error(&error).is_some_and(is_gone);
-        let because = || Self::Because(ResolveErrorKind::Unreadable, format!("cannot be read: {error}"));
-        if is_gone { Self::Gone } else { because() }
-    }
-}
-
-impl From<Errno> for Unread {
-    fn from(error: Errno) -> Self {
-        io::Error::from(error).into()
-    }
+/// Why the file at `path` was not read. `None` if it vanished.
+pub(super) fn unread(path: &Path, error: &io::Error) -> Option<ResolveError> {
+    let kind = match error.kind() {
+        _ if Errno::from_io_error(error).is_some_and(is_gone) => return None,
+        io::ErrorKind::FileTooLarge => ResolveErrorKind::TooLong,
+        io::ErrorKind::InvalidData => ResolveErrorKind::Malformed,
+        _ => return Some(ResolveError::unreadable(path, error)),
+    };
+    Some(ResolveError::new(kind, path, error.to_string()))
 }
 
 /// Whether the error means that the file has vanished. Reading an open file fails with `ESRCH` after its process has
@@ -58,14 +37,14 @@ pub(super) fn open_directory(at: impl AsFd, name: &CStr, how: OFlags) -> Result<
 }
 
 /// Replaces `contents` by the whole file.
-pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> Result<(), Unread> {
+pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> io::Result<()> {
     contents.clear();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(openat(directory, name, flags, Mode::empty())?);
     file.take(LONGEST as u64 + 1).read_to_end(contents)?;
     if contents.len() > LONGEST {
         let detail = format!("is longer than {LONGEST} bytes");
-        return Err(Unread::Because(ResolveErrorKind::TooLong, detail));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, detail));
     }
     Ok(())
 }

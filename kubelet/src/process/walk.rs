@@ -167,3 +167,30 @@ impl CgroupResolver {
 fn is_no_directory(error: Errno) -> bool {
     is_gone(error) || matches!(error, Errno::NOTDIR | Errno::LOOP)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use crate::process::{CgroupOptions, CgroupResolver};
+
+    #[test]
+    fn a_directory_renamed_while_events_were_lost_is_found_under_its_new_name() {
+        let directory = pod_index_test_support::files::Directory::new();
+        let id = |path: &str| fs::metadata(directory.at(path)).unwrap().ino();
+        fs::create_dir_all(directory.at("kubepods/podold/inner")).unwrap();
+        let mut resolver = CgroupResolver::new(directory.path(), CgroupOptions::default()).unwrap();
+        fs::rename(directory.at("kubepods/podold"), directory.at("kubepods/podnew")).unwrap();
+        // The events are in the queue; the scan does without them.
+        resolver.scan();
+        for path in ["kubepods/podnew", "kubepods/podnew/inner"] {
+            let placement = resolver.get(id(path)).cloned().unwrap();
+            assert_eq!(placement.pod().unwrap().pod_uid, Some("new".into()), "{path}");
+        }
+        // The watches are those of the new names.
+        fs::create_dir(directory.at("kubepods/podnew/inner/later")).unwrap();
+        let later = resolver.resolve(id("kubepods/podnew/inner/later"));
+        assert_eq!(later.pod().unwrap().pod_uid, Some("new".into()));
+    }
+}

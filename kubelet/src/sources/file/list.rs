@@ -57,8 +57,8 @@ pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
 /// The files of a path, as far as they were read.
 pub(super) struct Files {
     pub(super) reading: Arc<Reading>,
-    /// By path, and so sorted by name.
-    files: BTreeMap<PathBuf, Arc<FileState>>,
+    /// Sorted by name.
+    by_path: BTreeMap<PathBuf, Arc<FileState>>,
     /// A problem with the path itself.
     pub(super) problem: Option<Problem>,
 }
@@ -87,7 +87,7 @@ impl Files {
         // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
         let path = path.components().collect();
         let reading = Arc::new(Reading { path, node, transform, hasher: RandomState::new() });
-        Self { reading, files: BTreeMap::new(), problem: None }
+        Self { reading, by_path: BTreeMap::new(), problem: None }
     }
 
     /// Takes the names of the files that exist now, or why they cannot be listed. Returns the files to read.
@@ -96,12 +96,12 @@ impl Files {
         match names {
             Ok(names) => {
                 let present: HashSet<_> = names.iter().collect();
-                self.files.retain(|path, _| present.contains(path));
+                self.by_path.retain(|path, _| present.contains(path));
                 return names;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.problem = Some(self.path_problem(ProblemKind::Missing, "does not exist"));
-                self.files.clear();
+                self.by_path.clear();
             }
             // The pods may still exist; they stay.
             Err(error) => {
@@ -119,7 +119,7 @@ impl Files {
         // In reverse, because the last of several files wins.
         let mut pods = Vec::new();
         let mut duplicates = Vec::new();
-        for (path, file) in self.files.iter().rev() {
+        for (path, file) in self.by_path.iter().rev() {
             for pod in file.pods.iter().rev() {
                 match taken.take(pod, path) {
                     Ok(()) => pods.push(Arc::clone(pod)),
@@ -128,30 +128,30 @@ impl Files {
             }
         }
         pods.reverse();
-        problems.extend(self.files.values().flat_map(|file| &file.problems).cloned());
+        problems.extend(self.by_path.values().flat_map(|file| &file.problems).cloned());
         problems.extend(duplicates.into_iter().rev());
         Listing { pods, problems }
     }
 
     /// What is known of a file.
     pub(super) fn file(&self, path: &Path) -> Option<Arc<FileState>> {
-        self.files.get(path).cloned()
+        self.by_path.get(path).cloned()
     }
 
     pub(super) fn found(&mut self, path: &Path, look: Look) {
         match look {
-            Look::Gone => drop(self.files.remove(path)),
+            Look::Gone => drop(self.by_path.remove(path)),
             Look::Same => {}
-            Look::Now(file) => drop(self.files.insert(path.to_owned(), Arc::new(file))),
+            Look::Now(file) => drop(self.by_path.insert(path.to_owned(), Arc::new(file))),
         }
     }
 
     /// A file that could not be read keeps its pods.
     pub(super) fn unread(&mut self, path: &Path, message: &str) {
-        let before = self.files.get(path).map(|file| &**file);
+        let before = self.by_path.get(path).map(|file| &**file);
         let file =
             FileState::skipped(problem(ProblemKind::Unreadable, path, message)).keeping_the_last_good(before);
-        self.files.insert(path.to_owned(), Arc::new(file));
+        self.by_path.insert(path.to_owned(), Arc::new(file));
     }
 
     pub(super) fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {

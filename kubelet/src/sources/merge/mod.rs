@@ -165,7 +165,9 @@ impl Merge {
         self.node.read(node);
         if let Some(own) = self.derive.own() {
             for claimed in self.claims.of_node_mut(own.as_str()) {
-                claimed.refuted = self.node.ownership(claimed) == Ownership::Refuted;
+                if claimed.ownership != Ownership::Refuted {
+                    claimed.ownership = self.node.ownership(&claimed.claim, claimed.seen);
+                }
             }
         }
         let mut keys = self.own_keys();

@@ -15,7 +15,8 @@ use super::step::{Keys, Step};
 use super::{Merge, Merged, Reading};
 use crate::sources::pod::{set_annotation, with_status_of};
 use crate::sources::static_pods::{
-    CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, UNCONFIRMED_ANNOTATION, claim, derived,
+    CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, StaticPodClaim, UNCONFIRMED_ANNOTATION,
+    claim, derived,
 };
 use crate::sources::{Problem, ProblemKind, Source};
 
@@ -39,9 +40,11 @@ impl Merge {
             self.bind_manifests();
         }
         if source == Source::Kubelet && self.kubelet_speaks() {
-            let own = self.claims.leaving().filter(|(_, _, claimed)| self.is_kubelets(claimed));
+            let own = self.claims.leaving().filter(|(_, _, claimed)| self.is_kubelets(&claimed.claim));
             let own: Vec<_> = own.map(|(_, mirror, _)| mirror.clone()).collect();
-            own.iter().for_each(|mirror| self.end(mirror, &mut keys));
+            for mirror in &own {
+                self.end(mirror, &mut keys);
+            }
         }
         self.settle(keys, &mut merged);
         let awaits = |source| {
@@ -73,15 +76,15 @@ impl Merge {
     }
 
     /// Whether the kubelet that is asked knows the static pod of this claim, if it exists.
-    fn is_kubelets(&self, claimed: &Claimed) -> bool {
-        self.derive.own().is_some_and(|own| own.as_str() == claimed.claim.node)
+    fn is_kubelets(&self, claim: &StaticPodClaim) -> bool {
+        self.derive.own().is_some_and(|own| own.as_str() == claim.node)
     }
 
     /// Ends the claim of a mirror pod that is gone or is being deleted. If the static pod seems to be running, it stays
     /// for a while.
     fn let_claim_go(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
         let Some(claimed) = self.claims.get(mirror) else { return };
-        let is_told_by_kubelet = self.is_kubelets(claimed) && self.kubelet_speaks();
+        let is_told_by_kubelet = self.is_kubelets(&claimed.claim) && self.kubelet_speaks();
         let stays = self.counts(mirror) && !claimed.claim.ended && !is_told_by_kubelet;
         match claimed.stage {
             Stage::Live if stays => {
@@ -139,13 +142,17 @@ impl Merge {
             Some(before) if is_terminating && before.stage != Stage::Live => Claimed { claim, ..before },
             same => {
                 let seen = same.as_ref().map_or_else(|| (!is_first).then(Instant::now), |same| same.seen);
-                let refuted = same.as_ref().is_some_and(|same| same.refuted);
+                let ownership = match &same {
+                    Some(same) => same.ownership,
+                    None if self.is_kubelets(&claim) => self.node.ownership(&claim, seen),
+                    None => Ownership::Confirmed,
+                };
                 let manifest = same.and_then(|same| same.manifest);
                 let pod = Arc::new(derived(mirror));
-                Claimed { claim, name: name.clone(), pod, seen, refuted, manifest, stage: Stage::Live }
+                Claimed { claim, name: name.clone(), pod, seen, ownership, manifest, stage: Stage::Live }
             }
         };
-        self.node.is_due |= self.is_of_own_node(&claimed) && self.ownership(&claimed) == Ownership::Unread;
+        self.node.is_due |= self.is_of_own_node(&claimed) && claimed.ownership == Ownership::Unread;
         let is_live = claimed.stage == Stage::Live;
         self.claims.insert(uid.clone(), claimed);
         if is_terminating && is_live {
@@ -161,13 +168,14 @@ impl Merge {
         let Some((_, claimed)) = claims.first().filter(|(_, claimed)| claimed.stage == Stage::Live) else {
             return;
         };
-        let ownership = self.ownership(claimed);
-        if ownership == Ownership::Refuted || self.node.defers(ownership) {
+        if claimed.ownership == Ownership::Refuted || self.node.defers(claimed.ownership) {
             return;
         }
         let others = claims.iter().filter(|(_, claimed)| matches!(claimed.stage, Stage::Leaving(_)));
         let others: Vec<_> = others.map(|(mirror, _)| (*mirror).clone()).collect();
-        others.iter().for_each(|mirror| self.end(mirror, keys));
+        for mirror in &others {
+            self.end(mirror, keys);
+        }
     }
 
     /// Records which manifest the own node's claims are about: the first one that was read after the claim was seen.
@@ -208,7 +216,7 @@ impl Merge {
 
     /// Whether a static pod of the own node may be derived from this mirror pod.
     fn is_of_own_node(&self, claimed: &Claimed) -> bool {
-        self.is_kubelets(claimed) && self.derive.includes(&claimed.claim.node)
+        self.is_kubelets(&claimed.claim) && self.derive.includes(&claimed.claim.node)
     }
 
     /// The claims of which static pods of the own node may be derived.
@@ -217,21 +225,20 @@ impl Merge {
     }
 
     pub(super) fn has_unread_claims(&self) -> bool {
-        self.own_claims().any(|(_, claimed)| self.ownership(claimed) == Ownership::Unread)
-    }
-
-    /// Whether the Node object owns the mirror pod. Those of other nodes are not checked.
-    fn ownership(&self, claimed: &Claimed) -> Ownership {
-        if self.is_of_own_node(claimed) { self.node.ownership(claimed) } else { Ownership::Confirmed }
+        self.own_claims().any(|(_, claimed)| claimed.ownership == Ownership::Unread)
     }
 
     /// Publishes the changes under these keys.
     pub(super) fn settle(&mut self, keys: Keys, merged: &mut Merged) {
         let Keys { mut uids, names } = keys;
-        names.iter().for_each(|name| self.relatives(name, &mut uids));
+        for name in &names {
+            self.relatives(name, &mut uids);
+        }
         // Which claim on a UID counts determines the manifests of its name.
         let claims: Vec<_> = uids.iter().flat_map(|uid| self.claims.on(uid)).collect();
-        claims.into_iter().for_each(|(_, claimed)| self.relatives(&claimed.name, &mut uids));
+        for (_, claimed) in claims {
+            self.relatives(&claimed.name, &mut uids);
+        }
         let mut seen = HashSet::with_capacity(uids.len());
         for uid in uids.into_iter().filter(|uid| seen.insert(uid.clone())) {
             self.judge(&uid, merged);
@@ -292,7 +299,7 @@ impl Merge {
     /// Whether a claim can be judged now. Others wait for the next read of the Node object, or are about static pods that
     /// are not derived.
     fn is_judged(&self, claimed: &Claimed) -> bool {
-        self.derive.includes(&claimed.claim.node) && !self.node.defers(self.ownership(claimed))
+        self.derive.includes(&claimed.claim.node) && !self.node.defers(claimed.ownership)
     }
 
     /// The mirror pod of the static pod `uid`, if one counts.
@@ -314,7 +321,7 @@ impl Merge {
         let is_read = self.readings.get(&Source::Kubelet).is_some_and(|it| Some(it.began) > claimed.seen);
         let message = if claimed.stage == Stage::Over {
             "it is being deleted, and no kubelet has replaced it"
-        } else if self.ownership(claimed) == Ownership::Refuted {
+        } else if claimed.ownership == Ownership::Refuted {
             return Some((OWNERS, "must have the UID of the Node object"));
         } else if self.holder(Source::Api, uid).is_some() {
             "the API server has a pod with that UID"

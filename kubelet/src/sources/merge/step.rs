@@ -65,7 +65,9 @@ impl Step {
         // In an order independent of the hasher.
         let mut gone: Vec<_> = before.into_iter().collect();
         gone.sort_unstable_by(|a, b| (&a.1.name, &a.0).cmp(&(&b.1.name, &b.0)));
-        gone.into_iter().for_each(|(uid, pod)| self.lose(uid, pod));
+        for (uid, pod) in gone {
+            self.lose(uid, pod);
+        }
     }
 
     /// Applies the pods one after the other.

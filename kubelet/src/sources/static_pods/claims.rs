@@ -7,7 +7,7 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodUid};
 
-use super::{StaticPodClaim, UNCONFIRMED_FOR};
+use super::{Ownership, StaticPodClaim, UNCONFIRMED_FOR};
 use crate::sources::Problem;
 
 /// A mirror pod with a well-formed claim.
@@ -19,9 +19,8 @@ pub(in crate::sources) struct Claimed {
     pub(in crate::sources) pod: Arc<Pod>,
     /// When it was first seen with this owner. `None`: in the API server's first list.
     pub(in crate::sources) seen: Option<Instant>,
-    /// Whether a read of the Node object has refuted the owner. This is final: a Node object created later does not own
-    /// older mirror pods.
-    pub(in crate::sources) refuted: bool,
+    /// Whether the Node object owns the mirror pod. Those of other nodes are not checked.
+    pub(in crate::sources) ownership: Ownership,
     /// The manifest that the kubelet has read for this pod, by the UID that it has in its source.
     pub(in crate::sources) manifest: Option<PodUid>,
     pub(in crate::sources) stage: Stage,
@@ -132,11 +131,9 @@ impl Claims {
 
     /// Records why a claim does not count, or that it is valid. Returns whether that is new.
     pub(in crate::sources) fn judge(&mut self, mirror: &PodUid, problem: Option<Problem>) -> bool {
-        let before = match problem.clone() {
-            Some(problem) => self.refused.insert(mirror.clone(), problem),
-            None => self.refused.remove(mirror),
-        };
-        before != problem
+        let is_new = self.refused.remove(mirror) != problem;
+        self.refused.extend(problem.map(|problem| (mirror.clone(), problem)));
+        is_new
     }
 
     pub(in crate::sources) fn refused(&self) -> impl Iterator<Item = &Problem> {

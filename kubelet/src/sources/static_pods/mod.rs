@@ -33,8 +33,7 @@ mod claim;
 mod claims;
 mod own_node;
 
-use claim::StaticPodClaim;
-pub(super) use claim::{MIRROR, OWNERS, claim, derived};
+pub(super) use claim::{MIRROR, OWNERS, StaticPodClaim, claim, derived};
 pub(super) use claims::{Claimed, Claims, Stage};
 pub use own_node::OwnNode;
 pub(super) use own_node::{NodeCheck, Ownership};

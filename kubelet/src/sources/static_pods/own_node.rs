@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::claims::Claimed;
+use super::StaticPodClaim;
 
 /// The Node object of the node that the agent runs on, as the API server has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,7 +24,7 @@ pub(in crate::sources) enum Ownership {
     Confirmed,
     /// The Node object was last read before the mirror pod came, or never.
     Unread,
-    /// It is not.
+    /// It is not. This is final: a Node object created later does not own older mirror pods.
     Refuted,
 }
 
@@ -45,18 +45,16 @@ impl NodeCheck {
         self.known = node.or(self.known.take());
     }
 
-    /// Checks a claim of the own node.
-    pub(in crate::sources) fn ownership(&self, claimed: &Claimed) -> Ownership {
-        if claimed.refuted {
-            return Ownership::Refuted;
-        }
-        let (claim, Some(node)) = (&claimed.claim, &self.known) else { return Ownership::Unread };
+    /// Checks the owner of a mirror pod of the own node, which was first seen at this time; `None` means in the API
+    /// server's first list.
+    pub(in crate::sources) fn ownership(&self, claim: &StaticPodClaim, seen: Option<Instant>) -> Ownership {
+        let Some(node) = &self.known else { return Ownership::Unread };
         // A mirror pod older than its Node object belonged to an earlier one of that name. The static pod may
         // still run. The garbage collector deletes the mirror pod, and the kubelet creates a new one.
         let is_older = claim.created.zip(node.created).is_some_and(|(mirror, node)| mirror <= node);
         if claim.owner == node.uid || is_older {
             Ownership::Confirmed
-        } else if claimed.seen < Some(node.asked) {
+        } else if seen < Some(node.asked) {
             Ownership::Refuted
         } else {
             Ownership::Unread
@@ -71,34 +69,26 @@ impl NodeCheck {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
-    use pod_index::{FullName, PodUid};
+    use pod_index::PodUid;
 
-    use super::super::StaticPodClaim;
-    use super::super::claims::Stage;
     use super::*;
 
     #[test]
     fn a_mirror_pod_is_refuted_only_by_a_later_read_of_an_older_node() {
         let start = Instant::now();
         let at = |second: i64| Timestamp::from_second(second).expect("a time");
-        let mirror = |owner: &str, created: i64, seen: u64| Claimed {
-            claim: StaticPodClaim {
+        let mirror = |owner: &str, created: i64, seen: u64| {
+            let claim = StaticPodClaim {
                 uid: PodUid::from("s"),
                 node: "n1".to_owned(),
                 owner: owner.to_owned(),
                 created: Some(at(created)),
                 is_terminating: false,
                 ended: false,
-            },
-            name: FullName::new("p", "ns").expect("a name"),
-            pod: Arc::default(),
-            seen: Some(start + Duration::from_secs(seen)),
-            refuted: false,
-            manifest: None,
-            stage: Stage::Live,
+            };
+            (claim, Some(start + Duration::from_secs(seen)))
         };
         let node = |uid: &str, created: i64, asked: u64| OwnNode {
             uid: uid.to_owned(),
@@ -106,7 +96,8 @@ mod tests {
             asked: start + Duration::from_secs(asked),
         };
         let mut check = NodeCheck::default();
-        assert_eq!(check.ownership(&mirror("a", 100, 0)), Ownership::Unread);
+        let ownership = |check: &NodeCheck, (claim, seen)| check.ownership(&claim, seen);
+        assert_eq!(ownership(&check, mirror("a", 100, 0)), Ownership::Unread);
         assert!(!check.defers(Ownership::Unread), "nothing is known");
         check.read(Some(node("a", 50, 10)));
         for (mirror, expected) in [
@@ -117,11 +108,11 @@ mod tests {
             (mirror("b", 50, 9), Ownership::Confirmed),
             (mirror("b", 51, 9), Ownership::Refuted),
         ] {
-            assert_eq!(check.ownership(&mirror), expected, "{mirror:?}");
+            assert_eq!(ownership(&check, mirror.clone()), expected, "{mirror:?}");
         }
         assert!(check.defers(Ownership::Unread) && !check.defers(Ownership::Confirmed));
         check.read(None);
-        assert_eq!(check.ownership(&mirror("b", 100, 9)), Ownership::Refuted, "a failure forgets nothing");
+        assert_eq!(ownership(&check, mirror("b", 100, 9)), Ownership::Refuted, "a failure forgets nothing");
         assert!(!check.defers(Ownership::Unread));
     }
 }
