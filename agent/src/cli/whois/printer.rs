@@ -18,6 +18,8 @@ const HEADINGS: [&str; 10] =
 const QUERY: usize = 40;
 /// Maximum length of a query in an error message.
 const QUOTED: usize = 200;
+/// Maximum number of pods that a message names besides the answer.
+const CLAIMANTS: usize = 3;
 
 /// Prints batches of answers.
 pub(crate) struct Printer {
@@ -58,13 +60,14 @@ impl Printer {
         let mut errors = String::new();
         for answer in &answers {
             let query = text(answer, "query");
-            if let Some(error) = answer["error"].as_str().or(answer["contradiction"].as_str()) {
+            let error = answer["error"].as_str().or(answer["contradiction"].as_str());
+            if let Some(error) = error.map(Cow::from).or_else(|| contested(answer).map(Cow::from)) {
                 let query: Cow<'_, str> = match query.char_indices().nth(QUOTED) {
                     Some((end, _)) => format!("{}…", &query[..end]).into(),
                     None => query.into(),
                 };
                 // Writing to a string does not fail.
-                let _ = writeln!(errors, "pod-index: {:?}: {}", harmless(&query), harmless(error));
+                let _ = writeln!(errors, "pod-index: {:?}: {}", harmless(&query), harmless(&error));
             }
         }
         eprint!("{errors}");
@@ -103,6 +106,15 @@ fn spaced(name: &str) -> String {
         words.push(c);
     }
     words
+}
+
+/// The other pods that claim the IP of the answer.
+fn contested(answer: &Value) -> Option<String> {
+    let others: Vec<_> = answer["contested"].as_array()?.iter().filter_map(Value::as_str).collect();
+    let more = others.len().saturating_sub(CLAIMANTS);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let others = others.iter().take(CLAIMANTS).copied().collect::<Vec<_>>();
+    Some(format!("also claimed by {}{more}", others.join(", ")))
 }
 
 /// The name of a kind or of a key, for users: `containerId` is `container ID`.

@@ -272,6 +272,26 @@ async fn the_table_has_a_line_for_each_pod_and_errors_go_to_standard_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ip_that_several_pods_claim_is_reported_with_the_others() {
+    let setup = Setup::new().await;
+    for number in 1..=5 {
+        let mut other = web();
+        other["metadata"]["name"] = json!(format!("other-{number}"));
+        other["metadata"]["uid"] = json!(format!("uid-{number}"));
+        setup.server.put("pods", &other);
+        setup.agent.until(&format!("/pods/uid-{number}"), |answer| answer.code == 200);
+    }
+    let answer = setup.get(&["10.0.0.7"]).remove(0);
+    let others: Vec<_> =
+        answer["contested"].as_array().unwrap().iter().map(|pod| pod.as_str().unwrap()).collect();
+    assert_eq!(others.len(), 5, "{others:?}");
+    let output = setup.agent.ask(&["whois", "10.0.0.7"]);
+    let expected =
+        format!("pod-index: \"10.0.0.7\": also claimed by {} and 2 more\n", others[..3].join(", "));
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), &*expected));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_chosen() {
     let setup = Setup::new().await;
     // As `crictl ps` prints it.
