@@ -10,9 +10,9 @@ mod checkpoint_support;
 use std::fs;
 use std::path::Path;
 
-use checkpoint_support::{Place, Run, add, open, restored};
+use checkpoint_support::{Place, Run, add, restored};
 use pod_index::PodMeta;
-use pod_index_kubelet::checkpoint::{CheckpointErrorKind, Which};
+use pod_index_kubelet::checkpoint::Which;
 use pod_index_test_support::files::{self, Files};
 
 const RELEASED: [&str; 1] = ["0.1.0"];
@@ -75,22 +75,4 @@ fn for_a_downgrade_the_same_pods_are_written_to_the_same_files_byte_for_byte() {
             "{version} cannot read what this version writes: give the format a new version and keep this reader"
         );
     }
-}
-
-#[test]
-fn after_a_downgrade_files_of_a_newer_format_are_set_aside_as_they_are_and_others_are_restored() {
-    let mut left = written_by("0.1.0");
-    let newer = "# pod-index checkpoint 2 sha256:0\nwhatever it holds\n".to_owned();
-    left.insert("Pod_newer.yaml".to_owned(), newer.clone());
-    left.insert("index".to_owned(), "a file that only the newer version knows".to_owned());
-    let place = place(&left);
-    let (checkpoints, found) = open(&place.directory(), Which::All);
-    assert_eq!(found.pods.len(), PODS.len());
-    let [error] = &found.errors[..] else { panic!("{:?}", found.errors) };
-    assert_eq!(error.kind(), CheckpointErrorKind::Unusable);
-    assert!(error.to_string().contains("it is of version 2"), "{error}");
-    drop(checkpoints);
-    left.remove("Pod_newer.yaml");
-    left.insert("Pod_newer.yaml.unusable".to_owned(), newer);
-    assert_eq!(files::read(&place.directory()), left);
 }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Placement, ResolveErrorKind};
+use pod_index_test_support::dice::Dice;
 use pod_index_test_support::skipped;
 use process_support::{Clock, id, pod, slice};
 use sources_support::Directory;
@@ -378,20 +379,16 @@ fn the_descriptor_is_readable_when_events_are_waiting() {
 fn after_many_changes_it_equals_a_new_resolver() {
     let cgroups = Cgroups::new();
     let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut dice = Dice(1);
     let mut ids = std::collections::BTreeSet::new();
     for step in 0..2_000 {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let [pod, container, what, ..] = random.to_le_bytes();
-        let (pod, container) = (pod % 4, container % 3);
-        let path = match what % 3 {
+        let (pod, container) = (*dice.pick(&[&0, &1, &2, &3]), *dice.pick(&[&0, &1, &2]));
+        let path = match dice.roll(3) {
             0 => pod_path(pod),
             1 => container_path(pod, container),
             _ => format!("{}/payload", container_path(pod, container)),
         };
-        if what & 64 == 0 {
+        if dice.roll(2) == 0 {
             let _ = fs::remove_dir_all(cgroups.directory.at(&path));
         } else {
             ids.insert(cgroups.make(&path));

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api_server::{ApiServer, DEADLINE, Fault, Key, Verb};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::references::{
@@ -36,19 +37,8 @@ fn object(kind: &str, name: &str, data: &Value) -> Value {
     json!({ "apiVersion": "v1", "kind": kind, "metadata": { "namespace": "ns", "name": name }, "data": data })
 }
 
-/// Enough of base64 for a test.
-fn base64(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut encoded = String::new();
-    for chunk in text.as_bytes().chunks(3) {
-        let bits =
-            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let index = (bits >> (18 - 6 * digit)) & 63;
-            encoded.push(if digit <= chunk.len() { char::from(DIGITS[index as usize]) } else { '=' });
-        }
-    }
-    encoded
+fn base64(text: &str) -> Value {
+    json!(ByteString(text.into()))
 }
 
 fn value(secret: &Secret) -> &str {
@@ -436,7 +426,7 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
             }
             Step::Object(resource, number) => {
                 version += 1;
-                let data = json!({ "k": if resource == "secrets" { base64(&version.to_string()) } else { version.to_string() } });
+                let data = json!({ "k": if resource == "secrets" { base64(&version.to_string()) } else { json!(version.to_string()) } });
                 let kind = if resource == "secrets" { "Secret" } else { "ConfigMap" };
                 server.put(resource, &object(kind, &name(number), &data));
             }

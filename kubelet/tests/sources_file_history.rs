@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::{NodeName, ProblemKind, SourceUpdate};
+use pod_index_test_support::dice::Dice;
 use sources_support::{Directory, manifest};
 
 /// Only a hang takes this long.
@@ -106,21 +107,8 @@ impl Model {
     }
 }
 
-/// `SplitMix64`.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 struct History {
-    random: Random,
+    random: Dice,
     directory: Directory,
     model: Model,
     source: FileSource,
@@ -140,7 +128,7 @@ impl History {
         let directory = Directory::new();
         let source = FileSource::with_period(directory.path(), NodeName::new("n1"), period);
         let done = vec![format!("seed {seed}, a listing every {period:?}")];
-        let (random, model, steady) = (Random(seed), Model::default(), BTreeSet::new());
+        let (random, model, steady) = (Dice(seed), Model::default(), BTreeSet::new());
         Self { random, directory, model, source, done, version: 0, steady }
     }
 
@@ -150,13 +138,13 @@ impl History {
     }
 
     fn document(&mut self, is_good: bool) -> (String, Option<String>) {
-        let pod = format!("p{}", self.random.below(PODS));
+        let pod = format!("p{}", self.random.roll(PODS));
         (pod, is_good.then(|| self.version()))
     }
 
     fn content(&mut self) -> Content {
         let first = self.document(true);
-        match self.random.below(8) {
+        match self.random.roll(8) {
             0 => Content::Broken("kind: ["),
             1 => Content::Broken(""),
             2 => Content::Documents(vec![self.document(false)]),
@@ -173,14 +161,14 @@ impl History {
 
     /// Edits files not yet edited in this step: otherwise an intermediate version might or might not be seen.
     fn edit(&mut self, edited: &mut BTreeSet<String>) {
-        let name = format!("f{}.yaml", self.random.below(FILES));
+        let name = format!("f{}.yaml", self.random.roll(FILES));
         if !edited.insert(name.clone()) {
             return;
         }
         let path = self.directory.at(&name);
         let beside = self.directory.at(".beside");
         let is_link = self.model.0.get(&name).is_some_and(|file| matches!(file.content, Content::Unreadable));
-        match self.random.below(9) {
+        match self.random.roll(9) {
             0 => {
                 let content = Content::Unreadable;
                 self.done.push(format!("{name}: {content:?}"));
@@ -193,7 +181,7 @@ impl History {
                 assert_eq!(fs::remove_file(&path).is_ok(), self.model.0.remove(&name).is_some());
             }
             3 | 4 => {
-                let to = format!("f{}.yaml", self.random.below(FILES));
+                let to = format!("f{}.yaml", self.random.roll(FILES));
                 // A moved link is a different link.
                 let Some(file) = self.model.0.get(&name).filter(|_| !is_link && !edited.contains(&to)) else {
                     return;
@@ -273,7 +261,7 @@ impl History {
             let (before, _) = self.model.expected();
             self.done.push(format!("-- step {step}"));
             let mut edited = BTreeSet::new();
-            for _ in 0..=self.random.below(4) {
+            for _ in 0..=self.random.roll(4) {
                 self.edit(&mut edited);
             }
             let (expected, problems) = self.model.expected();

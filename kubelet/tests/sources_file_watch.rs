@@ -266,69 +266,34 @@ async fn until_unreadable(source: &mut FileSource, message: &str) {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_read_any_more_keeps_its_pod() {
-    let directory = Directory::new();
-    directory.write("web.yaml", with_image("web", "1"));
-    let mut source = source(directory.path(), OFTEN);
-    until_image(&mut source, "1").await;
-
+async fn a_file_or_a_directory_that_cannot_be_read_any_more_keeps_its_pods() {
     // A link to itself is unreadable, even for root.
-    link(&directory, "web.yaml", "web.yaml");
-    until_unreadable(&mut source, "cannot be read: ").await;
-    assert!(source.status().borrow().problems[0].message().ends_with("; the last good version stays"));
+    for (unreadable, message) in
+        [("manifests/web.yaml", "cannot be read: "), ("manifests", "cannot be listed: ")]
+    {
+        let directory = Directory::new();
+        for name in ["there", "target"] {
+            fs::create_dir(directory.at(name)).expect("a directory");
+        }
+        directory.write("target/web.yaml", with_image("web", "1"));
+        let target = directory.at("target");
+        link(&directory, "manifests", "there");
+        link(&directory, "manifests/web.yaml", target.join("web.yaml").to_str().expect("text"));
+        let mut source = source(directory.at("manifests"), OFTEN);
+        until_image(&mut source, "1").await;
 
-    directory.write(".good", with_image("web", "1"));
-    fs::rename(directory.at(".good"), directory.at("web.yaml")).expect("renamed");
-    until_status(&mut source, |status| status.problems.is_empty()).await;
-    directory.write("web.yaml", with_image("web", "2"));
-    until_image(&mut source, "2").await;
-}
+        let was = fs::read_link(directory.at(unreadable)).expect("a link");
+        link(&directory, unreadable, directory.at(unreadable).to_str().expect("text"));
+        until_unreadable(&mut source, message).await;
+        assert!(source.status().borrow().seen);
+        let kept = source.status().borrow().problems[0].message().ends_with("; the last good version stays");
+        assert_eq!(kept, unreadable != "manifests");
 
-#[tokio::test]
-async fn a_directory_that_cannot_be_listed_any_more_keeps_its_pods() {
-    let directory = Directory::new();
-    fs::create_dir(directory.at("there")).expect("a directory");
-    directory.write("there/web.yaml", with_image("web", "1"));
-    link(&directory, "manifests", "there");
-    let mut source = source(directory.at("manifests"), OFTEN);
-    until_image(&mut source, "1").await;
-
-    link(&directory, "manifests", "manifests");
-    until_unreadable(&mut source, "cannot be listed: ").await;
-    assert!(source.status().borrow().seen);
-
-    link(&directory, "manifests", "there");
-    until_status(&mut source, |status| status.problems.is_empty()).await;
-    directory.write("there/web.yaml", with_image("web", "2"));
-    until_image(&mut source, "2").await;
-}
-
-#[tokio::test]
-async fn in_a_bad_file_the_good_documents_still_move_on() {
-    let directory = Directory::new();
-    directory.write("all.yaml", format!("{}---\n{}", with_image("a", "1"), with_image("b", "1")));
-    let mut source = source(directory.path(), NEVER);
-    until(&mut source, None, &["a-n1", "b-n1"]).await;
-    directory.write("all.yaml", format!("{}---\n{}", with_image("a", "2"), with_image("b", "")));
-    let pods = until(&mut source, None, &["a-n1", "b-n1"]).await;
-    assert_eq!(image_of(&pods[..1]).as_deref(), Some("2"));
-    assert_eq!(image_of(&pods[1..]).as_deref(), Some("1"));
-}
-
-#[tokio::test]
-async fn either_of_two_files_with_one_pod_may_be_removed() {
-    let directory = Directory::new();
-    directory.write("a.yaml", with_image("web", "a"));
-    directory.write("b.yaml", with_image("web", "b"));
-    let mut source = source(directory.path(), NEVER);
-    assert_eq!(image_of(&next(&mut source).await).as_deref(), Some("b"));
-    fs::remove_file(directory.at("b.yaml")).expect("removed");
-    assert_eq!(image_of(&next(&mut source).await).as_deref(), Some("a"));
-    directory.write("b.yaml", with_image("web", "b"));
-    until_image(&mut source, "b").await;
-    fs::remove_file(directory.at("a.yaml")).expect("removed");
-    let status = until_status(&mut source, |status| status.problems.is_empty()).await;
-    assert_eq!(status.pods, 1);
+        link(&directory, unreadable, was.to_str().expect("text"));
+        until_status(&mut source, |status| status.problems.is_empty()).await;
+        directory.write("target/web.yaml", with_image("web", "2"));
+        until_image(&mut source, "2").await;
+    }
 }
 
 #[tokio::test]
@@ -345,19 +310,7 @@ async fn a_single_file_is_followed_through_replacement_and_absence() {
     assert_eq!(next(&mut source).await.len(), 0);
 }
 
-#[tokio::test]
-async fn without_events_the_listing_finds_it() {
-    let directory = Directory::new();
-    let elsewhere = Directory::new();
-    elsewhere.write("web.yaml", with_image("web", "1"));
-    // There are events for the link, not for its target.
-    symlink(elsewhere.at("web.yaml"), directory.at("web.yaml")).expect("a link");
-    let mut source = source(directory.path(), OFTEN);
-    until_image(&mut source, "1").await;
-    elsewhere.write("web.yaml", with_image("web", "2"));
-    until_image(&mut source, "2").await;
-}
-
+/// There are events for the link, not for its target: the listing finds it.
 #[tokio::test]
 async fn an_edit_that_hides_behind_the_old_time_and_size_is_found() {
     let directory = Directory::new();

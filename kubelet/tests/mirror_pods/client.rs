@@ -9,7 +9,7 @@ use pod_index_kubelet::mirror::{
 };
 use serde_json::json;
 
-use crate::api_server::{ApiServer, Fault, Right, Verb, shipped};
+use crate::api_server::{ApiServer, DEADLINE, Fault, Right, Verb, shipped};
 use crate::support::{NODE, agent, manifests, mirrored, on_server, plain, server, static_pod, strict_server};
 
 #[tokio::test]
@@ -55,6 +55,20 @@ async fn a_node_just_deleted_and_a_name_used_on_another_node_are_reported_as_suc
     server.remove("nodes", "", NODE);
     let unknown = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
     assert_eq!(unknown.kind(), MirrorErrorKind::Node, "{unknown}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_being_deleted_is_named_and_one_created_again_is_used() {
+    let server = server().await;
+    let client = KubeMirrorClient::new(server.client(), NODE).node_age(DEADLINE);
+    client.create_mirror_pod(&static_pod("web", 1)).await.unwrap();
+    let namespace = |phase| json!({ "metadata": { "name": "default" }, "status": { "phase": phase } });
+    server.put("namespaces", &namespace("Terminating"));
+    let refused = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
+    assert_eq!(refused.kind(), MirrorErrorKind::Refused);
+    assert!(refused.to_string().contains("namespace default because it is being terminated"), "{refused}");
+    server.put("namespaces", &namespace("Active"));
+    assert!(matches!(client.create_mirror_pod(&static_pod("etcd", 1)).await, Ok(Mirrored::Created(_))));
 }
 
 /// It no longer counts as a mirror: if it did, the agent would delete and create it endlessly.

@@ -6,7 +6,6 @@
 
 use pod_index_test_support::api_server;
 mod client;
-mod kubelet;
 mod random;
 mod scenarios;
 #[path = "../../../tests/support/seeded.rs"]

@@ -8,6 +8,10 @@
 //! word where clients depend on the words. Any request can be made to fail (see [`Fault`]), every request is
 //! counted, and every write is recorded.
 //!
+//! What no test needs is missing: PATCH, most defaults of pods, and the life cycle of namespaces. Of that, only the
+//! refusal to create an object in a namespace in the phase `Terminating` is here; a deleted Namespace goes at once and
+//! leaves its objects behind.
+//!
 //! ```text
 //! let server = ApiServer::start().await;
 //! server.put("pods", &pod);                   // as if another client had done it

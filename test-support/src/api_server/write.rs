@@ -72,6 +72,7 @@ pub(super) fn create(state: &mut State, request: &Request, body: &Bytes) -> Resu
             metadata.remove("namespace");
         }
     }
+    in_a_lasting_namespace(state, &key)?;
     if key.resource == "pods" {
         admission::create(state, &object)?;
         object["status"] = json!({ "phase": "Pending" });
@@ -86,6 +87,24 @@ pub(super) fn create(state: &mut State, request: &Request, body: &Bytes) -> Resu
     object["metadata"]["managedFields"] = managed(request, "Update");
     let stored = state.store.put(&key.resource, object);
     Ok(json_answer(201, render(&stored, request.metadata_only)))
+}
+
+/// Nothing is created in a namespace that is being deleted. A namespace without a Namespace object counts as lasting,
+/// unlike on a real server: most tests have none.
+fn in_a_lasting_namespace(state: &State, key: &Key) -> Result<(), Refusal> {
+    let name = &key.namespace;
+    let namespace = state.store.get(&Key::new("namespaces", "", name));
+    if namespace.is_none_or(|namespace| text(&namespace.value, "/status/phase") != "Terminating") {
+        return Ok(());
+    }
+    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let cause = json!({
+        "reason": "NamespaceTerminating", "message": format!("namespace {name} is being terminated"),
+        "field": "metadata.namespace",
+    });
+    let details = json!({ "name": key.name, "kind": key.resource, "causes": [cause] });
+    let message = format!("{} \"{}\" is forbidden: {why}", key.resource, key.name);
+    Err(Refusal::new(403, "Forbidden", message).with(details))
 }
 
 pub(super) fn replace(state: &mut State, request: &Request, body: &Bytes) -> Result<Response<Body>, Refusal> {
