@@ -1,18 +1,23 @@
 //! The objects of one resource, as clients see them: their history, and when it may be shown.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pod_index::Reader;
 use pod_index_kubelet::sources::SourceStatus;
 use tokio::sync::watch as channel;
+use tokio::time::timeout;
 
 use super::history::{History, Limits};
+use super::keep::restore;
 use super::resource::Resource;
 use super::seats::Seats;
 use super::status::Refusal;
+use crate::pipeline::readiness::Readiness;
 
 /// Maximum number and age of stored events. A node with one change per second stores 300 of them.
 const EVENTS: usize = 4096;
@@ -20,34 +25,129 @@ const AGE: Duration = Duration::from_secs(5 * 60);
 /// Maximum memory of the replaced objects and of the encoded events: 900 pods of 9 KB of JSON, each with one encoded
 /// event.
 const BYTES: usize = 16 << 20;
+/// How long a request waits for the history to reach the latest publication.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a request waits for the first answer of the API server. Fluent Bit asks once for a Namespace and remembers a
+/// refusal.
+const START: Duration = Duration::from_secs(5);
 
-/// Waits until the history includes everything that happened before the request. If the list has to be complete, fails
-/// until it is: an incomplete list would show existing objects as gone.
-pub(super) type Current = Box<dyn Fn(bool) -> BoxFuture<'static, Result<(), Refusal>> + Send + Sync>;
+/// What all collections begin with.
+#[derive(Clone, Copy)]
+pub(super) struct Begin<'a> {
+    /// The first version.
+    pub(super) version: u64,
+    pub(super) seats: &'a Arc<Seats>,
+    /// Where the objects of the last run are.
+    pub(super) directory: Option<&'a Path>,
+}
 
-/// What is known of the API server's objects: why nothing; else when those of the last run were stored, until they are read.
-pub(super) type Known = Result<Option<SystemTime>, String>;
+impl Begin<'_> {
+    /// An empty history.
+    pub(super) fn history(self, of: &'static Resource) -> Arc<History> {
+        let limits = Limits { events: EVENTS, age: AGE, bytes: BYTES };
+        Arc::new(History::new(of, self.version, limits, self.seats))
+    }
+
+    /// The history of objects of the API server, and what is known of them. Shows those of the last run.
+    pub(super) fn restored(self, of: &'static Resource) -> (Arc<History>, channel::Sender<Known>) {
+        let history = self.history(of);
+        let stored = self.directory.and_then(|directory| restore(&history, directory));
+        (history, channel::Sender::new(Known { stored, read: None }))
+    }
+}
+
+/// What is known of the API server's objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// When those of the last run were stored, if they are shown.
+    pub(super) stored: Option<SystemTime>,
+    /// Whether all were read, or why not. `None`: the API server has not answered yet.
+    pub(super) read: Option<Result<(), String>>,
+}
+
+impl Known {
+    pub(super) const READ: Self = Self { stored: None, read: Some(Ok(())) };
+}
+
+/// Where objects come from.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// The index, which has checkpoints of its own.
+    Index {
+        reader: Reader<Pod>,
+        /// The generation that the history has reached.
+        reached: channel::Receiver<u64>,
+        readiness: Arc<Readiness>,
+    },
+    Server {
+        known: channel::Receiver<Known>,
+        status: Option<channel::Receiver<SourceStatus>>,
+    },
+}
 
 /// See the [module](self).
-pub(super) struct Collection<R> {
-    pub(super) history: Arc<History<R>>,
-    pub(super) current: Current,
-    pub(super) status: Option<channel::Receiver<SourceStatus>>,
-    /// `None` for pods, which have checkpoints of their own.
-    pub(super) known: Option<channel::Receiver<Known>>,
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub(super) history: Arc<History>,
+    pub(super) origin: Origin,
     /// The version on disk.
     pub(super) saved: AtomicU64,
 }
 
-impl<R: Resource> Collection<R> {
-    /// Without objects, at the first version of this run.
-    pub(super) fn new(
-        history: Arc<History<R>>,
-        current: Current,
-        status: Option<channel::Receiver<SourceStatus>>,
-        known: Option<channel::Receiver<Known>>,
-    ) -> Arc<Self> {
-        Arc::new(Self { history, current, status, known, saved: AtomicU64::new(0) })
+impl Collection {
+    pub(super) fn new(history: Arc<History>, origin: Origin) -> Arc<Self> {
+        Arc::new(Self { history, origin, saved: AtomicU64::new(0) })
+    }
+
+    pub(super) fn of(&self) -> &'static Resource {
+        self.history.of
+    }
+
+    /// Waits until the history includes everything that happened before the request. If the list has to be complete, fails
+    /// until it is: an incomplete list would show existing objects as gone.
+    pub(super) async fn current(&self, complete: bool) -> Result<(), Refusal> {
+        let why = match &self.origin {
+            Origin::Index { readiness, .. } if complete && !readiness.has_pods() => {
+                format!("not every source has been read: {}", readiness.missing().join("; "))
+            }
+            Origin::Index { reader, reached, .. } => {
+                let (generation, mut reached) = (reader.load().generation(), reached.clone());
+                match timeout(PATIENCE, reached.wait_for(|reached| *reached >= generation)).await {
+                    Ok(Ok(_)) => return Ok(()),
+                    _ => "the history has not reached the latest publication".to_owned(),
+                }
+            }
+            Origin::Server { known, .. } => {
+                let mut known = known.clone();
+                let _ = timeout(START, known.wait_for(|known| known.read.is_some())).await;
+                let why = match known.borrow().clone() {
+                    Known { stored: Some(_), .. } | Known { read: Some(Ok(())), .. } => return Ok(()),
+                    Known { read: Some(Err(why)), .. } => format!(": {why}"),
+                    Known { read: None, .. } => String::new(),
+                };
+                format!("{} have not been read yet{why}", self.of().name)
+            }
+        };
+        Err(Refusal::unavailable(why))
+    }
+
+    /// The state of its own source, if it has one.
+    pub(super) fn status(&self) -> Option<SourceStatus> {
+        let Origin::Server { status, .. } = &self.origin else { return None };
+        status.as_ref().map(|status| status.borrow().clone())
+    }
+
+    /// What is known of the API server's objects.
+    pub(super) fn known(&self) -> Option<Known> {
+        let Origin::Server { known, .. } = &self.origin else { return None };
+        Some(known.borrow().clone())
+    }
+
+    /// Its name, and the age of its objects in seconds, if they are known only from the last run.
+    pub(super) fn restored(&self) -> Option<(String, u64)> {
+        // The clock may have been set back.
+        let age = self.known()?.stored?.elapsed().unwrap_or_default();
+        Some((self.of().qualified(), age.as_secs()))
     }
 }
 
@@ -55,9 +155,4 @@ impl<R: Resource> Collection<R> {
 pub(super) fn key(metadata: &ObjectMeta) -> Arc<str> {
     let text = |text: &'_ Option<String>| text.clone().unwrap_or_default();
     format!("{}/{}", text(&metadata.namespace), text(&metadata.name)).into()
-}
-
-/// An empty history that starts at this version.
-pub(super) fn history<R: Resource>(version: u64, seats: &Arc<Seats>) -> Arc<History<R>> {
-    Arc::new(History::new(version, Limits { events: EVENTS, age: AGE, bytes: BYTES }, seats))
 }

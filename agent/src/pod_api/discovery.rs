@@ -6,14 +6,16 @@ use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
+use super::resource::Resource;
+
 /// The Kubernetes version whose types and rules are served.
 const KUBERNETES: (&str, &str) = ("1", "36");
 
-/// The paths of discovery for these resources: the API version and the entry of each.
-pub(super) fn router(resources: impl IntoIterator<Item = (&'static str, Value)>) -> Router {
+/// The paths of discovery for these resources.
+pub(super) fn router(resources: impl IntoIterator<Item = &'static Resource>) -> Router {
     let mut versions = BTreeMap::<_, Vec<Value>>::from([("v1", Vec::new())]);
-    for (version, resource) in resources {
-        versions.entry(version).or_default().push(resource);
+    for resource in resources {
+        versions.entry(resource.api_version).or_default().push(resource.described());
     }
     let version = |version: &str| {
         let (_, number) = version.split_once('/')?;

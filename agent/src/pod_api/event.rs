@@ -5,30 +5,29 @@ use std::sync::Arc;
 use hyper::body::Bytes;
 
 use super::object::Object;
-use super::resource::Resource;
 use super::selection::{Marks, Selection};
 use super::shape::{Form, Kind};
 
 /// A change of the object with this key.
 #[derive(Debug)]
-pub(super) struct Event<R> {
+pub(super) struct Event {
     pub(super) version: u64,
     /// The object after the event.
-    pub(super) now: Option<Arc<Object<R>>>,
+    pub(super) now: Option<Arc<Object>>,
     /// The object before the event.
-    pub(super) was: Option<Arc<Object<R>>>,
+    pub(super) was: Option<Arc<Object>>,
     /// The marks of the objects before and after the event.
     pub(super) marks: Marks,
     /// The event as a line, in the forms of the watches that it may affect. They share the bytes.
     lines: Vec<(Form, Bytes)>,
 }
 
-impl<R: Resource> Event<R> {
+impl Event {
     /// Encodes the event in these forms.
     pub(super) fn new(
         version: u64,
-        was: Option<Arc<Object<R>>>,
-        now: Option<Arc<Object<R>>>,
+        was: Option<Arc<Object>>,
+        now: Option<Arc<Object>>,
         forms: impl Fn(Marks) -> Vec<Form>,
     ) -> Self {
         let marks = [&was, &now].into_iter().flatten().map(|object| Marks::of(&object.content())).collect();
@@ -61,7 +60,7 @@ impl<R: Resource> Event<R> {
     /// leaves it deleted.
     pub(super) fn to(&self, selection: &Selection) -> Option<Kind> {
         let is_selected =
-            |object: &Option<Arc<Object<R>>>| object.as_ref().is_some_and(|object| selection.matches(object));
+            |object: &Option<Arc<Object>>| object.as_ref().is_some_and(|object| selection.matches(object));
         match (is_selected(&self.was), is_selected(&self.now)) {
             (false, true) => Some(Kind::Added),
             (true, true) => Some(Kind::Modified),
@@ -85,7 +84,7 @@ impl<R: Resource> Event<R> {
     pub(super) fn encode(&self, form: Form, kind: Kind, with_columns: bool) -> Bytes {
         // A deleted object has the event's version.
         let object = if kind == Kind::Deleted { &self.was } else { &self.now };
-        let line = |object: &Arc<Object<R>>| object.line(form, kind, self.version, with_columns);
+        let line = |object: &Arc<Object>| object.line(form, kind, self.version, with_columns);
         object.as_ref().map(line).unwrap_or_default()
     }
 }

@@ -8,13 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
 
 use super::history::Shown;
+use super::resource::Item;
 
 /// The objects to show for the names in the changes.
-pub(super) fn touched(
-    changes: &[Change<'_, Pod>],
-    now: &Snapshot<Pod>,
-    shown: StaticPods,
-) -> Vec<Shown<Pod>> {
+pub(super) fn touched(changes: &[Change<'_, Pod>], now: &Snapshot<Pod>, shown: StaticPods) -> Vec<Shown> {
     let mut names = BTreeSet::new();
     for change in changes {
         let pods = match change {
@@ -26,7 +23,11 @@ pub(super) fn touched(
     }
     let visible = |(namespace, name): (&str, &str)| {
         let key = format!("{namespace}/{name}").into();
-        (key, object(now, namespace, name, shown).map(|(pod, is_listed)| (Arc::clone(pod), is_listed)))
+        (
+            key,
+            object(now, namespace, name, shown)
+                .map(|(pod, is_listed)| (Arc::clone(pod) as Arc<dyn Item>, is_listed)),
+        )
     };
     names.into_iter().map(visible).collect()
 }

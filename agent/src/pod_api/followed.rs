@@ -1,7 +1,6 @@
 //! Resources that the agent follows on the API server, besides pods: one list and one watch each, for all clients.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,91 +11,68 @@ use pod_index_kubelet::sources::SourceUpdate;
 use pod_index_kubelet::sources::api_server::ApiServerSource;
 use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
-use tokio::time::sleep;
+use tokio::time::interval;
 
-use super::collection::{Collection, Known, history, key};
+use super::collection::{Begin, Collection, Known, Origin, key};
 use super::history::{History, Shown, uid};
-use super::keep::restore;
-use super::resource::Resource;
-use super::seats::Seats;
-use super::served::Served;
-use super::status::Refusal;
+use super::resource::{Item, Resource};
 
 /// Interval between checks of the events' age.
 const AGING: Duration = Duration::from_secs(10);
-/// How long a request waits for the first list. Fluent Bit asks once for a Namespace and remembers a refusal.
-const START: Duration = Duration::from_secs(5);
 
 /// The collection of a source, and the work that follows the source.
-pub(super) fn follow<R: Resource>(
-    source: ApiServerSource<R>,
-    version: u64,
-    seats: &Arc<Seats>,
-    directory: Option<&Path>,
-) -> (Vec<Arc<dyn Served>>, BoxFuture<'static, ()>) {
-    let history = history::<R>(version, seats);
-    let (read, known) = channel::channel(restore(&history, directory, ""));
-    let status = source.status();
-    let shown = status.clone();
-    let followed = known.clone();
-    let current = move |_| {
-        let (mut known, mut status) = (known.clone(), status.clone());
-        async move {
-            let read = async { known.wait_for(|known| *known == Ok(None)).await.is_ok() };
-            let failed = async { status.wait_for(|status| !status.problems.is_empty()).await.is_ok() };
-            let is_read = tokio::select! {
-                biased;
-                is_read = read => is_read,
-                _ = failed => false,
-                () = sleep(START) => false,
-            };
-            if is_read || known.borrow().is_ok() {
-                return Ok(());
-            }
-            let why = status.borrow().problems.first().map(|problem| format!(": {}", problem.message()));
-            let why = why.unwrap_or_default();
-            Err(Refusal::unavailable(format!("{} have not been read yet{why}", R::URL_PATH_SEGMENT)))
-        }
-        .boxed()
-    };
-    let collection = Collection::new(Arc::clone(&history), Box::new(current), Some(shown), Some(followed));
-    (vec![collection], keep(source, history, read).boxed())
+pub(super) fn follow<K: Item>(
+    of: &'static Resource,
+    source: ApiServerSource<K>,
+    begin: Begin<'_>,
+) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
+    let (history, known) = begin.restored(of);
+    let origin = Origin::Server { known: known.subscribe(), status: Some(source.status()) };
+    let collection = Collection::new(Arc::clone(&history), origin);
+    (vec![collection], show(source, history, known).boxed())
 }
 
 /// Shows what the source has, for ever.
-async fn keep<R: Resource>(
-    mut source: ApiServerSource<R>,
-    history: Arc<History<R>>,
-    read: channel::Sender<Known>,
-) {
+async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, known: channel::Sender<Known>) {
     let mut keys = HashMap::<PodUid, Arc<str>>::new();
+    let mut status = source.status();
+    let mut aging = interval(AGING);
     loop {
-        let update = tokio::select! {
-            update = source.next() => update,
-            () = sleep(AGING) => {
-                history.age();
-                continue;
+        tokio::select! {
+            update = source.next() => {
+                let Some(update) = update else { return };
+                // A thousand objects take milliseconds.
+                block_in_place(|| history.show(shown(update, &mut keys, &history)));
+                known.send_replace(Known::READ);
             }
-        };
-        let Some(update) = update else { return };
-        // A thousand objects take milliseconds.
-        block_in_place(|| history.show(shown(update, &mut keys, &history)));
-        let _ = read.send_replace(Ok(None));
+            Ok(()) = status.changed() => {
+                let problem = status.borrow_and_update().problems.first().map(|problem| problem.message().to_string());
+                known.send_if_modified(|known| {
+                    let is_first = problem.is_some() && known.read.is_none();
+                    if is_first {
+                        known.read = problem.map(Err);
+                    }
+                    is_first
+                });
+            }
+            _ = aging.tick() => history.age(),
+        }
     }
 }
 
 /// The objects to show after an update. `keys` are the keys of all objects.
-fn shown<R: Resource>(
-    update: SourceUpdate<R>,
+fn shown<K: Item>(
+    update: SourceUpdate<K>,
     keys: &mut HashMap<PodUid, Arc<str>>,
-    history: &History<R>,
-) -> Vec<Shown<R>> {
-    let mut put = |objects: Vec<Arc<R>>| -> Vec<Shown<R>> {
-        let put = |object: Arc<R>| {
+    history: &History,
+) -> Vec<Shown> {
+    let (state, _) = history.now();
+    let mut put = |objects: Vec<Arc<K>>| -> Vec<Shown> {
+        let put = |object: Arc<K>| {
             let metadata = object.metadata();
             let key = key(metadata);
             keys.insert(PodUid::from(metadata.uid.as_deref().unwrap_or_default()), Arc::clone(&key));
-            (key, Some((object, true)))
+            (key, Some((object as Arc<dyn Item>, true)))
         };
         objects.into_iter().map(put).collect()
     };
@@ -106,13 +82,11 @@ fn shown<R: Resource>(
             let mut shown = put(objects);
             let there: HashSet<_> = shown.iter().map(|(key, _)| Arc::clone(key)).collect();
             keys.retain(|_, key| there.contains(key));
-            let (state, _) = history.now();
             let gone = state.keys().filter(|key| !there.contains(*key));
             shown.extend(gone.map(|key| (Arc::clone(key), None)));
             shown
         }
         SourceUpdate::Remove(uids) => {
-            let (state, _) = history.now();
             // A newer object may already have the name.
             let is_there = |key: &Arc<str>, gone: &PodUid| {
                 let there = state.get(key).and_then(|object| uid(object));

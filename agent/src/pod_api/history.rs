@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ use im::OrdMap;
 use tokio::sync::Notify;
 
 use super::event::Event;
-use super::object::Object;
-use super::resource::Resource;
+use super::object::{Content, Object};
+use super::resource::{Item, Resource};
 use super::seats::{Seat, Seats};
 use super::selection::{Marks, Selection};
 use super::shape::{Form, Kind};
@@ -33,7 +33,7 @@ const TURN_BYTES: usize = 1 << 20;
 const WORK: usize = 2048;
 
 /// The objects in the API, by namespace, slash and name.
-pub(super) type State<R> = OrdMap<Arc<str>, Arc<Object<R>>>;
+pub(super) type State = OrdMap<Arc<str>, Arc<Object>>;
 
 /// Limits on the memory of the history and the watches.
 #[derive(Clone, Copy, Debug)]
@@ -46,35 +46,25 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
-/// Counters of watches and events.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) events_sent: AtomicU64,
-    pub(super) encoded: AtomicU64,
-    pub(super) coalesced: AtomicU64,
-    pub(super) too_old: AtomicU64,
-    pub(super) refused: AtomicU64,
-}
-
 /// The object to show for a key, and whether `/pods` has it.
-pub(super) type Shown<R> = (Arc<str>, Option<(Arc<R>, bool)>);
+pub(super) type Shown = (Arc<str>, Option<(Arc<dyn Item>, bool)>);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct History<R> {
+pub(super) struct History {
+    pub(super) of: &'static Resource,
     limits: Limits,
-    seats: Arc<Seats>,
-    inner: Mutex<Inner<R>>,
-    pub(super) counts: Counts,
+    pub(super) seats: Arc<Seats>,
+    inner: Mutex<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner<R> {
-    state: State<R>,
+struct Inner {
+    state: State,
     /// The version of the last event.
     version: u64,
     /// Versions are consecutive. The last is `version`.
-    events: VecDeque<Kept<R>>,
+    events: VecDeque<Kept>,
     /// The sum of the events' `bytes`.
     bytes: usize,
     /// A watch keeps its index here. New watches reuse free indices.
@@ -83,8 +73,8 @@ struct Inner<R> {
 }
 
 #[derive(Debug)]
-struct Kept<R> {
-    event: Arc<Event<R>>,
+struct Kept {
+    event: Arc<Event>,
     since: Instant,
     /// The memory of the object that this event replaced, and of the encoded event. The new object does not count: it is
     /// current, or a later event replaced it.
@@ -114,9 +104,9 @@ pub(super) struct Sizes {
 
 /// The next step of a watch.
 #[derive(Debug)]
-pub(super) enum Next<R> {
+pub(super) enum Next {
     /// The next selected event. Only one at a time: a watch whose client does not read must not hold replaced objects.
-    Event(Kind, Arc<Event<R>>),
+    Event(Kind, Arc<Event>),
     /// No selected events up to this version. There may be more.
     More(u64),
     /// No events. This version is the latest.
@@ -127,9 +117,9 @@ pub(super) enum Next<R> {
     Closed,
 }
 
-impl<R: Resource> History<R> {
+impl History {
     /// An empty history that starts at this version.
-    pub(super) fn new(version: u64, limits: Limits, seats: &Arc<Seats>) -> Self {
+    pub(super) fn new(of: &'static Resource, version: u64, limits: Limits, seats: &Arc<Seats>) -> Self {
         let inner = Inner {
             state: State::new(),
             version,
@@ -138,17 +128,18 @@ impl<R: Resource> History<R> {
             watches: Vec::new(),
             is_closed: false,
         };
-        Self { limits, seats: Arc::clone(seats), inner: Mutex::new(inner), counts: Counts::default() }
+        Self { of, limits, seats: Arc::clone(seats), inner: Mutex::new(inner) }
     }
 
     /// Records the objects to show. Only one thread calls this.
-    pub(super) fn show(&self, shown: Vec<Shown<R>>) {
+    pub(super) fn show(&self, shown: Vec<Shown>) {
         let mut shown = shown.into_iter().peekable();
         while shown.peek().is_some() {
             let mut turn = {
                 let inner = self.lock();
                 let watched = inner.places().map(|place| (place.marks, place.form)).collect();
                 Turn {
+                    of: self.of,
                     state: inner.state.clone(),
                     version: inner.version,
                     watched,
@@ -161,7 +152,7 @@ impl<R: Resource> History<R> {
                 turn.change(key, object);
             }
             let encoded: usize = turn.kept.iter().map(|kept| kept.event.encoded()).sum();
-            self.counts.encoded.fetch_add(encoded as u64, Ordering::Relaxed);
+            self.seats.counts.encoded.fetch_add(encoded as u64, Ordering::Relaxed);
             let dropped = self.lock().append(turn, &self.limits);
             drop(dropped);
         }
@@ -174,7 +165,7 @@ impl<R: Resource> History<R> {
     }
 
     /// The current objects and their version.
-    pub(super) fn now(&self) -> (State<R>, u64) {
+    pub(super) fn now(&self) -> (State, u64) {
         let inner = self.lock();
         (inner.state.clone(), inner.version)
     }
@@ -192,10 +183,10 @@ impl<R: Resource> History<R> {
         form: Form,
         client: &Arc<str>,
         after: Option<u64>,
-    ) -> Result<Result<Begun<R>, Refusal>, Refusal> {
+    ) -> Result<Result<Begun, Refusal>, Refusal> {
         let marks = selection.marks();
         let seat = self.seats.take(client).map_err(|limit| {
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            self.seats.counts.refused.fetch_add(1, Ordering::Relaxed);
             Refusal::too_many_watches(&limit)
         })?;
         let mut inner = self.lock();
@@ -230,24 +221,25 @@ impl<R: Resource> History<R> {
         if is_there { Ok(()) } else { Err(inner.expired(version)) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Events that are not appended yet.
-struct Turn<R> {
-    state: State<R>,
+struct Turn {
+    of: &'static Resource,
+    state: State,
     version: u64,
     /// The marks and the form of each watch.
     watched: Vec<(Marks, Form)>,
-    kept: Vec<Kept<R>>,
+    kept: Vec<Kept>,
     bytes: usize,
 }
 
-impl<R: Resource> Turn<R> {
+impl Turn {
     /// Records the events of one key.
-    fn change(&mut self, key: Arc<str>, object: Option<(Arc<R>, bool)>) {
+    fn change(&mut self, key: Arc<str>, object: Option<(Arc<dyn Item>, bool)>) {
         let was = self.state.get(&key).cloned();
         match (was, object) {
             (None, None) => {}
@@ -260,9 +252,9 @@ impl<R: Resource> Turn<R> {
         }
     }
 
-    fn event(&mut self, key: Arc<str>, was: Option<Arc<Object<R>>>, object: Option<(Arc<R>, bool)>) {
+    fn event(&mut self, key: Arc<str>, was: Option<Arc<Object>>, object: Option<(Arc<dyn Item>, bool)>) {
         self.version += 1;
-        let now = object.map(|(object, is_listed)| Object::new(object, self.version, is_listed));
+        let now = object.map(|(object, is_listed)| Object::new(self.of, object, self.version, is_listed));
         match &now {
             Some(now) => self.state.insert(key, Arc::clone(now)),
             None => self.state.remove(&key),
@@ -285,14 +277,14 @@ impl<R: Resource> Turn<R> {
 }
 
 /// The UID of a current object.
-pub(super) fn uid<R: Resource>(object: &Object<R>) -> Option<String> {
+pub(super) fn uid(object: &Object) -> Option<String> {
     match object.content() {
-        super::object::Content::Live(object) => object.metadata().uid.clone(),
-        super::object::Content::Replaced(_) => None,
+        Content::Live(object) => object.metadata().uid.clone(),
+        Content::Replaced(_) => None,
     }
 }
 
-impl<R: Resource> Inner<R> {
+impl Inner {
     fn places(&self) -> impl Iterator<Item = &Place> {
         self.watches.iter().flatten()
     }
@@ -300,7 +292,7 @@ impl<R: Resource> Inner<R> {
     /// Appends events and wakes the watches that they may affect. Advances the others. Returns what to drop without the
     /// lock: freeing objects takes time.
     #[must_use]
-    fn append(&mut self, turn: Turn<R>, limits: &Limits) -> (State<R>, Vec<Kept<R>>) {
+    fn append(&mut self, turn: Turn, limits: &Limits) -> (State, Vec<Kept>) {
         let before = self.version;
         for place in self.watches.iter_mut().flatten() {
             // A watch at an older version has been woken but has not run yet.
@@ -322,7 +314,7 @@ impl<R: Resource> Inner<R> {
 
     /// Removes the oldest events while a limit is exceeded. Drop them without the lock.
     #[must_use]
-    fn trim(&mut self, limits: &Limits, now: Instant) -> Vec<Kept<R>> {
+    fn trim(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
         let mut dropped = Vec::new();
         while let Some(oldest) = self.events.front() {
             let is_over = self.events.len() > limits.events
@@ -358,32 +350,32 @@ impl<R: Resource> Inner<R> {
 
 /// A started watch.
 #[derive(Debug)]
-pub(super) struct Begun<R: Resource> {
-    pub(super) watcher: Watcher<R>,
+pub(super) struct Begun {
+    pub(super) watcher: Watcher,
     /// The objects at the start.
-    pub(super) state: State<R>,
+    pub(super) state: State,
     /// The version after which its events begin.
     pub(super) version: u64,
 }
 
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Watcher<R: Resource> {
-    pub(super) history: Arc<History<R>>,
+pub(super) struct Watcher {
+    pub(super) history: Arc<History>,
     id: usize,
     pub(super) selection: Arc<Selection>,
     wake: Arc<Notify>,
     _seat: Seat,
 }
 
-impl<R: Resource> Watcher<R> {
+impl Watcher {
     /// Waits until there may be events.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }
 
     /// The next step. Advances the position. Bounded work: the caller yields after [`Next::More`].
-    pub(super) fn next(&self) -> Next<R> {
+    pub(super) fn next(&self) -> Next {
         // The events that the watch may select.
         let most = (WORK / self.selection.terms().max(1)).clamp(1, TURN);
         let mut may_match = Vec::new();
@@ -395,7 +387,7 @@ impl<R: Resource> Watcher<R> {
             let behind = usize::try_from(*version - place.version).unwrap_or(usize::MAX);
             let Some(first) = events.len().checked_sub(behind) else {
                 let version = place.version;
-                self.history.counts.too_old.fetch_add(1, Ordering::Relaxed);
+                self.history.seats.counts.too_old.fetch_add(1, Ordering::Relaxed);
                 return Next::TooOld(inner.expired(version));
             };
             reached = place.version;
@@ -427,18 +419,18 @@ impl<R: Resource> Watcher<R> {
     }
 }
 
-impl<R: Resource> Drop for Watcher<R> {
+impl Drop for Watcher {
     fn drop(&mut self) {
         self.history.lock().watches[self.id] = None;
     }
 }
 
 /// The objects of a namespace, or of all namespaces, after a key.
-pub(super) fn range<'a, R>(
-    state: &'a State<R>,
+pub(super) fn range<'a>(
+    state: &'a State,
     namespace: Option<&str>,
     after: Option<&Arc<str>>,
-) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object<R>>)> + use<'a, R> {
+) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object>)> + use<'a> {
     let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let start = match after {
         Some(after) => Bound::Excluded(Arc::clone(after)),

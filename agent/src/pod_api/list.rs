@@ -14,8 +14,9 @@ const WORK: usize = 16 * 1024;
 
 /// The selected objects of a state, in parts. Each part is bounded work; it may be empty.
 #[derive(Debug)]
-pub(super) struct List<R> {
-    state: State<R>,
+pub(super) struct List {
+    of: &'static Resource,
+    state: State,
     version: u64,
     selection: Selection,
     form: Form,
@@ -30,20 +31,25 @@ enum Progress {
     Done,
 }
 
-impl<R: Resource> List<R> {
-    pub(super) fn new(state: State<R>, version: u64, selection: Selection, form: Form) -> Self {
-        Self { state, version, selection, form, progress: Progress::Head }
+impl List {
+    pub(super) fn new(
+        of: &'static Resource,
+        (state, version): (State, u64),
+        selection: Selection,
+        form: Form,
+    ) -> Self {
+        Self { of, state, version, selection, form, progress: Progress::Head }
     }
 }
 
-impl<R: Resource> Iterator for List<R> {
+impl Iterator for List {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
         let mut chunk = Vec::new();
         let (mut last, mut has_items) = match std::mem::replace(&mut self.progress, Progress::Done) {
             Progress::Head => {
-                chunk = self.form.list_head::<R>(self.version);
+                chunk = self.form.list_head(self.of, self.version);
                 (None, false)
             }
             Progress::After(last, has_items) => (last, has_items),
@@ -77,17 +83,18 @@ mod tests {
     use serde_json::Value;
 
     use super::super::object::Object;
+    use super::super::pod::PODS;
     use super::*;
     use crate::api::labels::Labels;
 
-    fn state(pods: usize) -> State<Pod> {
+    fn state(pods: usize) -> State {
         let pod = |n: usize| {
             let mut pod = Pod::default();
             pod.metadata.namespace = Some("shop".to_owned());
             pod.metadata.name = Some(format!("web-{n:05}"));
-            (Arc::from(format!("shop/web-{n:05}")), Object::new(Arc::new(pod), 1000 + n as u64, true))
+            (Arc::from(format!("shop/web-{n:05}")), Object::new(&PODS, Arc::new(pod), 1000 + n as u64, true))
         };
-        (0..pods).map(pod).collect::<State<Pod>>()
+        (0..pods).map(pod).collect::<State>()
     }
 
     #[test]
@@ -96,7 +103,7 @@ mod tests {
         for (pods, selector, parts) in [(0, "", 1), (1, "", 1), (5_000, "", 2), (5_000, &*many.join(","), 70)]
         {
             let selection = Selection { labels: Labels::parse(selector).unwrap(), ..Selection::default() };
-            let list = List::new(state(pods), 7, selection, Form::Object);
+            let list = List::new(&PODS, (state(pods), 7), selection, Form::Object);
             let written: Vec<_> = list.collect();
             assert!(written.len() >= parts, "{} parts", written.len());
             assert!(written.iter().all(|part| part.len() < 2 * CHUNK));

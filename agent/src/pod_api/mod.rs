@@ -31,7 +31,6 @@ mod resource;
 mod routes;
 mod seats;
 mod selection;
-mod served;
 mod shape;
 mod status;
 mod watch;
@@ -52,14 +51,12 @@ use pod_index::{Reader, Snapshot, WaitError};
 use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
-use tokio::time::timeout;
 
-use self::collection::Collection;
+use self::collection::{Begin, Collection, Origin};
 use self::owners::Owners;
 pub(crate) use self::printed::since;
 pub(crate) use self::query::{is_watch, resource};
 use self::seats::Seats;
-use self::served::Served;
 pub(crate) use self::status::Refusal;
 use crate::config::Settings;
 use crate::config::values::{Extra, PodApiSettings};
@@ -68,36 +65,12 @@ use crate::pipeline::readiness::Readiness;
 
 /// Interval between checks of the events' age.
 const AGING: Duration = Duration::from_secs(10);
-/// How long a request waits for the history to reach the latest publication.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Statistics of all resources.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
-    /// Open watches.
-    pub(crate) watches: usize,
-    /// Stored events.
-    pub(crate) events: usize,
-    /// The memory of the objects that they replaced and of the encoded events, in bytes.
-    pub(crate) bytes: usize,
-    /// Events sent, counted once per watch.
-    pub(crate) sent: u64,
-    /// Objects encoded for watches.
-    pub(crate) encoded: u64,
-    /// Publications merged into a later one, without events of their own.
-    pub(crate) coalesced: u64,
-    /// Watches that ended because their next event was no longer stored.
-    pub(crate) too_old: u64,
-    /// Watches rejected because there were too many.
-    pub(crate) refused: u64,
-}
 
 /// The API. Clones share it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct PodApi {
-    pods: Arc<Collection<Pod>>,
-    /// All resources.
-    served: Vec<Arc<dyn Served>>,
+    /// All resources. The first is the pods.
+    served: Vec<Arc<Collection>>,
     seats: Arc<Seats>,
     /// The first version of each resource.
     version: u64,
@@ -122,8 +95,10 @@ impl PodApi {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
         let (reach, reached) = channel::channel(0);
-        let history = collection::history(version, &seats);
-        let pods = Collection::new(Arc::clone(&history), current(reader, reached, readiness), None, None);
+        let history = Begin { version, seats: &seats, directory: None }.history(&pod::PODS);
+        let (origin, readiness) = (reader.clone(), Arc::clone(readiness));
+        let origin = Origin::Index { reader: origin, reached, readiness };
+        let served = vec![Collection::new(Arc::clone(&history), origin)];
         let mut changes = reader.changes();
         let follow = move || {
             loop {
@@ -137,14 +112,17 @@ impl PodApi {
                 };
                 let before = step.before().map_or(0, Snapshot::generation);
                 let (changes, generation) = (step.changes(), step.after().generation());
-                history.counts.coalesced.fetch_add(generation.saturating_sub(before + 1), Ordering::Relaxed);
+                history
+                    .seats
+                    .counts
+                    .coalesced
+                    .fetch_add(generation.saturating_sub(before + 1), Ordering::Relaxed);
                 history.show(follow::touched(&changes, step.after(), static_pods));
                 reach.send_replace(generation);
                 events.count(&changes, generation);
             }
         };
-        let served: Vec<Arc<dyn Served>> = vec![Arc::clone(&pods) as _];
-        (Self { pods, served, seats, version, missing: Vec::new(), owners: Owners::default() }, follow)
+        (Self { served, seats, version, missing: Vec::new(), owners: Owners::default() }, follow)
     }
 
     /// Adds the other resources, and returns the work that follows them.
@@ -163,17 +141,20 @@ impl PodApi {
                 missing.push(extra);
                 continue;
             };
-            let (server, lists) = (ApiServer::new(client.clone()), directory.as_deref());
+            let server = ApiServer::new(client.clone());
+            let begin = Begin { version: *version, seats, directory: directory.as_deref() };
             let (collections, work) = match extra {
                 Extra::Nodes => {
                     let all_nodes = settings.api.as_ref().is_some_and(|api| api.all_nodes);
                     let own = format!("metadata.name={}", settings.node);
                     let server = if all_nodes { server } else { server.fields(&own) };
-                    followed::follow::<Node>(server.objects(), *version, seats, lists)
+                    followed::follow::<Node>(&node::NODES, server.objects(), begin)
                 }
-                Extra::Namespaces => followed::follow::<Namespace>(server.objects(), *version, seats, lists),
+                Extra::Namespaces => {
+                    followed::follow::<Namespace>(&namespace::NAMESPACES, server.objects(), begin)
+                }
                 Extra::Owners => {
-                    let (follower, kinds) = owners::Follower::new(client, pods, (*version, seats), lists);
+                    let (follower, kinds) = owners::Follower::new(client, pods, begin);
                     *owners = follower.owners();
                     (kinds, follower.run().boxed())
                 }
@@ -181,15 +162,15 @@ impl PodApi {
             served.extend(collections);
             all.push(("a follower of resources", work));
         }
-        all.extend(directory.map(|path| ("the keeper of lists", served::keep(served.clone(), path).boxed())));
+        all.extend(directory.map(|path| ("the keeper of lists", keep::keep(served.clone(), path).boxed())));
         all
     }
 
     /// `/pods`, and all paths below `/api`, `/apis` and `/version`.
     pub(crate) fn router(&self) -> Router {
-        let router = discovery::router(self.served.iter().map(|served| served.described()));
-        let router = self.served.iter().fold(router, |router, served| Arc::clone(served).routes(router));
-        let router = router.route("/pods", get(routes::own).with_state(Arc::clone(&self.pods)));
+        let router = discovery::router(self.served.iter().map(|served| served.of()));
+        let router = self.served.iter().fold(router, |router, served| routes::of(Arc::clone(served), router));
+        let router = router.route("/pods", get(routes::own).with_state(Arc::clone(&self.served[0])));
         let missing = Arc::new(self.missing.clone());
         ["/api/{*path}", "/apis/{*path}"]
             .into_iter()
@@ -205,13 +186,6 @@ impl PodApi {
         &self.owners
     }
 
-    /// Statistics of all resources.
-    pub(crate) fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        self.served.iter().for_each(|served| served.count(&mut figures));
-        figures
-    }
-
     /// The sources of the resources that have one of their own.
     pub(crate) fn sources(&self) -> impl Iterator<Item = SourceStatus> {
         self.served.iter().filter_map(|served| served.status())
@@ -224,41 +198,8 @@ impl PodApi {
 
     /// Ends all watches.
     pub(crate) fn close(&self) {
-        self.served.iter().for_each(|served| served.close());
+        self.served.iter().for_each(|served| served.history.close());
     }
-}
-
-impl std::fmt::Debug for PodApi {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PodApi").field("figures", &self.figures()).finish_non_exhaustive()
-    }
-}
-
-/// Waits until the history of the pods includes everything published before the request. A complete list needs that every
-/// source has been read, or that the pods of the last run are restored.
-fn current(
-    reader: &Reader<Pod>,
-    reached: channel::Receiver<u64>,
-    readiness: &Arc<Readiness>,
-) -> collection::Current {
-    let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
-    Box::new(move |complete| {
-        let (reader, readiness, mut reached) = (reader.clone(), Arc::clone(&readiness), reached.clone());
-        async move {
-            if complete && !readiness.has_pods() {
-                let missing = readiness.missing().join("; ");
-                return Err(Refusal::unavailable(format!("not every source has been read: {missing}")));
-            }
-            let generation = reader.load().generation();
-            match timeout(PATIENCE, reached.wait_for(|reached| *reached >= generation)).await {
-                Ok(Ok(_)) => Ok(()),
-                _ => {
-                    Err(Refusal::unavailable("the history has not reached the latest publication".to_owned()))
-                }
-            }
-        }
-        .boxed()
-    })
 }
 
 /// The answer for a resource that is not served.

@@ -1,29 +1,35 @@
 //! Namespaces as a resource of the API.
 
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::printed::{AGE, NAME, since};
-use super::resource::Resource;
+use super::resource::{Item, Resource};
 use super::write::part;
 
-impl Resource for Namespace {
-    const IS_NAMESPACED: bool = false;
-    const SHORT_NAMES: &'static [&'static str] = &["ns"];
-    const FIELDS: &'static [&'static str] = &["metadata.name", "status.phase"];
-    const COLUMNS: &'static [(&'static str, &'static str, u8)] =
-        &[NAME, ("Status", "The status of the namespace", 0), AGE];
-    const EMPTY: &'static str = r#","spec":{},"status":{}"#;
+pub(super) static NAMESPACES: Resource = Resource {
+    is_namespaced: false,
+    short_names: &["ns"],
+    fields: &["metadata.name", "status.phase"],
+    columns: &[NAME, ("Status", "The status of the namespace", 0), AGE],
+    ..Resource::of::<Namespace, Namespace>()
+};
+
+impl Item for Namespace {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 
     fn field(&self, at: usize) -> &str {
-        let value = match Self::FIELDS[at] {
+        let value = match NAMESPACES.fields[at] {
             "metadata.name" => self.metadata.name.as_deref(),
             _ => self.status.as_ref().and_then(|status| status.phase.as_deref()),
         };
         value.unwrap_or_default()
     }
 
-    fn write_rest(&self, out: &mut Vec<u8>) {
+    fn write_rest(&self, _: &Resource, out: &mut Vec<u8>) {
         part(out, "spec", self.spec.as_ref());
         part(out, "status", self.status.as_ref());
     }

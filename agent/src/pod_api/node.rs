@@ -1,33 +1,40 @@
 //! Nodes as a resource of the API.
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::printed::{AGE, NAME, since};
-use super::resource::Resource;
+use super::resource::{Item, Resource};
 use super::write::part;
 
-impl Resource for Node {
-    const IS_NAMESPACED: bool = false;
-    const SHORT_NAMES: &'static [&'static str] = &["no"];
-    const FIELDS: &'static [&'static str] = &["metadata.name", "spec.unschedulable"];
-    const COLUMNS: &'static [(&'static str, &'static str, u8)] = &[
+pub(super) static NODES: Resource = Resource {
+    is_namespaced: false,
+    short_names: &["no"],
+    fields: &["metadata.name", "spec.unschedulable"],
+    columns: &[
         NAME,
         ("Status", "The status of the node", 0),
         AGE,
         ("Version", "Kubelet Version reported by the node.", 0),
-    ];
-    const EMPTY: &'static str = r#","spec":{},"status":{}"#;
+    ],
+    ..Resource::of::<Node, Node>()
+};
+
+impl Item for Node {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 
     fn field(&self, at: usize) -> &str {
-        match Self::FIELDS[at] {
+        match NODES.fields[at] {
             "metadata.name" => self.metadata.name.as_deref().unwrap_or_default(),
             _ if is_unschedulable(self) => "true",
             _ => "false",
         }
     }
 
-    fn write_rest(&self, out: &mut Vec<u8>) {
+    fn write_rest(&self, _: &Resource, out: &mut Vec<u8>) {
         part(out, "spec", self.spec.as_ref());
         part(out, "status", self.status.as_ref());
     }

@@ -6,34 +6,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Bytes;
 
-use super::resource::Resource;
+use super::resource::{Item, Resource};
 use super::shape::{Form, Kind};
 use super::write;
 
 /// An object and the version of its last event.
 #[derive(Debug)]
-pub(super) struct Object<R> {
+pub(super) struct Object {
+    of: &'static Resource,
     pub(super) version: u64,
     /// Whether `/pods` has it.
     pub(super) is_listed: bool,
-    content: Mutex<Content<R>>,
+    content: Mutex<Content>,
 }
 
-#[derive(Debug)]
-pub(super) enum Content<R> {
+#[derive(Clone, Debug)]
+pub(super) enum Content {
     /// Shared with the index.
-    Live(Arc<R>),
+    Live(Arc<dyn Item>),
     /// A decoded object can take 30 times its JSON, and many replaced objects are kept.
     Replaced(Arc<Encoded>),
-}
-
-impl<R> Clone for Content<R> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Live(object) => Self::Live(Arc::clone(object)),
-            Self::Replaced(encoded) => Self::Replaced(Arc::clone(encoded)),
-        }
-    }
 }
 
 /// An encoded object, and what selectors ask of it.
@@ -48,16 +40,16 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    fn of<R: Resource>(object: &R, version: u64) -> Self {
+    fn new(of: &Resource, object: &dyn Item, version: u64) -> Self {
         let mut json = Vec::new();
-        let version_at = write::whole(object, version, true, &mut json);
+        let version_at = write::whole(of, object, version, true, &mut json);
         json.shrink_to_fit();
         Self {
             json: json.into(),
             version_at,
             digits: version.to_string().len(),
             labels: object.metadata().labels.clone().unwrap_or_default(),
-            fields: (0..R::FIELDS.len()).map(|at| object.field(at).into()).collect(),
+            fields: (0..of.fields.len()).map(|at| object.field(at).into()).collect(),
         }
     }
 
@@ -74,14 +66,9 @@ impl Encoded {
         out.extend_from_slice(version.to_string().as_bytes());
         out.extend_from_slice(&self.json[self.version_at + self.digits..]);
     }
-
-    fn decoded<R: Resource>(&self) -> R {
-        // What was encoded can be decoded.
-        serde_json::from_slice(&self.json).unwrap_or_default()
-    }
 }
 
-impl<R: Resource> Content<R> {
+impl Content {
     pub(super) fn labels(&self) -> Option<&BTreeMap<String, String>> {
         match self {
             Self::Live(object) => object.metadata().labels.as_ref(),
@@ -97,24 +84,29 @@ impl<R: Resource> Content<R> {
     }
 }
 
-impl<R: Resource> Object<R> {
-    pub(super) fn new(object: Arc<R>, version: u64, is_listed: bool) -> Arc<Self> {
-        Arc::new(Self { version, is_listed, content: Mutex::new(Content::Live(object)) })
+impl Object {
+    pub(super) fn new(
+        of: &'static Resource,
+        object: Arc<dyn Item>,
+        version: u64,
+        is_listed: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self { of, version, is_listed, content: Mutex::new(Content::Live(object)) })
     }
 
-    pub(super) fn content(&self) -> Content<R> {
+    pub(super) fn content(&self) -> Content {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether this is the current object, and the same as `other`.
-    pub(super) fn is(&self, other: &Arc<R>) -> bool {
+    pub(super) fn is(&self, other: &Arc<dyn Item>) -> bool {
         matches!(self.content(), Content::Live(object) if Arc::ptr_eq(&object, other))
     }
 
     /// Encodes the object and lets go of the decoded one. Returns the memory that it takes from now on.
     pub(super) fn replace(&self) -> usize {
         let encoded = match self.content() {
-            Content::Live(object) => Arc::new(Encoded::of(&*object, self.version)),
+            Content::Live(object) => Arc::new(Encoded::new(self.of, &*object, self.version)),
             Content::Replaced(encoded) => return encoded.bytes(),
         };
         let bytes = encoded.bytes();
@@ -136,14 +128,20 @@ impl<R: Resource> Object<R> {
     /// Appends the object alone, if a table's columns are with it (see [`Form::write_one`]) or without; otherwise as an
     /// item of a list.
     pub(super) fn write(&self, form: Form, with_columns: Option<bool>, version: u64, out: &mut Vec<u8>) {
-        let mut write = |object: &R| match with_columns {
-            Some(with_columns) => form.write_one(object, version, with_columns, out),
-            None => form.write_item(object, version, out),
+        let mut write = |object: &dyn Item| match with_columns {
+            Some(with_columns) => form.write_one(self.of, object, version, with_columns, out),
+            None => form.write_item(self.of, object, version, out),
         };
         match self.content() {
-            Content::Live(object) => write(&object),
+            Content::Live(object) => write(&*object),
             Content::Replaced(encoded) if form == Form::Marked => encoded.write(version, out),
-            Content::Replaced(encoded) => write(&encoded.decoded()),
+            Content::Replaced(encoded) => {
+                // What was encoded can be decoded.
+                match str::from_utf8(&encoded.json).map(self.of.decode) {
+                    Ok(Ok(object)) => write(&*object),
+                    _ => out.extend_from_slice(b"null"),
+                }
+            }
         }
     }
 }
@@ -153,6 +151,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
+    use super::super::pod::PODS;
     use super::super::shape::Include;
     use super::*;
 
@@ -168,8 +167,8 @@ mod tests {
         .unwrap();
         let forms = [Form::Object, Form::Marked, Form::Metadata, Form::Table(Include::Object), Form::Rows];
         for version in [1000, 1001] {
-            let live = Object::new(Arc::new(pod.clone()), 1000, true);
-            let replaced = Object::new(Arc::new(pod.clone()), 1000, true);
+            let live = Object::new(&PODS, Arc::new(pod.clone()), 1000, true);
+            let replaced = Object::new(&PODS, Arc::new(pod.clone()), 1000, true);
             assert!(replaced.replace() > 400);
             for form in forms {
                 let [live, replaced] =
@@ -178,7 +177,7 @@ mod tests {
                 let event: Value = serde_json::from_slice(&live).unwrap();
                 assert_eq!(event["object"]["metadata"]["resourceVersion"], version.to_string(), "{form:?}");
             }
-            for at in 0..Pod::FIELDS.len() {
+            for at in 0..PODS.fields.len() {
                 assert_eq!(live.content().field(at), replaced.content().field(at));
             }
             assert_eq!(live.content().labels(), replaced.content().labels());

@@ -2,17 +2,12 @@
 //! and requested again now and then. There is never a list or a watch: a cluster can have 200,000 `ReplicaSets`.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, ready};
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{Api, GetParams};
+use kube::api::{Api, ApiResource, DynamicObject, GetParams};
 use kube::{Client, Error};
 use pod_index::{PodMeta, Reader};
 use pod_index_kubelet::backoff::{Backoff, jitter};
@@ -22,14 +17,10 @@ use pod_index_kubelet::workload::{controller, is_often_controlled};
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::collection::{Collection, Known, history};
+use super::collection::{Begin, Collection, Known, Origin};
 use super::history::{History, uid};
-use super::keep::restore;
 use super::object::Content;
-use super::owner::Kind;
-use super::seats::Seats;
-use super::served::Served;
-use super::status::Refusal;
+use super::owner::{KINDS, Owner};
 use crate::pipeline::readiness::Readiness;
 
 /// Changes of pods within this time cause one pass.
@@ -38,7 +29,8 @@ const GATHER: Duration = Duration::from_millis(200);
 const PACE: Duration = Duration::from_millis(20);
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After so many failed requests, a pass ends. The order is random, so that other passes request the others.
+/// After so many failed requests, the API server counts as away: a pass ends, and the next one waits. The order is random,
+/// so that it requests others.
 const FAILURES: usize = 3;
 /// The age at which an owner is requested again. Shortened at random by up to a third.
 const REFRESH: Duration = Duration::from_secs(600);
@@ -50,76 +42,29 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// What is known of owners, by namespace and UID: a pod may name the UID of an object in another namespace. Clones share
 /// it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owners(Arc<RwLock<HashMap<String, Arc<ObjectMeta>>>>);
+pub(crate) struct Owners(Arc<RwLock<HashMap<String, Arc<Owner>>>>);
 
 impl Owners {
-    /// The metadata of the pod's controller, if it is known and says more than the pod does.
-    pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<ObjectMeta>> {
+    /// The pod's controller, if it is known and says more than the pod does.
+    pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<Owner>> {
         let owner = controller(&pod.metadata).filter(|owner| is_often_controlled(owner))?;
         let key = format!("{}/{}", pod.namespace(), owner.uid);
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    fn keep(&self, name: &Key, metadata: Option<&Arc<ObjectMeta>>) {
+    fn keep(&self, name: &Name, owner: Option<&Arc<Owner>>) {
         let key = format!("{}/{}", name.namespace, name.uid);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match metadata {
-            Some(metadata) => known.insert(key, Arc::clone(metadata)),
+        match owner {
+            Some(owner) => known.insert(key, Arc::clone(owner)),
             None => known.remove(&key),
         };
     }
 }
 
-/// The owners of one kind.
-pub(super) trait OfKind: Send + Sync {
-    /// Its group and its kind.
-    fn is(&self, owner: &OwnerReference) -> bool;
-    /// Requests one. With `stale`, the API server may answer from its cache.
-    fn get<'a>(&'a self, client: &'a Client, name: &'a Key, stale: bool) -> Got<'a>;
-    fn show(&self, name: &Key, metadata: Option<&ObjectMeta>);
-    fn age(&self);
-}
-
-/// The answer: `None` if there is no such object.
-type Got<'a> = BoxFuture<'a, Result<Option<ObjectMeta>, Error>>;
-
-impl<K: Kind> OfKind for History<K> {
-    fn is(&self, owner: &OwnerReference) -> bool {
-        owner.kind == K::KIND && owner.api_version.split('/').next() == Some(K::GROUP)
-    }
-
-    fn get<'a>(&'a self, client: &'a Client, name: &'a Key, stale: bool) -> Got<'a> {
-        let parameters = if stale { GetParams::any() } else { GetParams::default() };
-        async move {
-            let objects = Api::<K>::namespaced(client.clone(), &name.namespace);
-            let found = objects.get_metadata_opt_with(&name.name, &parameters).await?;
-            Ok(found.map(|found| found.metadata))
-        }
-        .boxed()
-    }
-
-    fn show(&self, name: &Key, metadata: Option<&ObjectMeta>) {
-        let key: Arc<str> = format!("{}/{}", name.namespace, name.name).into();
-        let there = self.now().0.get(&key).and_then(|object| uid(object));
-        // A newer object may already have the name.
-        if metadata.is_some() || there.as_ref() == Some(&name.uid) {
-            let object = metadata.map(|metadata| {
-                let mut object = K::default();
-                object.metadata_mut().clone_from(metadata);
-                (Arc::new(object), true)
-            });
-            History::show(self, vec![(key, object)]);
-        }
-    }
-
-    fn age(&self) {
-        History::age(self);
-    }
-}
-
 /// The name of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+struct Name {
     /// The index of its kind.
     kind: usize,
     namespace: String,
@@ -130,32 +75,36 @@ pub(super) struct Key {
 /// What was received of an owner.
 struct Received {
     /// `None` if it does not exist.
-    metadata: Option<Arc<ObjectMeta>>,
+    owner: Option<Arc<Owner>>,
     /// It is of the last run, and was not requested in this one.
     is_restored: bool,
     refresh_at: Instant,
 }
 
 /// A kind of owners.
-struct Followed {
-    objects: Arc<dyn OfKind>,
+struct Kind {
+    history: Arc<History>,
     /// The index of the kind whose objects name those of this one.
     below: Option<usize>,
-    /// Read once every owner has been requested.
     known: channel::Sender<Known>,
 }
 
-/// The kinds that the agent may not read, until when it does not try again, and why.
-type Denied = HashMap<usize, (Instant, String)>;
+/// When to try again, and why.
+type Pause = (Instant, String);
 
 /// Follows the owners of the pods in the index.
 pub(super) struct Follower {
     client: Client,
     reader: Reader<Pod>,
     readiness: Arc<Readiness>,
-    kinds: Vec<Followed>,
+    kinds: Vec<Kind>,
     owners: Owners,
-    received: HashMap<Key, Received>,
+    received: HashMap<Name, Received>,
+    /// The owners whose last request failed.
+    failed: HashMap<Name, Pause>,
+    /// The kinds that the agent may not read.
+    denied: HashMap<usize, Pause>,
+    backoff: Backoff,
 }
 
 impl Follower {
@@ -163,74 +112,63 @@ impl Follower {
     pub(super) fn new(
         client: &Client,
         (reader, readiness): (&Reader<Pod>, &Arc<Readiness>),
-        (version, seats): (u64, &Arc<Seats>),
-        directory: Option<&Path>,
-    ) -> (Self, Vec<Arc<dyn Served>>) {
-        let (client, reader, readiness) = (client.clone(), reader.clone(), Arc::clone(readiness));
-        let (owners, received) = (Owners::default(), HashMap::new());
-        let mut follower = Self { client, reader, readiness, kinds: Vec::new(), owners, received };
-        let served = vec![
-            follower.of::<ReplicaSet>(None, version, seats, directory),
-            follower.of::<Deployment>(Some(0), version, seats, directory),
-            follower.of::<StatefulSet>(None, version, seats, directory),
-            follower.of::<DaemonSet>(None, version, seats, directory),
-            follower.of::<Job>(None, version, seats, directory),
-            follower.of::<CronJob>(Some(4), version, seats, directory),
-        ];
-        (follower, served)
+        begin: Begin<'_>,
+    ) -> (Self, Vec<Arc<Collection>>) {
+        let mut follower = Self {
+            client: client.clone(),
+            reader: reader.clone(),
+            readiness: Arc::clone(readiness),
+            kinds: Vec::new(),
+            owners: Owners::default(),
+            received: HashMap::new(),
+            failed: HashMap::new(),
+            denied: HashMap::new(),
+            backoff: Backoff::new(PAUSES.0, PAUSES.1),
+        };
+        let mut collections = Vec::new();
+        for (kind, (of, below)) in KINDS.iter().enumerate() {
+            let (history, known) = begin.restored(of);
+            for object in history.now().0.values() {
+                let Content::Live(object) = object.content() else { continue };
+                let metadata = object.metadata().clone();
+                let text = |text: &Option<String>| text.clone().unwrap_or_default();
+                let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid].map(text);
+                let (name, owner) = (Name { kind, namespace, name, uid }, Some(Arc::new(Owner { metadata })));
+                follower.owners.keep(&name, owner.as_ref());
+                let refresh_at = Instant::now();
+                follower.received.insert(name, Received { owner, is_restored: true, refresh_at });
+            }
+            let origin = Origin::Server { known: known.subscribe(), status: None };
+            collections.push(Collection::new(Arc::clone(&history), origin));
+            follower.kinds.push(Kind { history, below: *below, known });
+        }
+        (follower, collections)
     }
 
     pub(super) fn owners(&self) -> Owners {
         self.owners.clone()
     }
 
-    fn of<K: Kind>(
-        &mut self,
-        below: Option<usize>,
-        version: u64,
-        seats: &Arc<Seats>,
-        directory: Option<&Path>,
-    ) -> Arc<dyn Served> {
-        let history = history::<K>(version, seats);
-        let (known, state) =
-            channel::channel(restore(&history, directory, "the pods have not been read yet"));
-        let kind = self.kinds.len();
-        self.kinds.push(Followed { objects: Arc::clone(&history) as _, below, known });
-        for object in history.now().0.values() {
-            let Content::Live(object) = object.content() else { continue };
-            let metadata = Arc::new(object.metadata().clone());
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid].map(text);
-            let name = Key { kind, namespace, name, uid };
-            self.owners.keep(&name, Some(&metadata));
-            let (metadata, refresh_at) = (Some(metadata), Instant::now());
-            self.received.insert(name, Received { metadata, is_restored: true, refresh_at });
-        }
-        let shown = state.clone();
-        let current = move |_| {
-            let why = |why| format!("{} have not been read yet: {why}", K::URL_PATH_SEGMENT);
-            let known = state.borrow().clone();
-            ready(known.map(drop).map_err(|error| Refusal::unavailable(why(error)))).boxed()
-        };
-        Collection::new(history, Box::new(current), None, Some(shown))
-    }
-
     pub(super) async fn run(mut self) {
         let mut changes = self.reader.changes();
-        let (mut received, mut denied) = (std::mem::take(&mut self.received), Denied::new());
-        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
-        let mut reported = None;
+        let mut was_reported = false;
         loop {
             let was_complete = self.readiness.has_pods();
-            denied.retain(|_, (until, _)| *until > Instant::now());
-            let failed = self.pass(&mut received, &mut denied, &mut backoff).await.err();
-            let why = failed.as_ref().or_else(|| denied.values().map(|(_, why)| why).next());
-            if let Some(why) = why.filter(|_| reported.is_none()) {
+            let now = Instant::now();
+            self.failed.retain(|_, (until, _)| *until > now);
+            self.denied.retain(|_, (until, _)| *until > now);
+            let (needed, away) = self.pass().await;
+            let why = self.failed.values().chain(self.denied.values()).next();
+            if let Some((_, why)) = why.filter(|_| !was_reported) {
                 tracing::warn!("owners of pods cannot be read; their names are derived: {why}");
             }
-            reported = why.cloned();
-            if failed.is_some() {
-                let until = Instant::now() + backoff.wait(std::time::Instant::now());
+            was_reported = why.is_some();
+            if was_complete {
+                self.tell(&needed, away.is_some());
+            }
+            self.kinds.iter().for_each(|kind| kind.history.age());
+            if let Some(pause) = away {
+                let until = Instant::now() + pause;
                 // Changes of pods do not shorten the pause. They are taken, so that no old snapshot is held.
                 while let Ok(step) = timeout_at(until, changes.next()).await {
                     if step.is_none() {
@@ -239,18 +177,9 @@ impl Follower {
                 }
                 continue;
             }
-            // Those of a denied kind, and those that they name, are not asked for again before that kind is.
-            let is_asked = |(name, _): &(&Key, &Received)| self.denial(&denied, name.kind).is_none();
-            let refresh = received.iter().filter(is_asked).map(|(_, received)| received.refresh_at);
-            let next = refresh.chain(denied.values().map(|(until, _)| *until)).min();
+            let next = needed.iter().filter_map(|name| self.due_at(name)).min();
             // The pods may become complete without a change of the index.
-            let next = next
-                .filter(|_| was_complete)
-                .unwrap_or_else(|| Instant::now() + if was_complete { REFRESH } else { GATHER });
-            if was_complete {
-                self.tell(&denied);
-            }
-            self.kinds.iter().for_each(|kind| kind.objects.age());
+            let longest = Instant::now() + if was_complete { REFRESH } else { GATHER };
             tokio::select! {
                 step = changes.next() => {
                     if step.is_none() {
@@ -259,108 +188,145 @@ impl Follower {
                     drop(step);
                     sleep(GATHER).await;
                 }
-                () = sleep_until(next) => {}
+                () = sleep_until(next.map_or(longest, |next| next.min(longest))) => {}
             }
         }
     }
 
-    /// Says which kinds are read. Without the objects of a kind, those that they name are unknown as well.
-    fn tell(&self, denied: &Denied) {
+    /// Says which kinds are read. Without all objects of a kind, those that they name are unknown as well.
+    fn tell(&self, needed: &HashSet<Name>, is_away: bool) {
         for (at, kind) in self.kinds.iter().enumerate() {
-            let why = self.denial(denied, at);
-            let _ = kind.known.send_replace(why.map_or(Ok(None), |(_, why)| Err(why.clone())));
+            let is_for_it = |of: usize| of == at || Some(of) == kind.below;
+            let denied = self.denied.iter().find(|(of, _)| is_for_it(**of)).map(|(_, (_, why))| why.clone());
+            let is_read = |name: &&Name| self.received.get(*name).is_some_and(|known| !known.is_restored);
+            let mut unread = needed.iter().filter(|name| is_for_it(name.kind) && !is_read(name)).peekable();
+            let now = if let Some(why) = denied {
+                Known { stored: None, read: Some(Err(why)) }
+            } else if unread.peek().is_none() {
+                Known::READ
+            } else {
+                let why = unread.find_map(|name| self.failed.get(name));
+                let why = why.or_else(|| self.failed.values().next().filter(|_| is_away));
+                let known = kind.known.borrow().clone();
+                match why {
+                    // What was read stays served without those that come later.
+                    Some((_, why)) if known != Known::READ => Known { read: Some(Err(why.clone())), ..known },
+                    _ => known,
+                }
+            };
+            kind.known.send_replace(now);
         }
     }
 
-    /// Why not all objects of a kind are known.
-    fn denial<'a>(&self, denied: &'a Denied, kind: usize) -> Option<&'a (Instant, String)> {
-        denied.get(&kind).or_else(|| denied.get(&self.kinds[kind].below?))
+    /// When an owner is to be requested. `None`: it never was.
+    fn due_at(&self, name: &Name) -> Option<Instant> {
+        let refresh = self.received.get(name).map(|received| received.refresh_at);
+        let paused = [self.failed.get(name), self.denied.get(&name.kind)].into_iter().flatten();
+        let paused = paused.map(|(until, _)| *until);
+        refresh.into_iter().chain(paused).max()
     }
 
-    /// Requests what is missing or old, and forgets what no pod needs. Adds the kinds that the agent may not read to
-    /// `denied`. Fails with the first error, after the other requests.
-    async fn pass(
-        &self,
-        received: &mut HashMap<Key, Received>,
-        denied: &mut Denied,
-        backoff: &mut Backoff,
-    ) -> Result<(), String> {
-        let (mut again, mut failed, mut first) = (None, HashSet::<Key>::new(), None::<String>);
+    /// Requests what is missing or old, and forgets what no pod needs. Returns what pods need, and how long to wait if the
+    /// API server is away.
+    async fn pass(&mut self) -> (HashSet<Name>, Option<Duration>) {
+        let (mut failures, mut pause) = (0, None);
         loop {
             // Asked before the pods are taken: those taken earlier may be incomplete.
             let was_complete = self.readiness.has_pods();
-            let needed = self.needed(received);
+            let needed = self.needed();
             let now = Instant::now();
-            let is_due = |name: &&Key| received.get(*name).is_none_or(|received| received.refresh_at <= now);
-            let is_open = |name: &&Key| !denied.contains_key(&name.kind) && !failed.contains(*name);
-            let due: Vec<_> = needed.iter().filter(is_due).filter(is_open).cloned().collect();
-            if due.is_empty() || failed.len() >= FAILURES {
+            let due: Vec<_> =
+                needed.iter().filter(|name| self.due_at(name).is_none_or(|at| at <= now)).cloned().collect();
+            if due.is_empty() || failures >= FAILURES {
                 // Asked again: the pods of a source may go while another one joins.
                 if was_complete && self.readiness.has_pods() {
-                    self.forget(received, &needed);
+                    self.forget(&needed);
                 }
-                return first.map_or(Ok(()), Err);
+                return (needed, pause.filter(|_| failures >= FAILURES));
             }
             for name in due {
-                if failed.len() >= FAILURES {
+                if failures >= FAILURES {
                     break;
                 }
-                if denied.contains_key(&name.kind) {
+                if self.denied.contains_key(&name.kind) {
                     continue;
                 }
-                let stale = received.contains_key(&name);
-                let objects = &self.kinds[name.kind].objects;
-                let why = match timeout(PATIENCE, objects.get(&self.client, &name, stale)).await {
-                    Ok(Ok(metadata)) => {
-                        let metadata = metadata.filter(|metadata| metadata.uid.as_ref() == Some(&name.uid));
-                        let metadata = metadata.map(|metadata| Arc::new(slim(metadata)));
-                        self.put(&name, metadata.as_ref());
-                        let refresh_at = Instant::now() + REFRESH.mul_f64(jitter());
-                        received.insert(name.clone(), Received { metadata, is_restored: false, refresh_at });
-                        None
+                let why = match timeout(PATIENCE, self.get(&name)).await {
+                    Ok(Ok(owner)) => {
+                        self.received(name, owner);
+                        sleep(PACE).await;
+                        continue;
                     }
-                    Ok(Err(Error::Api(status))) if status.code == 403 => {
-                        let pause = || Instant::now() + backoff.wait(std::time::Instant::now());
-                        let until = *again.get_or_insert_with(pause);
-                        denied.insert(name.kind, (until, api_causes(&Error::Api(status))));
-                        None
+                    Ok(Err(error)) => {
+                        let is_denied = matches!(&error, Error::Api(status) if status.code == 403);
+                        (is_denied, api_causes(&error))
                     }
-                    Ok(Err(error)) => Some(api_causes(&error)),
-                    Err(_) => Some(format!("no answer within {PATIENCE:?}")),
+                    Err(_) => (false, format!("no answer within {PATIENCE:?}")),
                 };
-                if why.is_some() {
-                    failed.insert(name);
-                    first = first.or(why);
+                let pause = *pause.get_or_insert_with(|| self.backoff.wait(std::time::Instant::now()));
+                let until = Instant::now() + pause;
+                match why {
+                    (true, why) => drop(self.denied.insert(name.kind, (until, why))),
+                    (false, why) => {
+                        failures += 1;
+                        self.failed.insert(name, (until, why));
+                    }
                 }
                 sleep(PACE).await;
             }
         }
     }
 
+    /// Requests an owner: `None` if there is no such object.
+    async fn get(&self, name: &Name) -> Result<Option<Arc<Owner>>, Error> {
+        // An old one is refreshed from the API server's cache.
+        let parameters =
+            if self.received.contains_key(name) { GetParams::any() } else { GetParams::default() };
+        let of = self.kinds[name.kind].history.of;
+        let resource = ApiResource {
+            group: of.group.to_owned(),
+            version: "v1".to_owned(),
+            api_version: of.api_version.to_owned(),
+            kind: of.kind.to_owned(),
+            plural: of.name.to_owned(),
+        };
+        let objects = Api::<DynamicObject>::namespaced_with(self.client.clone(), &name.namespace, &resource);
+        let found = objects.get_metadata_opt_with(&name.name, &parameters).await?;
+        let metadata = found.map(|found| found.metadata);
+        let metadata = metadata.filter(|metadata| metadata.uid.as_ref() == Some(&name.uid));
+        Ok(metadata.map(|metadata| Arc::new(Owner { metadata: slim(metadata) })))
+    }
+
+    fn received(&mut self, name: Name, owner: Option<Arc<Owner>>) {
+        self.put(&name, owner.as_ref());
+        let refresh_at = Instant::now() + REFRESH.mul_f64(jitter());
+        self.received.insert(name, Received { owner, is_restored: false, refresh_at });
+    }
+
     /// Forgets what no pod needs. What was restored stays until all that may name it was read.
-    fn forget(&self, received: &mut HashMap<Key, Received>, needed: &HashSet<Key>) {
-        let unread = needed.iter().filter(|name| !received.contains_key(*name));
+    fn forget(&mut self, needed: &HashSet<Name>) {
+        let unread = needed.iter().filter(|name| !self.received.contains_key(*name));
         let unread: HashSet<_> = unread.map(|name| name.kind).collect();
-        received.retain(|name, known| {
+        for (name, known) in std::mem::take(&mut self.received) {
             let below = self.kinds[name.kind].below.filter(|_| known.is_restored);
-            let stays = needed.contains(name) || below.is_some_and(|below| unread.contains(&below));
-            if !stays {
-                self.put(name, None);
+            if needed.contains(&name) || below.is_some_and(|below| unread.contains(&below)) {
+                self.received.insert(name, known);
+            } else {
+                self.put(&name, None);
             }
-            stays
-        });
+        }
     }
 
     /// The controllers of the pods, and the controllers of those.
-    fn needed(&self, received: &HashMap<Key, Received>) -> HashSet<Key> {
+    fn needed(&self) -> HashSet<Name> {
         let mut needed = HashSet::new();
         let snapshot = self.reader.load();
         for pod in snapshot.pods() {
             let Some(owner) = controller(&pod.metadata) else { continue };
             let Some(name) = self.name(pod.namespace(), owner) else { continue };
             if is_often_controlled(owner)
-                && let Some(Received { metadata: Some(metadata), .. }) = received.get(&name)
-                && let Some(upper) = controller(metadata)
+                && let Some(Received { owner: Some(known), .. }) = self.received.get(&name)
+                && let Some(upper) = controller(&known.metadata)
             {
                 needed.extend(self.name(pod.namespace(), upper));
             }
@@ -371,20 +337,24 @@ impl Follower {
 
     /// What to request. `None` for a kind that is not followed, and for a name that no object can have: it would become
     /// part of the path of a request, and whoever creates pods chooses it.
-    fn name(&self, namespace: &str, owner: &OwnerReference) -> Option<Key> {
-        let kind = self.kinds.iter().position(|kind| kind.objects.is(owner))?;
-        let is_valid = dns_subdomain(&owner.name).is_none() && dns_subdomain(namespace).is_none();
-        is_valid.then(|| Key {
-            kind,
-            namespace: namespace.to_owned(),
-            name: owner.name.clone(),
-            uid: owner.uid.clone(),
-        })
+    fn name(&self, namespace: &str, owner: &OwnerReference) -> Option<Name> {
+        let OwnerReference { api_version, kind, name, uid, .. } = owner;
+        let group = api_version.split('/').next();
+        let kind = KINDS.iter().position(|(of, _)| of.kind == kind && Some(of.group) == group)?;
+        let is_valid = dns_subdomain(name).is_none() && dns_subdomain(namespace).is_none();
+        let [namespace, name, uid] = [namespace, name, uid].map(str::to_owned);
+        is_valid.then_some(Name { kind, namespace, name, uid })
     }
 
-    fn put(&self, name: &Key, metadata: Option<&Arc<ObjectMeta>>) {
-        self.owners.keep(name, metadata);
-        self.kinds[name.kind].objects.show(name, metadata.map(|metadata| &**metadata));
+    fn put(&self, name: &Name, owner: Option<&Arc<Owner>>) {
+        self.owners.keep(name, owner);
+        let history = &self.kinds[name.kind].history;
+        let key: Arc<str> = format!("{}/{}", name.namespace, name.name).into();
+        let there = history.now().0.get(&key).and_then(|object| uid(object));
+        // A newer object may already have the name.
+        if owner.is_some() || there.as_ref() == Some(&name.uid) {
+            history.show(vec![(key, owner.map(|owner| (Arc::clone(owner) as _, true)))]);
+        }
     }
 }
 
@@ -404,8 +374,10 @@ mod tests {
 
     use axum::Router;
     use axum::http::StatusCode;
+    use futures_util::FutureExt;
     use serde_json::json;
 
+    use super::super::seats::Seats;
     use super::*;
 
     /// A denied owner is due since its refresh, and is not requested before the pause is over.
@@ -436,7 +408,8 @@ mod tests {
         readiness.restored();
         let client = Client::new(server, "default");
         let seats = Seats::new(1, 1);
-        let (follower, _) = Follower::new(&client, (&reader, &readiness), (1, &seats), None);
+        let begin = Begin { version: 1, seats: &seats, directory: None };
+        let (follower, _) = Follower::new(&client, (&reader, &readiness), begin);
         let (owners, mut run) = (follower.owners(), follower.run().boxed());
         let mut polls = 0;
         // A loop that never waits would stop the paused clock, and this test with it.
@@ -459,5 +432,73 @@ mod tests {
         assert!((100..=200).contains(&asked) && is_known, "every minute: {asked}");
         let (asked, _) = hours(0).await;
         assert!((12..=20).contains(&asked), "every ten minutes again: {asked}");
+    }
+
+    fn pod(name: &str, kind: &str, owner: &str) -> Pod {
+        let pod = json!({ "metadata": { "namespace": "shop", "name": name, "uid": name, "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": true },
+        ] } });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    /// Of one StatefulSet, every GET fails.
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() {
+        let (failures, is_healed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let server = Router::new().fallback({
+            let (failures, is_healed) = (Arc::clone(&failures), Arc::clone(&is_healed));
+            async move |uri: axum::http::Uri| {
+                let name = uri.path().rsplit('/').next().unwrap().to_owned();
+                if name == "bad" && is_healed.load(Ordering::Relaxed) == 0 {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                    return (StatusCode::INTERNAL_SERVER_ERROR, "planted".to_owned());
+                }
+                (StatusCode::OK, json!({ "metadata": { "name": name, "uid": name } }).to_string())
+            }
+        });
+        let (mut writer, reader) = pod_index::new();
+        for (name, kind, owner) in
+            [("a", "ReplicaSet", "web"), ("b", "StatefulSet", "bad"), ("c", "StatefulSet", "good")]
+        {
+            writer.add_pod(pod(name, kind, owner)).unwrap();
+        }
+        let readiness = Arc::new(Readiness::new());
+        readiness.restored();
+        let seats = Seats::new(1, 1);
+        let begin = Begin { version: 1, seats: &seats, directory: None };
+        let client = Client::new(server, "default");
+        let (follower, collections) = Follower::new(&client, (&reader, &readiness), begin);
+        let [replica_sets, deployments, stateful_sets, ..] = &*collections else { unreachable!() };
+        let has = |of: &Collection, name: &str| of.history.now().0.contains_key(&*format!("shop/{name}"));
+        tokio::spawn(follower.run());
+        for read in [replica_sets, deployments] {
+            read.current(true).await.unwrap();
+        }
+        let began = Instant::now();
+        let refused = stateful_sets.current(true).await.unwrap_err().status().message.clone().unwrap();
+        assert!(refused.starts_with("statefulsets have not been read yet: "), "{refused}");
+        assert!(began.elapsed() < Duration::from_secs(1), "it is known that it fails");
+        // For hours, others are served as soon as they come.
+        for round in 0..20 {
+            sleep(Duration::from_secs(600)).await;
+            for kind in ["ReplicaSet", "StatefulSet"] {
+                let name = format!("{}-{round}", kind.to_lowercase());
+                writer.add_pod(pod(&name, kind, &name)).unwrap();
+            }
+            sleep(Duration::from_secs(1)).await;
+            assert!(has(replica_sets, &format!("replicaset-{round}")), "round {round}");
+            assert!(has(stateful_sets, &format!("statefulset-{round}")) && has(stateful_sets, "good"));
+            replica_sets.current(true).await.unwrap();
+        }
+        let failures = failures.load(Ordering::Relaxed);
+        assert!((180..=320).contains(&failures), "about one request a minute: {failures}");
+        is_healed.store(1, Ordering::Relaxed);
+        sleep(Duration::from_secs(61)).await;
+        stateful_sets.current(true).await.unwrap();
+        assert!(has(stateful_sets, "bad"));
+        // A list that was whole stays served.
+        is_healed.store(0, Ordering::Relaxed);
+        sleep(Duration::from_secs(3600)).await;
+        stateful_sets.current(true).await.unwrap();
     }
 }

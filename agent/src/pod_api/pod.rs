@@ -10,17 +10,16 @@ use pod_index_kubelet::workload::Workload;
 use serde_json::Value;
 
 use super::printed;
-use super::resource::Resource;
+use super::resource::{Item, Resource};
 use super::write::part;
 use crate::api::table;
 use crate::api::types::TABLE_COLUMNS;
 
-impl Resource for Pod {
-    const IS_NAMESPACED: bool = true;
-    const SHORT_NAMES: &'static [&'static str] = &["po"];
-    const IS_IN_ALL: bool = true;
-    const EMPTY: &'static str = r#","spec":{"containers":[]},"status":{}"#;
-    const FIELDS: &'static [&'static str] = &[
+pub(super) static PODS: Resource = Resource {
+    short_names: &["po"],
+    is_in_all: true,
+    empty: r#","spec":{"containers":[]},"status":{}"#,
+    fields: &[
         "metadata.name",
         "metadata.namespace",
         "spec.nodeName",
@@ -33,12 +32,19 @@ impl Resource for Pod {
         "status.podIP",
         "status.podIPs",
         "status.nominatedNodeName",
-    ];
-    const COLUMNS: &'static [(&'static str, &'static str, u8)] = &printed::COLUMNS;
-    const OWN_COLUMNS: &'static [&'static str] = &TABLE_COLUMNS;
+    ],
+    columns: &printed::COLUMNS,
+    own_columns: &TABLE_COLUMNS,
+    ..Resource::of::<Pod, Pod>()
+};
+
+impl Item for Pod {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
 
     /// A static pod's own object keeps the kubelet's annotations, which its mirror pod has as well.
-    fn unmark(metadata: &mut ObjectMeta) {
+    fn unmark(&self, metadata: &mut ObjectMeta) {
         let Some(annotations) = &mut metadata.annotations else { return };
         annotations.remove(RESTORED_ANNOTATION);
         if annotations.get(CONFIG_SOURCE_ANNOTATION).is_none_or(|source| source != API_SERVER_SOURCE) {
@@ -61,7 +67,7 @@ impl Resource for Pod {
     fn field(&self, at: usize) -> &str {
         let spec = self.spec.as_ref();
         let status = self.status.as_ref();
-        let value = match Self::FIELDS[at] {
+        let value = match PODS.fields[at] {
             "metadata.name" => Some(self.name()),
             "metadata.namespace" => Some(self.namespace()),
             "spec.nodeName" | "spec.host" => spec.and_then(|spec| spec.node_name.as_deref()),
@@ -85,7 +91,7 @@ impl Resource for Pod {
         value.unwrap_or_default()
     }
 
-    fn write_rest(&self, out: &mut Vec<u8>) {
+    fn write_rest(&self, _: &Resource, out: &mut Vec<u8>) {
         part(out, "spec", self.spec.as_ref());
         part(out, "status", self.status.as_ref());
     }
@@ -123,7 +129,6 @@ impl Resource for Pod {
 mod tests {
     use super::*;
     use crate::api::fields::Fields;
-    use crate::pod_api::resource::index;
 
     fn pod() -> Pod {
         serde_json::from_value(serde_json::json!({
@@ -162,14 +167,14 @@ mod tests {
             ("metadata.name=w\\,eb", false),
         ] {
             assert_eq!(
-                Fields::parse(selector, index::<Pod>).unwrap().matches(|at| pod.field(at)),
+                Fields::parse(selector, |field| PODS.index(field)).unwrap().matches(|at| pod.field(at)),
                 selected,
                 "{selector:?}"
             );
         }
         let nothing = Pod::default();
         assert!(
-            Fields::parse("spec.nodeName=,spec.hostNetwork=false,status.podIP=", index::<Pod>)
+            Fields::parse("spec.nodeName=,spec.hostNetwork=false,status.podIP=", |field| PODS.index(field))
                 .unwrap()
                 .matches(|at| nothing.field(at))
         );
@@ -187,7 +192,7 @@ mod tests {
             "metadata.labels.a=b",
             "a!b",
         ] {
-            assert!(Fields::parse(selector, index::<Pod>).is_err(), "{selector:?}");
+            assert!(Fields::parse(selector, |field| PODS.index(field)).is_err(), "{selector:?}");
         }
     }
 }

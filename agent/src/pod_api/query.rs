@@ -1,6 +1,6 @@
 //! Request parameters: `metav1.ListOptions`, parsed and validated like the API server.
 
-use super::resource::{Resource, index};
+use super::resource::Resource;
 use super::selection::Selection;
 use super::status::Refusal;
 use crate::api::fields::Fields;
@@ -48,12 +48,12 @@ pub(super) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
 
 impl Options {
     /// Parses a query. Uses the first of repeated parameters and ignores unknown ones.
-    pub(super) fn read<R: Resource>(query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
+    pub(super) fn read(of: &Resource, query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
         let given = |name| parameter(query, name);
         let is_given = |name| given(name).map(|text| truth(&text));
         let labels = Labels::parse(&given("labelSelector").unwrap_or_default())
             .map_err(|why| Refusal::bad_request(format!("labelSelector: {why}")))?;
-        let fields = Fields::parse(&given("fieldSelector").unwrap_or_default(), index::<R>)
+        let fields = Fields::parse(&given("fieldSelector").unwrap_or_default(), |field| of.index(field))
             .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
         // A server need not page.
         integer("limit", given("limit"))?;
@@ -184,12 +184,11 @@ fn matching_of(text: Option<&str>) -> Result<Option<Matching>, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
-
+    use super::super::pod::PODS;
     use super::*;
 
     fn read(query: &str) -> Result<Options, i32> {
-        Options::read::<Pod>(Some(query), None).map_err(|refusal| refusal.status().code.unwrap())
+        Options::read(&PODS, Some(query), None).map_err(|refusal| refusal.status().code.unwrap())
     }
 
     #[test]

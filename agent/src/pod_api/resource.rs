@@ -1,40 +1,111 @@
 //! What the API has to know about a kind of objects. Lists, watches, the history and the encoders know no kind by name.
 
-use k8s_openapi::Metadata;
+use std::fmt;
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// A kind of objects that the API serves. Its names are those of [`k8s_openapi::Resource`].
-pub(super) trait Resource:
-    Metadata<Ty = ObjectMeta> + Default + DeserializeOwned + Send + Sync + 'static
-{
-    const IS_NAMESPACED: bool;
-    const SHORT_NAMES: &'static [&'static str];
+use super::printed::{AGE, NAME, since};
+
+/// A kind of objects that the API serves.
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) group: &'static str,
+    pub(super) api_version: &'static str,
+    pub(super) kind: &'static str,
+    /// As in paths.
+    pub(super) name: &'static str,
+    pub(super) is_namespaced: bool,
+    pub(super) short_names: &'static [&'static str],
     /// Whether `kubectl get all` requests it.
-    const IS_IN_ALL: bool = false;
+    pub(super) is_in_all: bool,
     /// The fields of field selectors. The first is `metadata.name`; the second, of a kind with namespaces,
     /// `metadata.namespace`.
-    const FIELDS: &'static [&'static str];
+    pub(super) fields: &'static [&'static str],
     /// The columns of a `Table`: name, description, priority. Priorities above 0 are for `-o wide`.
-    const COLUMNS: &'static [(&'static str, &'static str, u8)];
+    pub(super) columns: &'static [(&'static str, &'static str, u8)],
     /// The columns of the agent's own tables.
-    const OWN_COLUMNS: &'static [&'static str] = &[];
+    pub(super) own_columns: &'static [&'static str],
     /// The JSON of all fields after `metadata` in a bookmark: those without which clients cannot decode the object.
-    const EMPTY: &'static str = "";
+    pub(super) empty: &'static str,
+    pub(super) decode: fn(&str) -> serde_json::Result<Arc<dyn Item>>,
+}
+
+impl Resource {
+    /// The names of `K`, whose objects are decoded as `I`. A kind with namespaces.
+    pub(super) const fn of<K: k8s_openapi::Resource, I: Item + DeserializeOwned>() -> Self {
+        Self {
+            group: K::GROUP,
+            api_version: K::API_VERSION,
+            kind: K::KIND,
+            name: K::URL_PATH_SEGMENT,
+            is_namespaced: true,
+            short_names: &[],
+            is_in_all: false,
+            fields: &["metadata.name", "metadata.namespace"],
+            columns: &[NAME, AGE],
+            own_columns: &[],
+            empty: r#","spec":{},"status":{}"#,
+            decode: |json| Ok(Arc::new(serde_json::from_str::<I>(json)?)),
+        }
+    }
+
+    /// The index of a field.
+    pub(super) fn index(&self, field: &str) -> Option<usize> {
+        self.fields.iter().position(|known| *known == field)
+    }
+
+    /// The path of its group and version.
+    pub(super) fn base(&self) -> String {
+        let folder = if self.group.is_empty() { "api" } else { "apis" };
+        format!("/{folder}/{}", self.api_version)
+    }
+
+    /// Its name, and its group if it has one, as in the API server's messages.
+    pub(super) fn qualified(&self) -> String {
+        let Self { name, group, .. } = self;
+        if group.is_empty() { (*name).to_owned() } else { format!("{name}.{group}") }
+    }
+
+    /// An entry of discovery.
+    pub(super) fn described(&self) -> Value {
+        let mut described = json!({
+            "name": self.name, "singularName": self.kind.to_lowercase(), "namespaced": self.is_namespaced,
+            "kind": self.kind, "verbs": ["get", "list", "watch"], "shortNames": self.short_names,
+        });
+        if self.is_in_all {
+            described["categories"] = json!(["all"]);
+        }
+        described
+    }
+}
+
+/// An object of any kind.
+pub(super) trait Item: fmt::Debug + Send + Sync + 'static {
+    fn metadata(&self) -> &ObjectMeta;
 
     /// Takes away what the agent added to the source's object.
-    fn unmark(_: &mut ObjectMeta) {}
+    fn unmark(&self, _: &mut ObjectMeta) {}
 
-    /// The value of a field, by its index in [`FIELDS`](Self::FIELDS). Empty if absent.
-    fn field(&self, at: usize) -> &str;
+    /// The value of a field, by its index in [`Resource::fields`]. Empty if absent.
+    fn field(&self, at: usize) -> &str {
+        let metadata = self.metadata();
+        let value = if at == 0 { &metadata.name } else { &metadata.namespace };
+        value.as_deref().unwrap_or_default()
+    }
 
     /// Appends the JSON of all fields after `metadata`, each after a comma.
-    fn write_rest(&self, out: &mut Vec<u8>);
+    fn write_rest(&self, of: &Resource, out: &mut Vec<u8>) {
+        out.extend_from_slice(of.empty.as_bytes());
+    }
 
-    /// The cells of its row, in the order of [`COLUMNS`](Self::COLUMNS).
-    fn cells(&self, now: Timestamp) -> Vec<String>;
+    /// The cells of its row, in the order of [`Resource::columns`].
+    fn cells(&self, now: Timestamp) -> Vec<String> {
+        vec![self.field(0).to_owned(), since(self.metadata().creation_timestamp.as_ref(), now)]
+    }
 
     /// The conditions of its row.
     fn conditions(&self) -> Vec<Value> {
@@ -47,35 +118,7 @@ pub(super) trait Resource:
     }
 }
 
-/// The index of `metadata.namespace` in [`Resource::FIELDS`].
+/// The index of `metadata.namespace` in [`Resource::fields`].
 pub(super) const NAMESPACE: usize = 1;
 /// Fields before this one are marked: an event is matched only by the watches that select their values.
 pub(super) const MARKED: usize = 2;
-
-/// The index of a field in [`Resource::FIELDS`].
-pub(super) fn index<R: Resource>(field: &str) -> Option<usize> {
-    R::FIELDS.iter().position(|known| *known == field)
-}
-
-/// The path of the group and version of a kind.
-pub(super) fn base<R: Resource>() -> String {
-    if R::GROUP.is_empty() { format!("/api/{}", R::VERSION) } else { format!("/apis/{}", R::API_VERSION) }
-}
-
-/// The resource, and its group if it has one, as in the API server's messages.
-pub(super) fn qualified<R: Resource>() -> String {
-    let (name, group) = (R::URL_PATH_SEGMENT, R::GROUP);
-    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
-}
-
-/// An entry of discovery.
-pub(super) fn described<R: Resource>() -> Value {
-    let mut described = json!({
-        "name": R::URL_PATH_SEGMENT, "singularName": R::KIND.to_lowercase(), "namespaced": R::IS_NAMESPACED,
-        "kind": R::KIND, "verbs": ["get", "list", "watch"], "shortNames": R::SHORT_NAMES,
-    });
-    if R::IS_IN_ALL {
-        described["categories"] = json!(["all"]);
-    }
-    described
-}

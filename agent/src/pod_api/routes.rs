@@ -7,14 +7,12 @@ use axum::extract::{RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use k8s_openapi::api::core::v1::Pod;
 
 use super::accept::{Asked, Verb, negotiate};
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::List;
 use super::query::{Matching, Options, Version, parameter, version_of};
-use super::resource::{Resource, base};
 use super::shape::{Form, Include};
 use super::status::Refusal;
 use super::watch;
@@ -26,13 +24,14 @@ use crate::api::gzip::{self, Gzip};
 const LARGE: usize = 64;
 
 /// Adds the paths of a collection.
-pub(super) fn of<R: Resource>(collection: Arc<Collection<R>>, router: Router) -> Router {
-    let (base, name) = (base::<R>(), R::URL_PATH_SEGMENT);
-    let lists = get(list::<R>).with_state(Arc::clone(&collection));
-    let objects = get(one::<R>).with_state(collection);
+pub(super) fn of(collection: Arc<Collection>, router: Router) -> Router {
+    let of = collection.of();
+    let (base, name) = (of.base(), of.name);
+    let lists = get(list).with_state(Arc::clone(&collection));
+    let objects = get(one).with_state(collection);
     let mut router = with_slash(router, &format!("{base}/{name}"), lists.clone());
     let mut objects_of = format!("{base}/{name}");
-    if R::IS_NAMESPACED {
+    if of.is_namespaced {
         objects_of = format!("{base}/namespaces/{{namespace}}/{name}");
         router = with_slash(router, &objects_of, lists);
     }
@@ -42,7 +41,7 @@ pub(super) fn of<R: Resource>(collection: Arc<Collection<R>>, router: Router) ->
 /// `/pods`, which is the kubelet's: its pods are marked, it has no mirror pods of unknown pods, and it does not wait for
 /// the sources.
 pub(super) async fn own(
-    State(pods): State<Arc<Collection<Pod>>>,
+    State(pods): State<Arc<Collection>>,
     client: Client,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -51,8 +50,8 @@ pub(super) async fn own(
 }
 
 /// A list or a watch: of all namespaces or of one.
-async fn list<R: Resource>(
-    State(collection): State<Arc<Collection<R>>>,
+async fn list(
+    State(collection): State<Arc<Collection>>,
     client: Client,
     path: RawPathParams,
     RawQuery(query): RawQuery,
@@ -74,19 +73,19 @@ enum Path {
     Own,
 }
 
-async fn answer<R: Resource>(
-    collection: &Collection<R>,
+async fn answer(
+    collection: &Collection,
     client: &Client,
     namespace: Option<&str>,
     query: Option<&str>,
     headers: &HeaderMap,
     path: Path,
 ) -> Result<Response, Refusal> {
-    let mut options = Options::read::<R>(query, namespace)?;
+    let mut options = Options::read(collection.of(), query, namespace)?;
     options.selection.only_listed = path == Path::Own;
     let asked = negotiate(headers, if options.watch { Verb::Watch } else { Verb::List })?;
     let form = form(asked, &options.include, path)?;
-    (collection.current)(path == Path::Api).await?;
+    collection.current(path == Path::Api).await?;
     if options.watch {
         let body = watch::body(&collection.history, client, options, form).await?;
         return Ok((head(), body).into_response());
@@ -96,7 +95,7 @@ async fn answer<R: Resource>(
     }
     let (state, version) = collection.history.now();
     let is_large = state.len() >= LARGE;
-    let list = List::new(state, version, options.selection, form);
+    let list = List::new(collection.of(), (state, version), options.selection, form);
     if is_large && gzip::is_accepted(headers) {
         let body = in_turns(&client.share, Gzip::new(list));
         return Ok((head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response());
@@ -104,8 +103,8 @@ async fn answer<R: Resource>(
     Ok((head(), in_turns(&client.share, list)).into_response())
 }
 
-async fn one<R: Resource>(
-    State(collection): State<Arc<Collection<R>>>,
+async fn one(
+    State(collection): State<Arc<Collection>>,
     client: Client,
     path: RawPathParams,
     RawQuery(query): RawQuery,
@@ -116,13 +115,13 @@ async fn one<R: Resource>(
     let version = version_of(parameter(query, "resourceVersion").as_deref())?;
     let include = parameter(query, "includeObject").unwrap_or_default();
     let form = form(negotiate(&headers, Verb::Get)?, &include, Path::Api)?;
-    (collection.current)(true).await?;
+    collection.current(true).await?;
     if let Version::At(version) = version {
         collection.history.check(version, false)?;
     }
     let (state, _) = collection.history.now();
     let key: Arc<str> = format!("{namespace}/{name}").into();
-    let object = Arc::clone(state.get(&key).ok_or_else(|| Refusal::no_such_object::<R>(name))?);
+    let object = Arc::clone(state.get(&key).ok_or_else(|| Refusal::no_such_object(collection.of(), name))?);
     drop(state);
     let written = client.share.work(move || {
         let mut body = Vec::new();

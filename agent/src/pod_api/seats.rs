@@ -1,6 +1,7 @@
-//! Limits the number of watches: of all resources together, and of one client.
+//! Limits the number of watches: of all resources together, and of one client. Counts what they do.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The open watches of each client.
@@ -9,6 +10,22 @@ pub(super) struct Seats {
     most: usize,
     most_per_client: usize,
     taken: Mutex<HashMap<Arc<str>, usize>>,
+    pub(super) counts: Counts,
+}
+
+/// What the watches of all resources have done.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Events sent, counted once per watch.
+    pub(super) events_sent: AtomicU64,
+    /// Objects encoded for watches.
+    pub(super) encoded: AtomicU64,
+    /// Publications merged into a later one, without events of their own.
+    pub(super) coalesced: AtomicU64,
+    /// Watches that ended because their next event was no longer stored.
+    pub(super) too_old: AtomicU64,
+    /// Watches rejected because there were too many.
+    pub(super) refused: AtomicU64,
 }
 
 /// The place of one watch. Dropping it frees the place.
@@ -20,7 +37,7 @@ pub(super) struct Seat {
 
 impl Seats {
     pub(super) fn new(most: usize, most_per_client: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_per_client, taken: Mutex::default() })
+        Arc::new(Self { most, most_per_client, taken: Mutex::default(), counts: Counts::default() })
     }
 
     /// Takes a place. The error names the limit that is reached.

@@ -4,7 +4,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::object::{Content, Object};
-use super::resource::{MARKED, NAMESPACE, Resource};
+use super::resource::{MARKED, NAMESPACE};
 use crate::api::fields::Fields;
 use crate::api::labels::Labels;
 
@@ -19,11 +19,11 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    pub(super) fn matches<R: Resource>(&self, object: &Object<R>) -> bool {
+    pub(super) fn matches(&self, object: &Object) -> bool {
         (object.is_listed || !self.only_listed) && self.selects(&object.content())
     }
 
-    fn selects<R: Resource>(&self, object: &Content<R>) -> bool {
+    fn selects(&self, object: &Content) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| namespace == object.field(NAMESPACE))
             && self.fields.matches(|at| object.field(at))
             && self.labels.matches(object.labels())
@@ -52,7 +52,7 @@ pub(super) struct Marks(u128);
 
 impl Marks {
     /// The marks of an object: its first fields, each label.
-    pub(super) fn of<R: Resource>(object: &Content<R>) -> Self {
+    pub(super) fn of(object: &Content) -> Self {
         let labels = object.labels().into_iter().flatten();
         let marks = labels.map(|(key, value)| Self::mark(("label", (&**key, &**value))));
         marks.chain((0..MARKED).map(|at| Self::mark(("field", at, object.field(at))))).collect()
@@ -95,12 +95,12 @@ mod tests {
         Selection {
             namespace: namespace.map(str::to_owned),
             labels: Labels::parse(labels).unwrap(),
-            fields: Fields::parse(fields, crate::pod_api::resource::index::<Pod>).unwrap(),
+            fields: Fields::parse(fields, |field| crate::pod_api::pod::PODS.index(field)).unwrap(),
             only_listed: false,
         }
     }
 
-    fn pod(namespace: &str, name: &str, labels: &[(String, String)]) -> Content<Pod> {
+    fn pod(namespace: &str, name: &str, labels: &[(String, String)]) -> Content {
         let mut pod = Pod::default();
         pod.metadata.namespace = Some(namespace.to_owned());
         pod.metadata.name = Some(name.to_owned());

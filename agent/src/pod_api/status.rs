@@ -1,6 +1,6 @@
 //! Errors in the API server's format: a `Status` with code, reason and details.
 
-use super::resource::{Resource, qualified};
+use super::resource::Resource;
 use crate::api::refusal::status;
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -52,14 +52,14 @@ impl Refusal {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(details)
     }
 
-    pub(super) fn no_such_object<R: Resource>(name: &str) -> Self {
+    pub(super) fn no_such_object(of: &Resource, name: &str) -> Self {
         let details = StatusDetails {
-            group: Some(R::GROUP.to_owned()).filter(|group| !group.is_empty()),
-            kind: Some(R::URL_PATH_SEGMENT.to_owned()),
+            group: Some(of.group.to_owned()).filter(|group| !group.is_empty()),
+            kind: Some(of.name.to_owned()),
             name: Some(name.to_owned()),
             ..StatusDetails::default()
         };
-        let message = format!("{} {name:?} not found", qualified::<R>());
+        let message = format!("{} {name:?} not found", of.qualified());
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(details)
     }
 

@@ -19,7 +19,6 @@ use super::event::Event;
 use super::history::{Begun, History, Next, State, Watcher, range};
 use super::object::Object;
 use super::query::{Options, Version};
-use super::resource::Resource;
 use super::selection::Selection;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
@@ -33,8 +32,8 @@ const LEAST: Duration = Duration::from_secs(30 * 60);
 const CHUNK: usize = 32 * 1024;
 
 /// Starts a watch.
-pub(super) async fn body<R: Resource>(
-    history: &Arc<History<R>>,
+pub(super) async fn body(
+    history: &Arc<History>,
     client: &Client,
     options: Options,
     form: Form,
@@ -84,7 +83,7 @@ pub(super) async fn body<R: Resource>(
 
 /// The selected objects, last first. A disconnected client resumes from the last object it saw, so they are sent by
 /// version.
-fn initial<R: Resource>(state: &State<R>, selection: &Selection) -> Vec<Arc<Object<R>>> {
+fn initial(state: &State, selection: &Selection) -> Vec<Arc<Object>> {
     let objects = range(state, selection.namespace.as_deref(), None).map(|(_, object)| object);
     let mut objects: Vec<_> = objects.filter(|object| selection.matches(object)).cloned().collect();
     objects.sort_unstable_by_key(|object| Reverse(object.version));
@@ -119,14 +118,14 @@ impl Drop for Watching {
 }
 
 #[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
-struct Watch<R: Resource> {
-    watcher: Watcher<R>,
+struct Watch {
+    watcher: Watcher,
     share: Arc<Share>,
     #[expect(dead_code, reason = "what matters is that it is dropped")]
     peer: Watching,
     form: Form,
     /// The initial objects left to send, last first.
-    initial: Option<Vec<Arc<Object<R>>>>,
+    initial: Option<Vec<Arc<Object>>>,
     /// The history version reached.
     version: u64,
     bookmarks: bool,
@@ -137,7 +136,7 @@ struct Watch<R: Resource> {
     is_over: bool,
 }
 
-impl<R: Resource> Watch<R> {
+impl Watch {
     /// The next bytes. `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(objects) = self.initial.take()
@@ -189,7 +188,7 @@ impl<R: Resource> Watch<R> {
 
     /// A part of the initial objects, or the bookmark that ends them. The inner `None`: there is nothing to send.
     #[allow(clippy::option_option, reason = "the outer one ends the watch")]
-    async fn initial(&mut self, mut objects: Vec<Arc<Object<R>>>) -> Option<Option<Bytes>> {
+    async fn initial(&mut self, mut objects: Vec<Arc<Object>>) -> Option<Option<Bytes>> {
         if objects.is_empty() {
             return Some(self.bookmarks.then(|| self.bookmark(true)));
         }
@@ -209,13 +208,13 @@ impl<R: Resource> Watch<R> {
             (Bytes::from(chunk), events, objects)
         });
         let (chunk, events, left) = written.await?;
-        self.watcher.history.counts.events_sent.fetch_add(events, Ordering::Relaxed);
+        self.watcher.history.seats.counts.events_sent.fetch_add(events, Ordering::Relaxed);
         self.initial = Some(left);
         Some(Some(chunk))
     }
 
-    async fn event(&mut self, kind: Kind, event: &Arc<Event<R>>) -> Bytes {
-        let counts = &self.watcher.history.counts;
+    async fn event(&mut self, kind: Kind, event: &Arc<Event>) -> Bytes {
+        let counts = &self.watcher.history.seats.counts;
         counts.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut self.lacks_columns);
         if !with_columns && let Some(line) = event.kept_line(self.form, kind) {
@@ -228,6 +227,6 @@ impl<R: Resource> Watch<R> {
 
     fn bookmark(&mut self, ends_initial_events: bool) -> Bytes {
         self.bookmark_at = Instant::now() + BOOKMARKS;
-        self.form.bookmark::<R>(self.version, ends_initial_events).into()
+        self.form.bookmark(self.watcher.history.of, self.version, ends_initial_events).into()
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::resource::Resource;
+use super::resource::{Item, Resource};
 use super::shape::{Form, Include};
 
 /// The version of what objects of every kind can be shown as.
@@ -14,8 +14,14 @@ const META: &str = "meta.k8s.io/v1";
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Appends a whole object, marked or as its source has it. Returns where its version is.
-pub(super) fn whole<R: Resource>(object: &R, version: u64, is_marked: bool, out: &mut Vec<u8>) -> usize {
-    let head = format!(r#"{{"kind":"{}","apiVersion":"{}","metadata":"#, R::KIND, R::API_VERSION);
+pub(super) fn whole(
+    of: &Resource,
+    object: &dyn Item,
+    version: u64,
+    is_marked: bool,
+    out: &mut Vec<u8>,
+) -> usize {
+    let head = format!(r#"{{"kind":"{}","apiVersion":"{}","metadata":"#, of.kind, of.api_version);
     out.extend_from_slice(head.as_bytes());
     let before = out.len();
     write(out, &metadata(object, version, is_marked));
@@ -23,22 +29,22 @@ pub(super) fn whole<R: Resource>(object: &R, version: u64, is_marked: bool, out:
     let field = format!(r#""resourceVersion":"{version}""#);
     let at = out[before..].windows(field.len()).rposition(|bytes| bytes == field.as_bytes());
     let version_at = at.map_or(before, |at| before + at + r#""resourceVersion":""#.len());
-    object.write_rest(out);
+    object.write_rest(of, out);
     out.push(b'}');
     version_at
 }
 
-fn partial<R: Resource>(object: &R, version: u64, out: &mut Vec<u8>) {
+fn partial(object: &dyn Item, version: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
     write(out, &metadata(object, version, false));
     out.push(b'}');
 }
 
 /// With the agent's own version.
-fn metadata<R: Resource>(object: &R, version: u64, is_marked: bool) -> ObjectMeta {
+fn metadata(object: &dyn Item, version: u64, is_marked: bool) -> ObjectMeta {
     let mut metadata = object.metadata().clone();
     if !is_marked {
-        R::unmark(&mut metadata);
+        object.unmark(&mut metadata);
     }
     metadata.resource_version = Some(version.to_string());
     metadata
@@ -46,10 +52,10 @@ fn metadata<R: Resource>(object: &R, version: u64, is_marked: bool) -> ObjectMet
 
 impl Form {
     /// Appends an object as an item of a list.
-    pub(super) fn write_item<R: Resource>(self, object: &R, version: u64, out: &mut Vec<u8>) {
+    pub(super) fn write_item(self, of: &Resource, object: &dyn Item, version: u64, out: &mut Vec<u8>) {
         let include = match self {
             Self::Object | Self::Marked => {
-                whole(object, version, self == Self::Marked, out);
+                whole(of, object, version, self == Self::Marked, out);
                 return;
             }
             Self::Metadata => return partial(object, version, out),
@@ -71,7 +77,7 @@ impl Form {
         match include {
             Some(Include::Metadata) => partial(object, version, out),
             Some(Include::Object) => {
-                whole(object, version, false, out);
+                whole(of, object, version, false, out);
             }
             Some(Include::Nothing) | None => out.extend_from_slice(b"null"),
         }
@@ -80,35 +86,36 @@ impl Form {
 
     /// Appends a single object: the response to a get, or the object of an event. `with_columns` includes a table's
     /// columns, which only the first event of a watch has.
-    pub(super) fn write_one<R: Resource>(
+    pub(super) fn write_one(
         self,
-        object: &R,
+        of: &Resource,
+        object: &dyn Item,
         version: u64,
         with_columns: bool,
         out: &mut Vec<u8>,
     ) {
         if !self.is_table() {
-            return self.write_item(object, version, out);
+            return self.write_item(of, object, version, out);
         }
-        let columns = if with_columns { self.columns::<R>() } else { Value::Null };
+        let columns = if with_columns { self.columns(of) } else { Value::Null };
         out.extend_from_slice(table(version, &columns).as_bytes());
-        self.write_item(object, version, out);
+        self.write_item(of, object, version, out);
         out.extend_from_slice(b"]}");
     }
 
     /// The start of a list, up to its first item. `]}` ends it.
-    pub(super) fn list_head<R: Resource>(self, version: u64) -> Vec<u8> {
+    pub(super) fn list_head(self, of: &Resource, version: u64) -> Vec<u8> {
         let items = r#""items":["#;
         let head = match self {
-            Self::Object | Self::Marked => list(&format!("{}List", R::KIND), R::API_VERSION, version, items),
+            Self::Object | Self::Marked => list(&format!("{}List", of.kind), of.api_version, version, items),
             Self::Metadata => list("PartialObjectMetadataList", META, version, items),
-            Self::Table(_) | Self::Rows => table(version, &self.columns::<R>()),
+            Self::Table(_) | Self::Rows => table(version, &self.columns(of)),
         };
         head.into_bytes()
     }
 
     /// A bookmark: the event with the watch's version.
-    pub(super) fn bookmark<R: Resource>(self, version: u64, ends_initial_events: bool) -> Vec<u8> {
+    pub(super) fn bookmark(self, of: &Resource, version: u64, ends_initial_events: bool) -> Vec<u8> {
         let mut metadata = json!({ "resourceVersion": version.to_string() });
         if ends_initial_events {
             metadata["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
@@ -117,7 +124,7 @@ impl Form {
             format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata}{rest}}}"#)
         };
         let partial = || object("PartialObjectMetadata", META, "");
-        let whole = || object(R::KIND, R::API_VERSION, R::EMPTY);
+        let whole = || object(of.kind, of.api_version, of.empty);
         let row = |cells: usize, object: String| {
             let (table, cells) = (table(version, &Value::Null), json!(vec![""; cells]));
             format!(r#"{table}{{"cells":{cells},"object":{object}}}]}}"#)
@@ -125,10 +132,10 @@ impl Form {
         let object = match self {
             Self::Object | Self::Marked => whole(),
             Self::Metadata => partial(),
-            Self::Table(Include::Object) => row(R::COLUMNS.len(), whole()),
-            Self::Table(Include::Metadata) => row(R::COLUMNS.len(), partial()),
-            Self::Table(Include::Nothing) => row(R::COLUMNS.len(), "null".to_owned()),
-            Self::Rows => row(R::OWN_COLUMNS.len(), partial()),
+            Self::Table(Include::Object) => row(of.columns.len(), whole()),
+            Self::Table(Include::Metadata) => row(of.columns.len(), partial()),
+            Self::Table(Include::Nothing) => row(of.columns.len(), "null".to_owned()),
+            Self::Rows => row(of.own_columns.len(), partial()),
         };
         format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").into_bytes()
     }
@@ -137,11 +144,12 @@ impl Form {
         matches!(self, Self::Table(_) | Self::Rows)
     }
 
-    fn columns<R: Resource>(self) -> Value {
+    fn columns(self, of: &Resource) -> Value {
         let column = |name: &str, format: &str, description: &str, priority: u8| json!({ "name": name, "type": "string", "format": format, "description": description, "priority": priority });
         match self {
-            Self::Rows => R::OWN_COLUMNS.iter().map(|name| column(name, "", "", 0)).collect(),
-            _ => R::COLUMNS
+            Self::Rows => of.own_columns.iter().map(|name| column(name, "", "", 0)).collect(),
+            _ => of
+                .columns
                 .iter()
                 .map(|(name, description, priority)| {
                     column(name, if *name == "Name" { "name" } else { "" }, description, *priority)

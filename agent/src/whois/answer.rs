@@ -74,7 +74,8 @@ pub(crate) struct Workload<'a> {
 impl Workload<'_> {
     pub(crate) fn of(pod: &Pod, owners: &Owners) -> Option<Self> {
         let owner = owners.of(pod);
-        let workload = workload::Workload::of::<ObjectMeta>(&pod.metadata, owner.as_deref())?;
+        let owner = owner.as_ref().map(|owner| &owner.metadata);
+        let workload = workload::Workload::of::<ObjectMeta>(&pod.metadata, owner)?;
         let (kind, name) = (workload.kind.to_owned().into(), workload.name.to_owned().into());
         Some(Self { kind, name, derived: Some(workload.derived) })
     }

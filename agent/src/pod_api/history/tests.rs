@@ -5,6 +5,7 @@ use std::sync::Weak;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::super::pod;
 use super::super::query::Options;
 use super::super::watch;
 use super::*;
@@ -20,14 +21,14 @@ const LARGE: usize = 20_000;
 
 /// A history, and every version of every pod that it was given.
 struct World {
-    history: Arc<History<Pod>>,
+    history: Arc<History>,
     given: Vec<Weak<Pod>>,
 }
 
 impl World {
     fn new(limits: Limits) -> Self {
         Self {
-            history: Arc::new(History::new(1000, limits, &Seats::new(usize::MAX, usize::MAX))),
+            history: Arc::new(History::new(&pod::PODS, 1000, limits, &Seats::new(usize::MAX, usize::MAX))),
             given: Vec::new(),
         }
     }
@@ -49,7 +50,7 @@ impl World {
         self.given.iter().rev().skip(PODS).filter_map(Weak::upgrade).count()
     }
 
-    fn watch(&self, selector: &str, start: Option<u64>) -> Result<Watcher<Pod>, Refusal> {
+    fn watch(&self, selector: &str, start: Option<u64>) -> Result<Watcher, Refusal> {
         let labels = Labels::parse(selector).unwrap();
         let selection = Arc::new(Selection { labels, ..Selection::default() });
         let begun = self.history.watch(selection, Form::Object, &"client".into(), start).unwrap();
@@ -69,7 +70,7 @@ fn limits(bytes: usize) -> Limits {
 }
 
 /// The number of events until the watch has caught up. `Err`: it fell out of the history.
-fn follow(watcher: &Watcher<Pod>) -> Result<u64, Refusal> {
+fn follow(watcher: &Watcher) -> Result<u64, Refusal> {
     let mut events = 0;
     loop {
         match watcher.next() {
@@ -161,7 +162,7 @@ fn a_watch_matches_a_bounded_number_of_terms_in_a_step() {
     let long = (0..250).map(|n| format!("!z{n}")).collect::<Vec<_>>().join(",") + ",!pod";
     let [short, long] = ["!pod", &*long].map(|selector| world.watch(selector, None).unwrap());
     (0..100).for_each(|_| world.change(1));
-    let steps = |watcher: &Watcher<Pod>| {
+    let steps = |watcher: &Watcher| {
         (1..1_000_usize).find(|_| !matches!(watcher.next(), Next::More(_) | Next::Event(..))).unwrap()
     };
     assert_eq!(steps(&short), 1);
@@ -177,7 +178,7 @@ async fn a_watch_whose_client_does_not_read_holds_no_replaced_pods() {
         let peer = Clients::new().peer("client");
         let client = Client { share: Arc::clone(&peer.origin), peer };
         let query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
-        let options = Options::read::<Pod>(Some(query), None).unwrap();
+        let options = Options::read(&pod::PODS, Some(query), None).unwrap();
         let mut body = watch::body(&world.history, &client, options, Form::Object).await.unwrap();
         (0..20).for_each(|_| world.change(LARGE));
         // The first of twenty events.
