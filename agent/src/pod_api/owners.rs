@@ -235,8 +235,11 @@ impl Follower {
             let was_complete = self.readiness.has_pods();
             let needed = self.needed();
             let now = Instant::now();
-            let due: Vec<_> =
-                needed.iter().filter(|name| self.due_at(name).is_none_or(|at| at <= now)).cloned().collect();
+            // What failed or was denied in this pass is for a later one.
+            let is_open =
+                |name: &&Name| !self.failed.contains_key(*name) && !self.denied.contains_key(&name.kind);
+            let is_old = |name: &&Name| self.received.get(*name).is_none_or(|known| known.refresh_at <= now);
+            let due: Vec<_> = needed.iter().filter(is_open).filter(is_old).cloned().collect();
             if due.is_empty() || failures >= FAILURES {
                 // Asked again: the pods of a source may go while another one joins.
                 if was_complete && self.readiness.has_pods() {
