@@ -4,7 +4,6 @@
 //! example because it was restarted, the pods are listed and compared with those known: no change is lost or told
 //! twice. Changes that undo each other in the meantime are not seen.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::time::{Duration, Instant};
@@ -262,15 +261,8 @@ impl<T> Pods<T> {
             }
         } else {
             let (key, uid, kept) = follower.keep(&event.object)?;
-            let pod = Pod { uid, kept };
-            if event.kind == "DELETED" {
-                let known = self.known.remove(&key);
-                if let Some(before) = &known {
-                    follower.change(removed(&key, before, true));
-                }
-            } else {
-                self.put(&key, pod, follower);
-            }
+            let is_there = event.kind != "DELETED";
+            self.set(key, is_there.then_some(Pod { uid, kept }), follower);
         }
         // An incomplete list has no version to continue from: removed pods would not be noticed.
         if self.version.is_some() {
@@ -279,41 +271,37 @@ impl<T> Pods<T> {
         Some(())
     }
 
-    fn put(&mut self, key: &Key, pod: Pod<T>, follower: &mut impl Follower<Kept = T>) {
-        self.unlisted.remove(key);
-        let (is_initial, is_event) = (!self.is_listed, self.version.is_some());
-        let mut tell = |before, after, is_initial| {
-            follower.change(Change { key, before, after, is_initial, is_event });
+    /// Replaces what is known of a pod, and tells of it.
+    fn set(&mut self, key: Key, after: Option<Pod<T>>, follower: &mut impl Follower<Kept = T>) {
+        self.unlisted.remove(&key);
+        let before = self.known.remove(&key);
+        let (is_first, is_event) = (!self.is_listed, self.version.is_some());
+        let mut tell = |before: Option<&Pod<T>>, after| {
+            let is_initial = is_first && before.is_none();
+            follower.change(Change { key: &key, before, after, is_initial, is_event });
         };
-        match self.known.entry(key.clone()) {
-            Entry::Vacant(entry) => tell(None, Some(&*entry.insert(pod)), is_initial),
-            Entry::Occupied(mut entry) => {
-                let before = entry.insert(pod);
-                let after = Some(entry.get());
-                if before.uid == entry.get().uid {
-                    tell(Some(&before), after, false);
-                } else {
-                    tell(Some(&before), None, false);
-                    tell(None, after, is_initial);
-                }
+        match (&before, &after) {
+            (None, None) => {}
+            (Some(old), Some(new)) if old.uid != new.uid => {
+                tell(Some(old), None);
+                tell(None, Some(new));
             }
+            (before, after) => tell(before.as_ref(), after.as_ref()),
+        }
+        if let Some(after) = after {
+            self.known.insert(key, after);
         }
     }
 
     /// The list is complete: pods that it does not contain were removed.
     fn listed(&mut self, follower: &mut impl Follower<Kept = T>) {
         self.is_listed = true;
-        let mut gone: Vec<_> =
-            self.unlisted.drain().filter_map(|key| self.known.remove_entry(&key)).collect();
-        gone.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        for (key, before) in &gone {
-            follower.change(removed(key, before, false));
+        let mut gone: Vec<_> = mem::take(&mut self.unlisted).into_iter().collect();
+        gone.sort_unstable();
+        for key in gone {
+            self.set(key, None, follower);
         }
     }
-}
-
-fn removed<'a, T>(key: &'a Key, before: &'a Pod<T>, is_event: bool) -> Change<'a, T> {
-    Change { key, before: Some(before), after: None, is_initial: false, is_event }
 }
 
 #[cfg(test)]

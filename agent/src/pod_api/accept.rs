@@ -5,6 +5,7 @@
 
 use axum::http::{HeaderMap, header};
 
+use super::shape::{Form, Include};
 use super::status::Refusal;
 use crate::api::headers::{Element, elements};
 
@@ -16,22 +17,13 @@ pub(super) enum Verb {
     Watch,
 }
 
-/// The form of the response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// Whole pods.
-    Object,
-    /// Metadata only: `PartialObjectMetadata`.
-    Metadata,
-    /// A row per pod: `Table`.
-    Table,
-}
-
-/// The first available form that the client accepts.
-pub(super) fn negotiate(headers: &HeaderMap, verb: Verb) -> Result<Asked, Refusal> {
+/// The first available form that the client accepts. `include` is the parameter `includeObject`: the object in each row of
+/// a `Table`. `is_own`: at `/pods`.
+pub(super) fn form(headers: &HeaderMap, verb: Verb, include: &str, is_own: bool) -> Result<Form, Refusal> {
+    let whole = if is_own { Form::Marked } else { Form::Object };
     let ranges = || elements(headers, header::ACCEPT);
     if ranges().all(|range| range.value.is_empty()) {
-        return Ok(Asked::Object);
+        return Ok(whole);
     }
     let mut clauses: Vec<_> = ranges()
         .filter_map(|range| {
@@ -46,77 +38,88 @@ pub(super) fn negotiate(headers: &HeaderMap, verb: Verb) -> Result<Asked, Refusa
         .collect();
     // A stable sort keeps the order of the header.
     clauses.sort_by(|(a, less, _), (b, more, _)| b.total_cmp(a).then(more.cmp(less)));
-    clauses.iter().find_map(|(_, _, range)| form(range, verb)).ok_or_else(Refusal::not_acceptable)
+    let kinds = clauses.iter().map(|(_, _, range)| range).filter(|range| is_available(range, verb));
+    match kinds.map(|range| range.parameter("as")).next().ok_or_else(Refusal::not_acceptable)? {
+        None => Ok(whole),
+        Some("Table") => {
+            let include = match include {
+                "" | "Metadata" => Include::Metadata,
+                "None" => Include::Nothing,
+                "Object" => Include::Object,
+                other => {
+                    let supported = r#"supported values: "None", "Metadata", "Object""#;
+                    let message = format!("includeObject: {other:?} is unknown; {supported}");
+                    return Err(Refusal::bad_request(message));
+                }
+            };
+            Ok(if is_own { Form::Rows } else { Form::Table(include) })
+        }
+        Some(_) => Ok(Form::Metadata),
+    }
 }
 
-fn form(range: &Element<'_>, verb: Verb) -> Option<Asked> {
+fn is_available(range: &Element<'_>, verb: Verb) -> bool {
     if range.parameter("stream").is_some_and(|stream| stream != "watch" || verb != Verb::Watch) {
-        return None;
+        return false;
     }
-    let Some(kind) = range.parameter("as") else { return Some(Asked::Object) };
-    if (range.parameter("v"), range.parameter("g")) != (Some("v1"), Some("meta.k8s.io")) {
-        return None;
-    }
-    match (kind, verb) {
-        ("Table", _) => Some(Asked::Table),
-        ("PartialObjectMetadata", Verb::Get | Verb::Watch) | ("PartialObjectMetadataList", Verb::List) => {
-            Some(Asked::Metadata)
-        }
-        _ => None,
-    }
+    let Some(kind) = range.parameter("as") else { return true };
+    let metadata = if verb == Verb::List { "PartialObjectMetadataList" } else { "PartialObjectMetadata" };
+    ["Table", metadata].contains(&kind)
+        && (range.parameter("v"), range.parameter("g")) == (Some("v1"), Some("meta.k8s.io"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TABLES: Form = Form::Table(Include::Metadata);
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
     const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
     const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-    fn asked(accept: &str, verb: Verb) -> Option<Asked> {
+    fn asked(accept: &str, verb: Verb) -> Option<Form> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        negotiate(&headers, verb).ok()
+        form(&headers, verb, "", false).ok()
     }
 
     #[test]
     fn clauses_count_by_quality_then_specificity_then_order() {
         for (accept, form) in [
-            ("", Some(Asked::Object)),
-            ("application/json", Some(Asked::Object)),
-            ("*/*", Some(Asked::Object)),
-            ("application/*;q=0.1", Some(Asked::Object)),
-            ("application/vnd.kubernetes.protobuf,application/json", Some(Asked::Object)),
+            ("", Some(Form::Object)),
+            ("application/json", Some(Form::Object)),
+            ("*/*", Some(Form::Object)),
+            ("application/*;q=0.1", Some(Form::Object)),
+            ("application/vnd.kubernetes.protobuf,application/json", Some(Form::Object)),
             ("application/vnd.kubernetes.protobuf", None),
             ("text/html, application/yaml", None),
             ("application/json;q=0", None),
-            (&format!("{TABLE},application/json"), Some(Asked::Table)),
-            (&format!("application/json,{TABLE}"), Some(Asked::Object)),
-            (&format!("application/json;q=0.9,{TABLE}"), Some(Asked::Table)),
-            (&format!("{TABLE};q=0.5,application/json"), Some(Asked::Object)),
-            (&format!("*/*,{TABLE}"), Some(Asked::Table)),
-            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Asked::Object)),
+            (&format!("{TABLE},application/json"), Some(TABLES)),
+            (&format!("application/json,{TABLE}"), Some(Form::Object)),
+            (&format!("application/json;q=0.9,{TABLE}"), Some(TABLES)),
+            (&format!("{TABLE};q=0.5,application/json"), Some(Form::Object)),
+            (&format!("*/*,{TABLE}"), Some(TABLES)),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Form::Object)),
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", None),
             (
                 "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
-                Some(Asked::Object),
+                Some(Form::Object),
             ),
         ] {
             assert_eq!(asked(accept, Verb::List), form, "{accept:?}");
         }
-        assert_eq!(negotiate(&HeaderMap::new(), Verb::List).ok(), Some(Asked::Object));
+        assert_eq!(form(&HeaderMap::new(), Verb::List, "", false).ok(), Some(Form::Object));
     }
 
     #[test]
     fn metadata_is_a_list_for_lists_and_an_object_for_the_others() {
         for (verb, accept, form) in [
-            (Verb::List, PARTIAL_LIST, Some(Asked::Metadata)),
+            (Verb::List, PARTIAL_LIST, Some(Form::Metadata)),
             (Verb::List, PARTIAL, None),
-            (Verb::Watch, PARTIAL, Some(Asked::Metadata)),
+            (Verb::Watch, PARTIAL, Some(Form::Metadata)),
             (Verb::Watch, PARTIAL_LIST, None),
-            (Verb::Get, PARTIAL, Some(Asked::Metadata)),
-            (Verb::Watch, "application/json;stream=watch", Some(Asked::Object)),
+            (Verb::Get, PARTIAL, Some(Form::Metadata)),
+            (Verb::Watch, "application/json;stream=watch", Some(Form::Object)),
             (Verb::Watch, "application/json;stream=other", None),
             (Verb::List, "application/json;stream=watch", None),
         ] {

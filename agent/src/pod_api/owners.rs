@@ -52,7 +52,7 @@ impl Owners {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
     }
 
-    fn keep(&self, name: &Name, owner: Option<&Arc<Owner>>) {
+    fn keep(&self, name: &Key, owner: Option<&Arc<Owner>>) {
         let key = format!("{}/{}", name.namespace, name.uid);
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match owner {
@@ -64,7 +64,7 @@ impl Owners {
 
 /// The name of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Name {
+struct Key {
     /// The index of its kind.
     kind: usize,
     namespace: String,
@@ -99,9 +99,9 @@ pub(super) struct Follower {
     readiness: Arc<Readiness>,
     kinds: Vec<Kind>,
     owners: Owners,
-    received: HashMap<Name, Received>,
+    received: HashMap<Key, Received>,
     /// The owners whose last request failed.
-    failed: HashMap<Name, Pause>,
+    failed: HashMap<Key, Pause>,
     /// The kinds that the agent may not read.
     denied: HashMap<usize, Pause>,
     backoff: Backoff,
@@ -133,7 +133,7 @@ impl Follower {
                 let metadata = object.metadata().clone();
                 let text = |text: &Option<String>| text.clone().unwrap_or_default();
                 let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid].map(text);
-                let (name, owner) = (Name { kind, namespace, name, uid }, Some(Arc::new(Owner { metadata })));
+                let (name, owner) = (Key { kind, namespace, name, uid }, Some(Arc::new(Owner { metadata })));
                 follower.owners.keep(&name, owner.as_ref());
                 let refresh_at = Instant::now();
                 follower.received.insert(name, Received { owner, is_restored: true, refresh_at });
@@ -194,11 +194,11 @@ impl Follower {
     }
 
     /// Says which kinds are read. Without all objects of a kind, those that they name are unknown as well.
-    fn tell(&self, needed: &HashSet<Name>, is_away: bool) {
+    fn tell(&self, needed: &HashSet<Key>, is_away: bool) {
         for (at, kind) in self.kinds.iter().enumerate() {
             let is_for_it = |of: usize| of == at || Some(of) == kind.below;
             let denied = self.denied.iter().find(|(of, _)| is_for_it(**of)).map(|(_, (_, why))| why.clone());
-            let is_read = |name: &&Name| self.received.get(*name).is_some_and(|known| !known.is_restored);
+            let is_read = |name: &&Key| self.received.get(*name).is_some_and(|known| !known.is_restored);
             let mut unread = needed.iter().filter(|name| is_for_it(name.kind) && !is_read(name)).peekable();
             let now = if let Some(why) = denied {
                 Known { stored: None, read: Some(Err(why)) }
@@ -219,7 +219,7 @@ impl Follower {
     }
 
     /// When an owner is to be requested. `None`: it never was.
-    fn due_at(&self, name: &Name) -> Option<Instant> {
+    fn due_at(&self, name: &Key) -> Option<Instant> {
         let refresh = self.received.get(name).map(|received| received.refresh_at);
         let paused = [self.failed.get(name), self.denied.get(&name.kind)].into_iter().flatten();
         let paused = paused.map(|(until, _)| *until);
@@ -228,7 +228,7 @@ impl Follower {
 
     /// Requests what is missing or old, and forgets what no pod needs. Returns what pods need, and how long to wait if the
     /// API server is away.
-    async fn pass(&mut self) -> (HashSet<Name>, Option<Duration>) {
+    async fn pass(&mut self) -> (HashSet<Key>, Option<Duration>) {
         let (mut failures, mut pause) = (0, None);
         loop {
             // Asked before the pods are taken: those taken earlier may be incomplete.
@@ -237,8 +237,8 @@ impl Follower {
             let now = Instant::now();
             // What failed or was denied in this pass is for a later one.
             let is_open =
-                |name: &&Name| !self.failed.contains_key(*name) && !self.denied.contains_key(&name.kind);
-            let is_old = |name: &&Name| self.received.get(*name).is_none_or(|known| known.refresh_at <= now);
+                |name: &&Key| !self.failed.contains_key(*name) && !self.denied.contains_key(&name.kind);
+            let is_old = |name: &&Key| self.received.get(*name).is_none_or(|known| known.refresh_at <= now);
             let due: Vec<_> = needed.iter().filter(is_open).filter(is_old).cloned().collect();
             if due.is_empty() || failures >= FAILURES {
                 // Asked again: the pods of a source may go while another one joins.
@@ -281,7 +281,7 @@ impl Follower {
     }
 
     /// Requests an owner: `None` if there is no such object.
-    async fn get(&self, name: &Name) -> Result<Option<Arc<Owner>>, Error> {
+    async fn get(&self, name: &Key) -> Result<Option<Arc<Owner>>, Error> {
         // An old one is refreshed from the API server's cache.
         let parameters =
             if self.received.contains_key(name) { GetParams::any() } else { GetParams::default() };
@@ -300,14 +300,14 @@ impl Follower {
         Ok(metadata.map(|metadata| Arc::new(Owner { metadata: slim(metadata) })))
     }
 
-    fn received(&mut self, name: Name, owner: Option<Arc<Owner>>) {
+    fn received(&mut self, name: Key, owner: Option<Arc<Owner>>) {
         self.put(&name, owner.as_ref());
         let refresh_at = Instant::now() + REFRESH.mul_f64(jitter());
         self.received.insert(name, Received { owner, is_restored: false, refresh_at });
     }
 
     /// Forgets what no pod needs. What was restored stays until all that may name it was read.
-    fn forget(&mut self, needed: &HashSet<Name>) {
+    fn forget(&mut self, needed: &HashSet<Key>) {
         let unread = needed.iter().filter(|name| !self.received.contains_key(*name));
         let unread: HashSet<_> = unread.map(|name| name.kind).collect();
         for (name, known) in std::mem::take(&mut self.received) {
@@ -321,17 +321,17 @@ impl Follower {
     }
 
     /// The controllers of the pods, and the controllers of those.
-    fn needed(&self) -> HashSet<Name> {
+    fn needed(&self) -> HashSet<Key> {
         let mut needed = HashSet::new();
         let snapshot = self.reader.load();
         for pod in snapshot.pods() {
             let Some(owner) = controller(&pod.metadata) else { continue };
-            let Some(name) = self.name(pod.namespace(), owner) else { continue };
+            let Some(name) = Self::key(pod.namespace(), owner) else { continue };
             if is_often_controlled(owner)
                 && let Some(Received { owner: Some(known), .. }) = self.received.get(&name)
                 && let Some(upper) = controller(&known.metadata)
             {
-                needed.extend(self.name(pod.namespace(), upper));
+                needed.extend(Self::key(pod.namespace(), upper));
             }
             needed.insert(name);
         }
@@ -340,16 +340,16 @@ impl Follower {
 
     /// What to request. `None` for a kind that is not followed, and for a name that no object can have: it would become
     /// part of the path of a request, and whoever creates pods chooses it.
-    fn name(&self, namespace: &str, owner: &OwnerReference) -> Option<Name> {
+    fn key(namespace: &str, owner: &OwnerReference) -> Option<Key> {
         let OwnerReference { api_version, kind, name, uid, .. } = owner;
         let group = api_version.split('/').next();
         let kind = KINDS.iter().position(|(of, _)| of.kind == kind && Some(of.group) == group)?;
         let is_valid = dns_subdomain(name).is_none() && dns_subdomain(namespace).is_none();
         let [namespace, name, uid] = [namespace, name, uid].map(str::to_owned);
-        is_valid.then_some(Name { kind, namespace, name, uid })
+        is_valid.then_some(Key { kind, namespace, name, uid })
     }
 
-    fn put(&self, name: &Name, owner: Option<&Arc<Owner>>) {
+    fn put(&self, name: &Key, owner: Option<&Arc<Owner>>) {
         self.owners.keep(name, owner);
         let history = &self.kinds[name.kind].history;
         let key: Arc<str> = format!("{}/{}", name.namespace, name.name).into();
@@ -444,7 +444,7 @@ mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
-    /// Of one StatefulSet, every GET fails.
+    /// Every GET of one `StatefulSet` fails.
     #[tokio::test(start_paused = true)]
     async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() {
         let (failures, is_healed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -477,10 +477,10 @@ mod tests {
         for read in [replica_sets, deployments] {
             read.current(true).await.unwrap();
         }
-        let began = Instant::now();
+        let asked = Instant::now();
         let refused = stateful_sets.current(true).await.unwrap_err().status().message.clone().unwrap();
         assert!(refused.starts_with("statefulsets have not been read yet: "), "{refused}");
-        assert!(began.elapsed() < Duration::from_secs(1), "it is known that it fails");
+        assert!(asked.elapsed() < Duration::from_secs(1), "it is known that it fails");
         // For hours, others are served as soon as they come.
         for round in 0..20 {
             sleep(Duration::from_secs(600)).await;

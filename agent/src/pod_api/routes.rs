@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{RawPathParams, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::accept::{Asked, Verb, negotiate};
+use super::accept::{Verb, form};
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::List;
 use super::query::{Matching, Options, Version, parameter, version_of};
-use super::shape::{Form, Include};
 use super::status::Refusal;
 use super::watch;
 use crate::api::body::in_turns;
@@ -46,7 +46,7 @@ pub(super) async fn own(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    answer(&pods, &client, None, query.as_deref(), &headers, Path::Own).await
+    answer(&pods, &client, None, query.as_deref(), &headers, true).await
 }
 
 /// A list or a watch: of all namespaces or of one.
@@ -58,34 +58,27 @@ async fn list(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let namespace = segment(&path, "namespace");
-    answer(&collection, &client, namespace, query.as_deref(), &headers, Path::Api).await
+    answer(&collection, &client, namespace, query.as_deref(), &headers, false).await
 }
 
 fn segment<'a>(path: &'a RawPathParams, wanted: &str) -> Option<&'a str> {
     path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
-/// The path of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Path {
-    Api,
-    /// `/pods`, whose tables have the agent's own columns.
-    Own,
-}
-
+/// `is_own`: at `/pods`, whose tables have the agent's own columns.
 async fn answer(
     collection: &Collection,
     client: &Client,
     namespace: Option<&str>,
     query: Option<&str>,
     headers: &HeaderMap,
-    path: Path,
+    is_own: bool,
 ) -> Result<Response, Refusal> {
     let mut options = Options::read(collection.of(), query, namespace)?;
-    options.selection.only_listed = path == Path::Own;
-    let asked = negotiate(headers, if options.watch { Verb::Watch } else { Verb::List })?;
-    let form = form(asked, &options.include, path)?;
-    collection.current(path == Path::Api).await?;
+    options.selection.only_listed = is_own;
+    let verb = if options.watch { Verb::Watch } else { Verb::List };
+    let form = form(headers, verb, &options.include, is_own)?;
+    collection.current(!is_own).await?;
     if options.watch {
         let body = watch::body(&collection.history, client, options, form).await?;
         return Ok((head(), body).into_response());
@@ -97,10 +90,10 @@ async fn answer(
     let is_large = state.len() >= LARGE;
     let list = List::new(collection.of(), (state, version), options.selection, form);
     if is_large && gzip::is_accepted(headers) {
-        let body = in_turns(&client.share, Gzip::new(list));
+        let body = Body::from_stream(in_turns(&client.share, Gzip::new(list)));
         return Ok((head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response());
     }
-    Ok((head(), in_turns(&client.share, list)).into_response())
+    Ok((head(), Body::from_stream(in_turns(&client.share, list))).into_response())
 }
 
 async fn one(
@@ -114,7 +107,7 @@ async fn one(
     let query = query.as_deref();
     let version = version_of(parameter(query, "resourceVersion").as_deref())?;
     let include = parameter(query, "includeObject").unwrap_or_default();
-    let form = form(negotiate(&headers, Verb::Get)?, &include, Path::Api)?;
+    let form = form(&headers, Verb::Get, &include, false)?;
     collection.current(true).await?;
     if let Version::At(version) = version {
         collection.history.check(version, false)?;
@@ -131,23 +124,6 @@ async fn one(
     let body =
         written.await.ok_or_else(|| Refusal::unavailable("the object could not be written".to_owned()))?;
     Ok((head(), body).into_response())
-}
-
-/// The form of the response. `include` is the parameter `includeObject`: the object in each row of a `Table`.
-fn form(asked: Asked, include: &str, path: Path) -> Result<Form, Refusal> {
-    let include = match (asked, include) {
-        (Asked::Object, _) => return Ok(if path == Path::Own { Form::Marked } else { Form::Object }),
-        (Asked::Metadata, _) => return Ok(Form::Metadata),
-        (Asked::Table, "" | "Metadata") => Include::Metadata,
-        (Asked::Table, "None") => Include::Nothing,
-        (Asked::Table, "Object") => Include::Object,
-        (Asked::Table, other) => {
-            return Err(Refusal::bad_request(format!(
-                "includeObject: {other:?} is unknown; supported values: \"None\", \"Metadata\", \"Object\""
-            )));
-        }
-    };
-    Ok(if path == Path::Own { Form::Rows } else { Form::Table(include) })
 }
 
 fn head() -> [(header::HeaderName, &'static str); 3] {

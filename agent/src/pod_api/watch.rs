@@ -3,13 +3,14 @@
 use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
+use std::iter;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Body;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use hyper::body::Bytes;
 use serde_json::json;
 use tokio::task::yield_now;
@@ -22,6 +23,7 @@ use super::query::{Options, Version};
 use super::selection::Selection;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
+use crate::api::body::in_turns;
 use crate::api::client::{Client, Peer, Share};
 
 /// Interval between bookmarks.
@@ -55,30 +57,55 @@ pub(super) async fn body(
         Ok(begun) => begun,
         Err(refusal) => return Ok(refused(&refusal)),
     };
-    let initial =
-        if with_initial { client.share.long_work(move || initial(&state, &selection)).await } else { None };
-    if with_initial && initial.is_none() {
-        return Err(Refusal::unavailable("the list could not be written".to_owned()));
-    }
+    let initial = if with_initial {
+        let objects = client.share.long_work(move || initial(&state, &selection)).await;
+        objects.ok_or_else(|| Refusal::unavailable("the list could not be written".to_owned()))?
+    } else {
+        Vec::new()
+    };
     let now = Instant::now();
     client.peer.is_watching.store(true, Ordering::Relaxed);
+    let lacks_columns = form.is_table() && initial.is_empty();
+    let end = (with_initial && options.bookmarks).then(|| form.bookmark(history.of, version, true));
+    let initial = in_turns(&client.share, parts(Arc::clone(history), form, initial, end));
     let watch = Watch {
         watcher,
         share: Arc::clone(&client.share),
         peer: Watching(Arc::clone(&client.peer)),
         form,
-        initial,
         version,
         bookmarks: options.bookmarks,
         bookmark_at: now + BOOKMARKS,
         ends_at: now + duration(options.timeout),
-        lacks_columns: form.is_table(),
+        lacks_columns,
         is_over: false,
     };
-    Ok(Body::from_stream(stream::unfold(watch, async |mut watch| {
+    let events = stream::unfold(watch, async |mut watch| {
         let bytes = watch.next().await?;
         Some((Ok::<_, Infallible>(bytes), watch))
-    })))
+    });
+    Ok(Body::from_stream(initial.chain(events)))
+}
+
+/// The initial objects as events, in parts, and what ends them.
+fn parts(
+    history: Arc<History>,
+    form: Form,
+    mut objects: Vec<Arc<Object>>,
+    mut end: Option<Vec<u8>>,
+) -> impl Iterator<Item = Vec<u8>> + Send + 'static {
+    let mut with_columns = true;
+    iter::from_fn(move || {
+        let mut part = Vec::new();
+        while part.len() < CHUNK
+            && let Some(object) = objects.pop()
+        {
+            let with_columns = mem::take(&mut with_columns);
+            part.extend_from_slice(&object.line(form, Kind::Added, object.version, with_columns));
+            history.seats.counts.events_sent.fetch_add(1, Ordering::Relaxed);
+        }
+        if part.is_empty() { end.take() } else { Some(part) }
+    })
 }
 
 /// The selected objects, last first. A disconnected client resumes from the last object it saw, so they are sent by
@@ -124,8 +151,6 @@ struct Watch {
     #[expect(dead_code, reason = "what matters is that it is dropped")]
     peer: Watching,
     form: Form,
-    /// The initial objects left to send, last first.
-    initial: Option<Vec<Arc<Object>>>,
     /// The history version reached.
     version: u64,
     bookmarks: bool,
@@ -139,11 +164,6 @@ struct Watch {
 impl Watch {
     /// The next bytes. `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        if let Some(objects) = self.initial.take()
-            && let Some(bytes) = self.initial(objects).await?
-        {
-            return Some(bytes);
-        }
         loop {
             if self.is_over {
                 return None;
@@ -173,10 +193,10 @@ impl Watch {
             }
             if is_late {
                 self.is_over = true;
-                return self.bookmarks.then(|| self.bookmark(false));
+                return self.bookmarks.then(|| self.bookmark());
             }
             if self.bookmarks && now >= self.bookmark_at {
-                return Some(self.bookmark(false));
+                return Some(self.bookmark());
             }
             let timer = if self.bookmarks { self.ends_at.min(self.bookmark_at) } else { self.ends_at };
             tokio::select! {
@@ -184,33 +204,6 @@ impl Watch {
                 () = sleep_until(timer) => {}
             }
         }
-    }
-
-    /// A part of the initial objects, or the bookmark that ends them. The inner `None`: there is nothing to send.
-    #[allow(clippy::option_option, reason = "the outer one ends the watch")]
-    async fn initial(&mut self, mut objects: Vec<Arc<Object>>) -> Option<Option<Bytes>> {
-        if objects.is_empty() {
-            return Some(self.bookmarks.then(|| self.bookmark(true)));
-        }
-        let (form, mut with_columns) = (self.form, mem::take(&mut self.lacks_columns));
-        let written = self.share.work(move || {
-            let (mut chunk, mut events) = (Vec::new(), 0);
-            while chunk.len() < CHUNK {
-                let Some(object) = objects.pop() else { break };
-                chunk.extend_from_slice(&object.line(
-                    form,
-                    Kind::Added,
-                    object.version,
-                    mem::take(&mut with_columns),
-                ));
-                events += 1;
-            }
-            (Bytes::from(chunk), events, objects)
-        });
-        let (chunk, events, left) = written.await?;
-        self.watcher.history.seats.counts.events_sent.fetch_add(events, Ordering::Relaxed);
-        self.initial = Some(left);
-        Some(Some(chunk))
     }
 
     async fn event(&mut self, kind: Kind, event: &Arc<Event>) -> Bytes {
@@ -225,8 +218,8 @@ impl Watch {
         self.share.work(move || event.encode(form, kind, with_columns)).await.unwrap_or_default()
     }
 
-    fn bookmark(&mut self, ends_initial_events: bool) -> Bytes {
+    fn bookmark(&mut self) -> Bytes {
         self.bookmark_at = Instant::now() + BOOKMARKS;
-        self.form.bookmark(self.watcher.history.of, self.version, ends_initial_events).into()
+        self.form.bookmark(self.watcher.history.of, self.version, false).into()
     }
 }
