@@ -29,7 +29,7 @@ const BYTES: usize = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a request waits for the first answer of the API server. Fluent Bit asks once for a Namespace and remembers a
 /// refusal.
-const START: Duration = Duration::from_secs(5);
+pub(super) const START: Duration = Duration::from_secs(5);
 
 /// What all collections begin with.
 #[derive(Clone, Copy)]

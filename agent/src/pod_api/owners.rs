@@ -17,7 +17,7 @@ use pod_index_kubelet::workload::{controller, is_often_controlled};
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::collection::{Begin, Collection, Known, Origin};
+use super::collection::{Begin, Collection, Known, Origin, START};
 use super::history::{History, uid};
 use super::object::Content;
 use super::owner::{KINDS, Owner};
@@ -151,7 +151,7 @@ impl Follower {
 
     pub(super) async fn run(mut self) {
         let mut changes = self.reader.changes();
-        let mut was_reported = false;
+        let (mut was_reported, began) = (false, Instant::now());
         loop {
             let was_complete = self.readiness.has_pods();
             let now = Instant::now();
@@ -165,6 +165,13 @@ impl Follower {
             was_reported = why.is_some();
             if was_complete {
                 self.tell(&needed, away.is_some());
+            } else if began.elapsed() >= START {
+                // Requests need not wait for it.
+                let why = || Err("the pods have not been read yet".to_owned());
+                let tell = |known: &mut Known| {
+                    known.read.get_or_insert_with(why);
+                };
+                self.kinds.iter().for_each(|kind| kind.known.send_modify(tell));
             }
             self.kinds.iter().for_each(|kind| kind.history.age());
             if let Some(pause) = away {
