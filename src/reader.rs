@@ -61,7 +61,7 @@ impl<P> Reader<P> {
     /// O(1): one atomic load.
     #[must_use]
     pub fn has_writer(&self) -> bool {
-        !self.wake.look().writer_is_gone()
+        self.wake.has_writer()
     }
 
     /// The current snapshot, for one piece of work.

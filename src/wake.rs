@@ -48,39 +48,18 @@ struct Sleepers {
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// The state of the word at one moment.
-#[derive(Clone, Copy)]
-pub(crate) struct Seen(usize);
-
-impl Seen {
-    pub(crate) fn writer_is_gone(self) -> bool {
-        self.0 & GONE != 0
-    }
-
-    fn publications(self) -> usize {
-        self.0 / PUBLICATION
-    }
-}
-
 impl Wake {
     pub(crate) fn new() -> Self {
         Self { word: AtomicUsize::new(0), sleepers: Mutex::new(Sleepers::default()) }
     }
 
-    /// Call this before looking at the index: [`sleep`](Self::sleep) detects later publications.
-    pub(crate) fn look(&self) -> Seen {
-        Seen(self.word.load(Ordering::Acquire))
+    pub(crate) fn has_writer(&self) -> bool {
+        self.word.load(Ordering::Acquire) & GONE == 0
     }
 
-    /// Counts a publication that was just made, and wakes who sleeps.
-    pub(crate) fn published(&self) {
-        if self.word.fetch_add(PUBLICATION, Ordering::AcqRel) & ASLEEP != 0 {
-            self.wake_all();
-        }
-    }
-
-    fn writer_goes(&self) {
-        if self.word.fetch_or(GONE, Ordering::AcqRel) & ASLEEP != 0 {
+    /// Counts a publication that was just made, or the end of the writer, and wakes who sleeps.
+    fn count(&self, news: usize) {
+        if self.word.fetch_add(news, Ordering::AcqRel) & ASLEEP != 0 {
             self.wake_all();
         }
     }
@@ -103,23 +82,29 @@ impl Wake {
         run(&mut self.sleepers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Registers `waker` for the next publication after `seen` and returns true. Returns false if there was
-    /// one already.
-    fn sleep(&self, id: u64, waker: Waker, seen: Seen) -> bool {
+    /// Registers `waker` for the next news after the word was `seen`, and returns true. Returns false if there was some
+    /// already.
+    fn sleep(&self, id: u64, waker: Waker, seen: usize) -> bool {
         // Dropped after the lock is released: a waker is foreign code.
         drop(self.with_sleepers(|sleepers| sleepers.wakers.insert(id, waker)));
-        let now = Seen(self.word.fetch_or(ASLEEP, Ordering::AcqRel));
-        now.publications() == seen.publications() && !now.writer_is_gone()
+        let now = self.word.fetch_or(ASLEEP, Ordering::AcqRel);
+        now | ASLEEP == seen | ASLEEP
     }
 }
 
 /// The writer's side. Dropped with the writer.
 pub(crate) struct Announcer(pub(crate) Arc<Wake>);
 
+impl Announcer {
+    pub(crate) fn published(&self) {
+        self.0.count(PUBLICATION);
+    }
+}
+
 impl Drop for Announcer {
     fn drop(&mut self) {
         if !has_failed() {
-            self.0.writer_goes();
+            self.0.count(GONE);
         }
     }
 }
@@ -170,12 +155,13 @@ impl Follower {
         mut look: impl FnMut() -> Option<T>,
     ) -> Poll<Option<T>> {
         loop {
-            let seen = self.wake.look();
+            // Before looking at the index: `sleep` detects what is published afterwards.
+            let seen = self.wake.word.load(Ordering::Acquire);
             if let Some(found) = look() {
                 return Poll::Ready(Some(found));
             }
             // The writer published before it was dropped, so the `look` above saw its last publication.
-            if seen.writer_is_gone() {
+            if seen & GONE != 0 {
                 return Poll::Ready(None);
             }
             if self.wake.sleep(self.id, context.waker().clone(), seen) {

@@ -358,7 +358,7 @@ fn publish_if_it_differs<P: PodMeta>(mut draft: Draft<'_, P>, announcer: &Announ
 /// Publishes the draft, and wakes the followers before anything is freed.
 fn publish<P>(draft: Draft<'_, P>, announcer: &Announcer) {
     let versions = draft.publish();
-    announcer.0.published();
+    announcer.published();
     versions.reclaim_some(RECLAIM_PER_PUBLICATION);
 }
 
