@@ -9,17 +9,10 @@ use crate::text::shorten;
 ///
 /// # Examples
 /// ```
-/// # struct Slim(&'static str);
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { self.0 }
-/// #     fn name(&self) -> &str { "web" }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
-/// use pod_index::ErrorKind;
+/// use pod_index::{ErrorKind, SimplePod};
 ///
 /// let (mut writer, _reader) = pod_index::new();
-/// let error = writer.add_pod(Slim("")).unwrap_err();
+/// let error = writer.add_pod(SimplePod::new("", "default", "web")).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Empty);
 /// assert_eq!(error.field(), "metadata.uid");
 /// assert_eq!(error.to_string(), r#"pod "web_default" (UID ""): metadata.uid: must not be empty"#);

@@ -44,16 +44,11 @@ pub use crate::wake::WaitError;
 ///
 /// # Examples
 /// ```
-/// # struct Slim(&'static str);
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { self.0 }
-/// #     fn name(&self) -> &str { self.0 }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
+/// use pod_index::SimplePod;
+///
 /// use std::collections::HashMap;
 ///
-/// let (mut writer, reader) = pod_index::new::<Slim>();
+/// let (mut writer, reader) = pod_index::new::<SimplePod>();
 /// let mut changes = reader.changes();
 /// let follower = std::thread::spawn(move || {
 ///     let mut by_uid = HashMap::new();
@@ -68,8 +63,8 @@ pub use crate::wake::WaitError;
 ///     }
 ///     by_uid.len()
 /// });
-/// writer.add_pod(Slim("u1"))?;
-/// writer.add_pod(Slim("u2"))?;
+/// writer.add_pod(SimplePod::new("u1", "default", "u1"))?;
+/// writer.add_pod(SimplePod::new("u2", "default", "u2"))?;
 /// writer.remove_pod_by_uid("u1");
 /// drop(writer);
 /// assert_eq!(follower.join().unwrap(), 1);
@@ -112,20 +107,13 @@ impl<P: PodMeta> Changes<P> {
     ///
     /// # Examples
     /// ```
-    /// # struct Slim;
-    /// # impl pod_index::PodMeta for Slim {
-    /// #     fn uid(&self) -> &str { "u1" }
-    /// #     fn name(&self) -> &str { "web" }
-    /// #     fn namespace(&self) -> &str { "default" }
-    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-    /// # }
     /// use std::time::{Duration, Instant};
     ///
-    /// use pod_index::WaitError;
+    /// use pod_index::{SimplePod, WaitError};
     ///
     /// let (mut writer, reader) = pod_index::new();
     /// let mut changes = reader.changes();
-    /// writer.add_pod(Slim)?;
+    /// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
     /// let soon = Instant::now() + Duration::from_millis(10);
     /// assert_eq!(changes.wait_until(soon).expect("it was published").changes().len(), 1);
     /// assert_eq!(changes.wait_until(soon).expect_err("no news"), WaitError::TimedOut);
@@ -215,19 +203,12 @@ impl<P: PodMeta> Reader<P> {
     ///
     /// # Examples
     /// ```
-    /// # struct Slim;
-    /// # impl pod_index::PodMeta for Slim {
-    /// #     fn uid(&self) -> &str { "u1" }
-    /// #     fn name(&self) -> &str { "web" }
-    /// #     fn namespace(&self) -> &str { "default" }
-    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-    /// # }
     /// use std::time::{Duration, Instant};
     ///
-    /// use pod_index::PodMeta;
+    /// use pod_index::{PodMeta, SimplePod};
     ///
     /// let (mut writer, reader) = pod_index::new();
-    /// std::thread::spawn(move || writer.add_pod(Slim));
+    /// std::thread::spawn(move || writer.add_pod(SimplePod::new("u1", "default", "web")));
     /// let pod = reader.wait_for("u1", Instant::now() + Duration::from_secs(10))?;
     /// assert_eq!(pod.name(), "web");
     /// # Ok::<(), pod_index::WaitError>(())

@@ -147,8 +147,8 @@ pub use manager::PodManager;
 pub use options::Options;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
-    CONFIG_SOURCE_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, Time,
-    is_mirror_pod, is_mirror_pod_of, is_static_pod,
+    CONFIG_SOURCE_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, SimplePod,
+    Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use snapshot::{Change, Found, FoundBy, Key, KeyCounts, RemovedPods, Snapshot};
@@ -167,15 +167,10 @@ pub use writer::{Applied, Operation, Refused, Writer};
 ///
 /// # Examples
 /// ```
-/// # struct Slim;
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { "u1" }
-/// #     fn name(&self) -> &str { "web" }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
+/// use pod_index::SimplePod;
+///
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(Slim)?;
+/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
 /// assert!(reader.load().pod_by_uid("u1").is_some());
 /// # Ok::<(), pod_index::Error>(())
 /// ```

@@ -23,15 +23,10 @@ use crate::writer::{Applied, Writer};
 ///
 /// # Examples
 /// ```
-/// # struct Slim;
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { "u1" }
-/// #     fn name(&self) -> &str { "web" }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
+/// use pod_index::SimplePod;
+///
 /// let manager = pod_index::PodManager::new();
-/// manager.add_pod(Slim)?;
+/// manager.add_pod(SimplePod::new("u1", "default", "web"))?;
 /// assert!(manager.pod_by_uid("u1").is_some());
 /// assert_eq!(manager.load().pods().len(), 1);
 /// # Ok::<(), pod_index::Error>(())

@@ -25,15 +25,10 @@ use crate::wake::Wake;
 ///
 /// # Examples
 /// ```
-/// # struct Slim;
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { "u1" }
-/// #     fn name(&self) -> &str { "web" }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
+/// use pod_index::SimplePod;
+///
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(Slim)?;
+/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
 ///
 /// let mut cached = reader.cached();
 /// std::thread::spawn(move || assert!(cached.get("u1").is_some())).join().unwrap();

@@ -35,16 +35,9 @@ impl<'a> Identity<'a> {
     ///
     /// # Examples
     /// ```
-    /// # struct Slim;
-    /// # impl pod_index::PodMeta for Slim {
-    /// #     fn uid(&self) -> &str { "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0" }
-    /// #     fn name(&self) -> &str { "web" }
-    /// #     fn namespace(&self) -> &str { "shop" }
-    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-    /// # }
     /// # let (mut writer, reader) = pod_index::new();
-    /// # writer.add_pod(Slim)?;
-    /// use pod_index::FoundBy;
+    /// # writer.add_pod(SimplePod::new("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "shop", "web"))?;
+    /// use pod_index::{FoundBy, SimplePod};
     /// use pod_index::identity::Identity;
     ///
     /// let path = "/var/log/pods/shop_web_0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0/nginx/0.log";

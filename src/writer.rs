@@ -33,16 +33,11 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 ///
 /// # Examples
 /// ```
-/// # struct Slim(&'static str, &'static str);
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { self.0 }
-/// #     fn name(&self) -> &str { self.1 }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
+/// use pod_index::SimplePod;
+///
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(Slim("u1", "web"))?;
-/// writer.update_pod(Slim("u1", "web"))?;
+/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
+/// writer.update_pod(SimplePod::new("u1", "default", "web"))?;
 /// assert_eq!(reader.load().generation(), 2);
 /// writer.remove_pod_by_uid("u1");
 /// assert!(reader.load().pods().len() == 0);
@@ -52,14 +47,7 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// A writer cannot be cloned:
 /// ```compile_fail
 /// fn assert_clone<T: Clone>() {}
-/// # struct Slim;
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { "" }
-/// #     fn name(&self) -> &str { "" }
-/// #     fn namespace(&self) -> &str { "" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
-/// assert_clone::<pod_index::Writer<Slim>>();
+/// assert_clone::<pod_index::Writer<pod_index::SimplePod>>();
 /// ```
 pub struct Writer<P> {
     versions: Versions<P>,
@@ -229,20 +217,13 @@ impl<P: PodMeta> Writer<P> {
     ///
     /// # Examples
     /// ```
-    /// # struct Slim(&'static str);
-    /// # impl pod_index::PodMeta for Slim {
-    /// #     fn uid(&self) -> &str { self.0 }
-    /// #     fn name(&self) -> &str { "web" }
-    /// #     fn namespace(&self) -> &str { "default" }
-    /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-    /// # }
-    /// use pod_index::Operation;
+    /// use pod_index::{Operation, SimplePod};
     ///
     /// let (mut writer, reader) = pod_index::new();
     /// let applied = writer.apply([
-    ///     Operation::Add(Slim("u1").into()),
-    ///     Operation::Add(Slim("").into()),
-    ///     Operation::Add(Slim("u2").into()),
+    ///     Operation::Add(SimplePod::new("u1", "default", "web").into()),
+    ///     Operation::Add(SimplePod::new("", "default", "web").into()),
+    ///     Operation::Add(SimplePod::new("u2", "default", "web").into()),
     ///     Operation::Remove("u1".into()),
     /// ]);
     /// assert_eq!(applied.refused[0].operation, 1);

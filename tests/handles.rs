@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use pod_index::{
     CONFIG_MIRROR_ANNOTATION, FoundBy, FullName, MirrorPodUid, Operation, PodManager, PodMeta, PodUid,
-    Reader, ResolvedPodUid, Snapshot, UidRef, Upserted, Writer,
+    Reader, ResolvedPodUid, SimplePod, Snapshot, UidRef, Upserted, Writer,
 };
 use support::TestPod;
 
@@ -223,24 +223,8 @@ fn every_kind_of_change_has_its_pod_and_uid() {
 /// An optional method of the trait: its default.
 #[test]
 fn a_pod_that_does_not_count_its_ephemeral_containers_has_none() {
-    struct Slim;
-    #[expect(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
-    impl PodMeta for Slim {
-        fn uid(&self) -> &str {
-            "u"
-        }
-        fn name(&self) -> &str {
-            "n"
-        }
-        fn namespace(&self) -> &str {
-            "ns"
-        }
-        fn annotation(&self, _: &str) -> Option<&str> {
-            None
-        }
-    }
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(Slim).expect("a good pod");
+    writer.add_pod(SimplePod::new("u", "ns", "n")).expect("a good pod");
     assert_eq!(reader.load().ephemeral_container_count(), 0);
 }
 

@@ -8,11 +8,13 @@ mod keys;
 mod life;
 #[cfg(feature = "k8s-openapi")]
 mod openapi;
+mod simple;
 
 pub(crate) use keys::{Claims, KeyRef, NamedKey, OwnedKey, Strength, ip_number};
 pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
 pub(crate) use life::nanos;
 pub use life::{Life, Time};
+pub use simple::SimplePod;
 
 /// Names the pod's source: `file`, `http` or `api`. A pod with another value than `api` is static.
 ///

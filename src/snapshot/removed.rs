@@ -57,19 +57,12 @@ pub(crate) struct RemovedPod<P> {
 ///
 /// # Examples
 /// ```
-/// # struct Slim(&'static str);
-/// # impl pod_index::PodMeta for Slim {
-/// #     fn uid(&self) -> &str { self.0 }
-/// #     fn name(&self) -> &str { "web" }
-/// #     fn namespace(&self) -> &str { "default" }
-/// #     fn annotation(&self, _: &str) -> Option<&str> { None }
-/// # }
 /// use std::time::{Duration, Instant};
 ///
-/// use pod_index::Options;
+/// use pod_index::{Options, SimplePod};
 ///
 /// let (mut writer, reader) = pod_index::with_options(Options::new().keep_removed(Duration::from_secs(60), 10_000));
-/// writer.add_pod(Slim("u1"))?;
+/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
 ///
 /// let now = Instant::now();
 /// writer.expire(now); // the time of the next removals
@@ -78,7 +71,7 @@ pub(crate) struct RemovedPod<P> {
 /// let pods = reader.load();
 /// assert!(pods.pod_by_uid("u1").is_none());
 /// let removed = pods.removed().get("u1").expect("it went just now");
-/// assert_eq!((removed.pod.0, removed.removed_at), ("u1", Some(now)));
+/// assert_eq!((removed.pod.uid.as_str(), removed.removed_at), ("u1", Some(now)));
 /// assert!(pods.removed().get(("default", "web")).is_some());
 ///
 /// // A minute later. The writer's loop waits no longer than until this deadline.
