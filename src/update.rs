@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::{Place, Text};
+use crate::map::Place;
 use crate::pod::{KeyRef, PodKind, PodMeta};
 use crate::snapshot::{Mirror, RemovedSet, Shadowed, Translation, UidKey, between, name_key};
 use crate::versions::Draft;
@@ -64,7 +64,8 @@ impl<P: PodMeta> Draft<'_, P> {
                     self.live_mut().of(|tables| &mut tables.pods).replace(place, Arc::clone(pod));
                 }
                 PodKind::Mirror => {
-                    let target = self.live.mirrors.at(place).map(|mirror| mirror.value.target.clone());
+                    let target =
+                        self.live.mirror(key.uid(), &self.hashing).map(|mirror| mirror.target.clone());
                     let mirror =
                         Mirror { pod: Arc::clone(pod), target: target.unwrap_or(Translation::Identity) };
                     self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror);
@@ -125,11 +126,16 @@ impl<P: PodMeta> Draft<'_, P> {
         match kind {
             PodKind::Pod => {
                 self.change_keys(key.uid(), None, Some(pod));
-                self.live_mut().of(|tables| &mut tables.pods).insert(key.tag, key.words, Arc::clone(pod));
+                self.live_mut().of(|tables| &mut tables.pods).insert(
+                    key.hash,
+                    key.tag,
+                    key.words,
+                    Arc::clone(pod),
+                );
             }
             PodKind::Mirror => {
                 let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
-                self.live_mut().of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror);
+                self.live_mut().of(|tables| &mut tables.mirrors).insert(key.hash, key.tag, key.words, mirror);
             }
         }
         let previous = self.set_holder(kind, pod, &**pod);
@@ -194,8 +200,8 @@ impl<P: PodMeta> Draft<'_, P> {
             return Some(previous);
         }
         let (tag, hash) = name_key(kind, name, namespace, &self.hashing);
-        let key = Text { hash, record: self.memory().record(name, namespace) };
-        self.live_mut().of(|tables| &mut tables.names).insert(tag, key, holder);
+        let text = self.memory().text(name, namespace);
+        self.live_mut().of(|tables| &mut tables.names).insert(hash, tag, text, holder);
         None
     }
 

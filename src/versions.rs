@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use std::{ptr, thread};
 
-use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Value};
+use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Text, Value};
 use crate::options::Options;
 use crate::pod::Time;
 use crate::snapshot::{
@@ -262,7 +262,8 @@ impl<V: Value> TablesMut<'_, V> {
         &mut self,
         table: impl FnOnce(&mut Tables<V>) -> &mut Table<K, T>,
     ) -> TableMut<'_, K, T> {
-        // SAFETY: the tables belong to the draft, which outlives this, and the memory works on that draft until it ends.
+        // SAFETY: only a draft makes a `TablesMut`: of its own tables, and of the memory that works on it. It borrows both
+        // from the draft, so the draft does not end meanwhile.
         unsafe { TableMut::new(table(self.tables), self.memory, self.hashing) }
     }
 
@@ -273,12 +274,12 @@ impl<V: Value> TablesMut<'_, V> {
         self.tables.contenders = OrdSet::new();
     }
 
-    pub(crate) fn contenders(&mut self) -> &mut OrdSet<Contender> {
-        &mut self.tables.contenders
+    pub(crate) fn text(&mut self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Text {
+        self.memory.text(first, second)
     }
 
-    pub(crate) fn memory(&self) -> &Memory<V::Pod> {
-        self.memory
+    pub(crate) fn contenders(&mut self) -> &mut OrdSet<Contender> {
+        &mut self.tables.contenders
     }
 }
 

@@ -34,9 +34,8 @@ pub(crate) fn section(figures: &Figures, machine: &str) -> String {
         row(&mut text, name, &cells.map(Option::unwrap_or_default));
     }
     text.push('\n');
-    text += &wrapped(&format!(
-        "pod-index keeps five indices, the others one map by UID. Measured on: {machine}."
-    ));
+    text +=
+        &wrapped(&format!("pod-index keeps six tables, the others one map by UID. Measured on: {machine}."));
     text += "\n![Latency by percentile](docs/performance/latency.svg)\n";
     text
 }

@@ -37,18 +37,12 @@ impl Hashing {
         self.words((key[2] ^ first, key[3] ^ first.rotate_left(32)))
     }
 
-    /// The hash of a pair of strings.
+    /// The hash of a pair of texts.
     #[inline]
-    pub(crate) fn pair(&self, first: &str, second: &str) -> u64 {
-        self.bytes(first.as_bytes(), second.as_bytes())
-    }
-
-    /// The hash of a pair of byte strings.
-    #[inline]
-    pub(crate) fn bytes(&self, first: &[u8], second: &[u8]) -> u64 {
+    pub(crate) fn pair(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> u64 {
         let mut hasher = self.text.build_hasher();
-        hasher.write(first);
-        hasher.write(second);
+        hasher.write(first.as_ref());
+        hasher.write(second.as_ref());
         hasher.finish()
     }
 

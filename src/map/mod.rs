@@ -1,8 +1,8 @@
 //! The index's persistent data structures: a new version costs O(1), and writing to it does not change the
 //! previous one.
 //!
-//! - [`Table`] finds an entry by hash, for keys of sixteen bytes ([`Words`]), of 32 bytes with a label
-//!   ([`Labelled`]), or of any length ([`Text`]).
+//! - [`Table`] finds an entry by hash, for keys of sixteen bytes ([`Words`]), of 32 bytes, or of any length
+//!   ([`Text`]).
 //! - imbl's ordered map and set hold rare data, for which their constant factor does not matter.
 //!
 //! Only this module names the map crate and the hasher. It does not depend on pods.
@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 pub(crate) use hash::Hashing;
 pub(crate) use im::{OrdMap, OrdSet};
-pub(crate) use node::record::{Label, Record};
 pub(crate) use node::{DeadList, Memory};
 pub(crate) use table::{Place, Side, Table, TableMut};
 
@@ -29,11 +28,13 @@ pub(crate) struct Entry<K, V> {
 }
 
 /// A key as stored in a page.
-pub(crate) trait Key {
+pub(crate) trait Key: Clone {
     /// The hash of the key.
     fn hash(&self, hashing: &Hashing) -> u64;
-    /// The record that the key owns.
-    fn into_record(self) -> Option<Record>;
+    /// What the key owns.
+    fn into_text(self) -> Option<Arc<[u8]>> {
+        None
+    }
 }
 
 /// The value of a key: a pod, perhaps with more.
@@ -49,25 +50,13 @@ pub(crate) trait Value {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Words(pub(crate) u64, pub(crate) u64);
 
-/// A key of any text: its hash and its record.
-pub(crate) struct Text {
-    pub(crate) hash: u64,
-    pub(crate) record: Record,
-}
+/// A key of two texts of any bytes: the length of the first, and then both.
+#[derive(Clone)]
+pub(crate) struct Text(Arc<[u8]>);
 
-/// A key of 32 bytes, with a short text that is stored but not searched for.
-pub(crate) struct Labelled {
-    pub(crate) words: [u64; 4],
-    pub(crate) label: Label,
-}
-
-impl Key for Labelled {
+impl Key for [u64; 4] {
     fn hash(&self, hashing: &Hashing) -> u64 {
-        hashing.four_words(self.words)
-    }
-
-    fn into_record(self) -> Option<Record> {
-        Some(self.label.into_record())
+        hashing.four_words(*self)
     }
 }
 
@@ -75,19 +64,53 @@ impl Key for Words {
     fn hash(&self, hashing: &Hashing) -> u64 {
         hashing.words((self.0, self.1))
     }
-
-    fn into_record(self) -> Option<Record> {
-        None
-    }
 }
 
 impl Key for Text {
-    fn hash(&self, _: &Hashing) -> u64 {
-        self.hash
+    fn hash(&self, hashing: &Hashing) -> u64 {
+        let Some((length, texts)) = self.0.split_first_chunk() else { return 0 };
+        let (first, second) = texts.split_at(usize::from_ne_bytes(*length));
+        hashing.pair(first, second)
     }
 
-    fn into_record(self) -> Option<Record> {
-        Some(self.record)
+    fn into_text(self) -> Option<Arc<[u8]>> {
+        Some(self.0)
+    }
+}
+
+impl Text {
+    /// In one allocation. The buffer is used to put it together.
+    fn new(first: &[u8], second: &[u8], buffer: &mut Vec<u8>) -> Self {
+        buffer.clear();
+        for part in [&first.len().to_ne_bytes(), first, second] {
+            buffer.extend_from_slice(part);
+        }
+        Self(Arc::from(&**buffer))
+    }
+
+    /// Whether these are the two texts.
+    #[inline]
+    fn is(&self, first: &[u8], second: &[u8]) -> bool {
+        let Some((length, texts)) = self.0.split_first_chunk() else { return false };
+        let Some((one, other)) = texts.split_at_checked(first.len()) else { return false };
+        usize::from_ne_bytes(*length) == first.len()
+            && other.len() == second.len()
+            && same(one, first)
+            && same(other, second)
+    }
+}
+
+/// Whether two texts of the same length are equal. Names are short: two overlapping loads are cheaper than a call.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    fn ends<const N: usize>(bytes: &[u8]) -> Option<([u8; N], [u8; N])> {
+        Some((*bytes.first_chunk()?, *bytes.last_chunk()?))
+    }
+    match one.len() {
+        16..=32 => ends::<16>(one) == ends::<16>(other),
+        8..16 => ends::<8>(one) == ends::<8>(other),
+        4..8 => ends::<4>(one) == ends::<4>(other),
+        _ => one == other,
     }
 }
 
@@ -132,6 +155,37 @@ impl<V> Table<Text, V> {
         second: impl AsRef<[u8]>,
     ) -> Option<(Place, &Entry<Text, V>)> {
         let (first, second) = (first.as_ref(), second.as_ref());
-        self.find(hash, tag, |entry| entry.key.hash == hash && entry.key.record.is(first, second))
+        self.find(hash, tag, |entry| entry.key.is(first, second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hashing, Key, Text, same};
+
+    #[test]
+    fn a_text_equals_only_its_two_strings() {
+        let (hashing, long) = (Hashing::new(), "x".repeat(1000));
+        for (first, second) in [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&long, "ä")] {
+            let text = Text::new(first.as_bytes(), second.as_bytes(), &mut Vec::new());
+            assert!(text.is(first.as_bytes(), second.as_bytes()));
+            assert_eq!(text.hash(&hashing), hashing.pair(first, second));
+            for (other, another) in [("web", "0default"), ("web-", "0default"), ("webb", ""), ("a", "b")] {
+                assert!(!text.is(other.as_bytes(), another.as_bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn texts_of_any_length_that_differ_in_one_byte_are_distinguished() {
+        for length in 0..70 {
+            let text = "x".repeat(length);
+            assert!(same(text.as_bytes(), text.as_bytes()));
+            for at in 0..length {
+                let mut other = text.clone().into_bytes();
+                other[at] = b'y';
+                assert!(!same(text.as_bytes(), &other), "{at} of {length}");
+            }
+        }
     }
 }

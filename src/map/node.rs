@@ -1,16 +1,16 @@
 //! The memory of a [`Table`](super::Table): nodes shared by many versions, without reference counts.
 //!
-//! **All unsafe code that reads, writes or frees nodes and records is in this module**: this file has the layout of nodes,
-//! `record` that of texts, `memory` the lists of what dies and its end, `sweep` the end of whole trees, `owner` what is asked
-//! of `versions`. That module contains the rest, the promise about which versions exist. Reference counts would make a safe persistent table
+//! **All unsafe code that reads, writes or frees nodes is in this module**: this file has the layout of nodes,
+//! `memory` the lists of what dies and its end, `sweep` the end of whole trees, `owner` what is asked of `versions`.
+//! That module contains the rest, the promise about which versions exist. Reference counts would make a safe persistent table
 //! expensive: copying a page of `Arc`s writes to everything they point to. Here a node is copied by one
 //! `memcpy`, and freed once no live version can reach it. The scheme is that of ZFS's dead lists, related to
 //! interval-based reclamation: see `docs::internals`.
 //!
 //! # The rules
-//! Every node, value and record is *born* in the generation of the draft that created it, and *dies* in the
-//! first generation that no longer has it. A node copied by a draft is born again; an entry that moves keeps
-//! its birth.
+//! Every node and every entry is *born* in the generation of the draft that created it, and *dies* in the first
+//! generation that no longer has it. A node copied by a draft is born again; an entry that moves keeps its birth.
+//! An entry with another value is another entry.
 //!
 //! 1. A published version is never written to. A draft writes only to nodes born in it, which nothing else
 //!    can reach.
@@ -23,7 +23,7 @@
 //! 5. An entry may have several bitwise copies in nodes of several versions; exactly one of them dies.
 //!
 //! # Guarantees by types
-//! [`Array`], [`PageLink`], [`Slot`] and [`Record`] are not `Clone`, and functions that end one take it by
+//! [`Array`], [`PageLink`] and [`Slot`] are not `Clone`, and functions that end one take it by
 //! value. Dropping one leaks its target, which is safe. A draft's links are in nodes that it owns; links in
 //! published nodes can only be borrowed with `&`. So safe code can neither free a node twice nor write to a
 //! shared one, as long as it uses the [`Memory`] of its own index, which
@@ -31,7 +31,6 @@
 
 mod memory;
 mod owner;
-pub(super) mod record;
 mod sweep;
 
 use std::marker::PhantomData;
@@ -43,7 +42,7 @@ use std::slice;
 use wide::u8x16;
 
 use super::pool::Line;
-use super::{Entry, Value};
+use super::{Entry, Key, Value};
 use memory::Dead;
 pub(crate) use memory::{DeadList, Memory};
 
@@ -72,8 +71,7 @@ pub(super) type Root<E> = Array<Array<PageLink<E>>>;
 
 /// A link to a page. Its tag is the page's number of lines minus one.
 ///
-/// A page consists of 16 tags, the entries, the births of their values, and at its end its birth and the next page of a
-/// chain.
+/// A page consists of 16 tags, the entries, their births, and at its end its birth and the next page of a chain.
 #[repr(transparent)]
 pub(super) struct PageLink<E> {
     at: NonNull<Line>,
@@ -322,22 +320,15 @@ impl<E> PageLink<E> {
 
     /// Prefetches the first lines together: the tags and half of the entries of a full page. Three lines if an
     /// entry has three words.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        self.prefetch_lines(size_of::<E>().div_ceil(8));
-    }
-
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
-    fn prefetch_lines(&self, lines: usize) {
+    pub(super) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
-        for line in 0..lines {
+        for line in 0..size_of::<E>().div_ceil(8) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: it accesses nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(untagged(self.at).as_ptr().wrapping_add(line).cast()) };
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = lines;
     }
 
     /// The page, to write to, with room for so many more entries. It is copied if it has no room or is not the draft's yet.
@@ -389,26 +380,29 @@ impl<E> PageLink<E> {
     }
 }
 
-impl<K, V: Value> PageLink<Entry<K, V>> {
-    /// Replaces the value at `index`, which counts across the pages of a chain. The old value dies.
+impl<K: Key, V: Value> PageLink<Entry<K, V>> {
+    /// Replaces the value at `index`, which counts across the pages of a chain: the old entry dies.
     pub(super) fn replace(&mut self, index: usize, value: V, memory: &mut Memory<V::Pod>) {
-        let generation = memory.generation;
-        let (old, born) = if let Some(page) = self.own(0, memory) {
+        let replace = |old: &Slot<Entry<K, V>>, memory: &Memory<V::Pod>| {
+            memory.slot(old.tag, Entry { key: old.entry.key.clone(), value })
+        };
+        let old = if let Some(page) = self.own(0, memory) {
             assert!(index < page.len());
-            // SAFETY: the entry exists, and the page belongs to the draft. The old value is moved out and dies: rule 5.
+            // SAFETY: the entry exists, and the page belongs to the draft. The old entry is moved out and dies: rule 5.
             unsafe {
-                let place = &raw mut (*page.first().as_ptr().add(index)).value;
-                (ptr::replace(place, value), page.birth(index).replace(generation))
+                let old = page.read(index);
+                page.write(index, replace(&old, memory));
+                old
             }
         } else {
             let mut slots = Vec::new();
             self.take(&mut slots, memory);
-            let slot = &mut slots[index];
-            let old = (mem::replace(&mut slot.entry.value, value), mem::replace(&mut slot.born, generation));
+            let new = replace(&slots[index], memory);
+            let old = mem::replace(&mut slots[index], new);
             *self = Self::new(&mut slots, memory);
             old
         };
-        memory.retire_value(born, old);
+        memory.retire_slot(old);
     }
 }
 
@@ -491,7 +485,7 @@ impl<'a, E> Page<'a, E> {
     }
 
     fn births(self) -> NonNull<u64> {
-        // SAFETY: the births of the values follow the space for entries.
+        // SAFETY: the births follow the space for entries.
         unsafe { self.first().add(capacity::<E>(self.lines)).cast() }
     }
 
@@ -511,10 +505,13 @@ impl<'a, E> Page<'a, E> {
         unsafe { self.foot().read() }
     }
 
-    /// The next page of a chain.
+    /// The next page of a chain. Only a full page has one, so that the end of others is not read.
+    #[inline]
     pub(super) fn next(self) -> Option<Self> {
+        let is_full = self.tags().as_array_ref()[MAX_LEN - 1] != 0;
+        let next = if is_full { self.read_foot().next } else { None };
         // SAFETY: a page exists as long as the page before in its chain.
-        self.read_foot().next.map(|next| unsafe { Self::at(next) })
+        next.map(|next| unsafe { Self::at(next) })
     }
 
     /// The entry with this tag for which `is` returns true, and its index in the chain.
@@ -533,10 +530,6 @@ impl<'a, E> Page<'a, E> {
                     return Some((before + index, entry));
                 }
                 hits &= hits - 1;
-            }
-            // Only a full page may have a next page.
-            if tags.as_array_ref()[MAX_LEN - 1] == 0 {
-                return None;
             }
             page = page.next()?;
             before += MAX_LEN;

@@ -75,36 +75,24 @@ impl<K, V> Table<K, V> {
         Some((Place { hash, index }, entry))
     }
 
-    /// An entry that was just found.
-    pub(crate) fn at(&self, place: Place) -> Option<&Entry<K, V>> {
-        each_entry(self.link(place.hash)).nth(place.index)
-    }
-
     /// All entries, in no particular order.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry<K, V>> + Clone {
-        let links = self.root.children().iter().flat_map(|chunk| {
-            let links = chunk.children();
-            // By the time a page is done, the next one is loaded.
-            let next = links.iter().skip(1).map(Some).chain([None]);
-            links.iter().zip(next).map(|(link, next)| {
-                next.into_iter().for_each(PageLink::prefetch);
-                link
-            })
-        });
-        let (mut pages, mut entries) = (links.flat_map(each_page).map(Page::entries), [].iter());
+        let mut links = self.root.children().iter().flat_map(Array::children);
+        let mut ahead = links.clone().skip(1);
+        let (mut page, mut entries) = (None, [].iter());
         (0..self.len).map(move |_| {
             loop {
-                match entries.next() {
-                    Some(entry) => break entry,
-                    None => entries = pages.next().expect("as many entries as were counted").iter(),
+                if let Some(entry) = entries.next() {
+                    break entry;
                 }
+                page = page.and_then(Page::next).or_else(|| {
+                    // By the time a page is done, the next one is loaded.
+                    ahead.next().into_iter().for_each(PageLink::prefetch);
+                    links.next().map(PageLink::page)
+                });
+                entries = page.expect("as many entries as were counted").entries().iter();
             }
         })
-    }
-
-    /// Number of bits of the hash that select the page of `hash`.
-    fn bits(&self, hash: u64) -> u32 {
-        self.root.bits() + self.root.child(hash).bits()
     }
 
     #[inline]
@@ -119,40 +107,28 @@ impl<K, V> Table<K, V> {
         old: &'a Self,
         mut differs: impl FnMut(Side, &'a Entry<K, V>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let alike = self.root.bits() == old.root.bits();
-        let root_bits = self.root.bits().max(old.root.bits());
-        for chunk in 0..1 << root_bits {
-            let first = top(chunk, root_bits);
-            if alike && self.root.child(first) == old.root.child(first) {
-                continue;
-            }
-            // The pages below this chunk, in steps of the narrower pages of the two.
-            let (mine, theirs) = (self.bits(first), old.bits(first));
-            let bits = mine.max(theirs).max(root_bits);
-            for page in 0..1 << (bits - root_bits) {
-                let hash = top(chunk << (bits - root_bits) | page, bits);
-                let (new_page, old_page) = (self.link(hash), old.link(hash));
-                if mine == theirs && new_page == old_page {
-                    continue;
+        let mut all = |side, links: &'a [PageLink<Entry<K, V>>]| {
+            links.iter().flat_map(each_entry).try_for_each(|entry| differs(side, entry))
+        };
+        for pair in unlike(self.root.children(), old.root.children()) {
+            if let ([new], [old]) = pair {
+                for (new, old) in unlike(new.children(), old.children()) {
+                    all(Side::New, new)?;
+                    all(Side::Old, old)?;
                 }
-                // A page wider than the step is visited where it starts.
-                let begins = |bits| hash << bits == 0;
-                if begins(mine) {
-                    each_entry(new_page).try_for_each(|entry| differs(Side::New, entry))?;
-                }
-                if begins(theirs) {
-                    each_entry(old_page).try_for_each(|entry| differs(Side::Old, entry))?;
-                }
+            } else {
+                pair.0.iter().try_for_each(|chunk| all(Side::New, chunk.children()))?;
+                pair.1.iter().try_for_each(|chunk| all(Side::Old, chunk.children()))?;
             }
         }
         ControlFlow::Continue(())
     }
 }
 
-/// The smallest hash whose `bits` highest bits are `number`.
-fn top(number: u64, bits: u32) -> u64 {
-    // Two shifts, because `bits` may be 0.
-    number << (63 - bits) << 1
+/// The links in which two arrays differ, one by one. Arrays of different lengths differ as a whole.
+fn unlike<'a, T: PartialEq>(new: &'a [T], old: &'a [T]) -> impl Iterator<Item = (&'a [T], &'a [T])> {
+    let step = if new.len() == old.len() { 1 } else { usize::MAX };
+    new.chunks(step).zip(old.chunks(step)).filter(|(new, old)| new != old)
 }
 
 fn each_page<E>(link: &PageLink<E>) -> impl Iterator<Item = Page<'_, E>> + Clone {
@@ -175,9 +151,8 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
         child_mut(chunk, rest, self.memory).replace(index, value, self.memory);
     }
 
-    /// Stores an entry that is not in the table yet.
-    pub(crate) fn insert(&mut self, tag: NonZero<u8>, key: K, value: V) {
-        let hash = key.hash(self.hashing);
+    /// Stores an entry that is not in the table yet, under the hash of its key.
+    pub(crate) fn insert(&mut self, hash: u64, tag: NonZero<u8>, key: K, value: V) {
         let slot = self.memory.slot(tag, Entry { key, value });
         self.insert_slot(hash, slot);
     }

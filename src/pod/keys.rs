@@ -63,8 +63,8 @@ pub(crate) enum KeyRef<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NamedKey<'a> {
     pub(crate) key: KeyRef<'a>,
-    /// The container's name, if the key is a container ID; otherwise empty.
-    pub(crate) container: &'a str,
+    /// The container's name, if the key is a container ID.
+    pub(crate) container: Option<&'a Arc<str>>,
 }
 
 /// An owned [`KeyRef`], with the same order.
@@ -80,7 +80,7 @@ pub(crate) enum OwnedKey {
 pub(crate) struct Claims {
     pub(crate) strength: Strength,
     /// Sorted, each once. Beside a container ID, the container's name.
-    pub(crate) keys: Vec<(OwnedKey, Box<str>)>,
+    pub(crate) keys: Vec<(OwnedKey, Option<Arc<str>>)>,
     /// Number of ignored keys.
     pub(crate) ignored: usize,
 }
@@ -105,7 +105,9 @@ impl PodKeys<'_> {
             return;
         }
         match ContainerId::try_from(id) {
-            Ok(id) if container.len() <= MAX_KEY_LENGTH => self.add(OwnedKey::ContainerId(id), container),
+            Ok(id) if container.len() <= MAX_KEY_LENGTH => {
+                self.add(OwnedKey::ContainerId(id), Some(container));
+            }
             _ => self.claims.ignored += 1,
         }
     }
@@ -114,7 +116,7 @@ impl PodKeys<'_> {
     ///
     /// A pod in its node's network has none.
     pub fn ip(&mut self, ip: IpAddr) {
-        self.add(OwnedKey::Ip(ip_number(ip)), "");
+        self.add(OwnedKey::Ip(ip_number(ip)), None);
     }
 
     /// Like [`ip`](Self::ip), from text. Empty text is skipped; an invalid address is ignored and counted.
@@ -133,7 +135,7 @@ impl PodKeys<'_> {
     pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         if (1..=MAX_KEY_LENGTH).contains(&key.len()) {
-            self.add(OwnedKey::Own(kind, key.into()), "");
+            self.add(OwnedKey::Own(kind, key.into()), None);
         } else {
             self.claims.ignored += 1;
         }
@@ -157,9 +159,9 @@ impl PodKeys<'_> {
         self.claims.strength.terminating = terminating;
     }
 
-    fn add(&mut self, key: OwnedKey, container: &str) {
+    fn add(&mut self, key: OwnedKey, container: Option<&str>) {
         if self.claims.keys.len() < MAX_KEYS_PER_POD {
-            self.claims.keys.push((key, container.into()));
+            self.claims.keys.push((key, container.map(Arc::from)));
         } else {
             self.claims.ignored += 1;
         }
@@ -207,7 +209,7 @@ impl Claims {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = NamedKey<'_>> {
-        self.keys.iter().map(|(key, container)| NamedKey { key: key.as_ref(), container })
+        self.keys.iter().map(|(key, container)| NamedKey { key: key.as_ref(), container: container.as_ref() })
     }
 }
 

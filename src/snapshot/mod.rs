@@ -31,7 +31,7 @@ pub(crate) use key::{Mirror, Translation, UidKey};
 pub use removed::RemovedPods;
 pub(crate) use removed::{Removals, RemovedPod, RemovedSet};
 pub(crate) use tables::{
-    Claimant, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, name_key, own_key,
+    Claimant, Container, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, name_key, own_key,
 };
 pub(crate) use times::{Hold, Moment, Stay, Times};
 

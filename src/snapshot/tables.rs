@@ -18,7 +18,7 @@ use super::found::{Found, FoundBy, Key as Sought};
 use super::key::{Mirror, UidKey};
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
-use crate::map::{Entry, Hashing, Key, Labelled, OrdSet, Place, Table, Text, Value, Words, any_tag, tag};
+use crate::map::{Hashing, Key, OrdSet, Place, Table, Text, Value, Words, any_tag, tag};
 pub(crate) use crate::pod::OwnedKey;
 use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength};
 
@@ -60,7 +60,7 @@ tables! {
     /// Pods and mirror pods by full name. Each kind has its own tags.
     names: Text => V,
     /// Pods by container ID, with the container's name.
-    container_ids: Labelled => V,
+    container_ids: [u64; 4] => Container<V>,
     /// Pods by IP.
     ips: Words => V,
     /// Pods by custom key.
@@ -93,6 +93,24 @@ pub(crate) trait Claimant: Value<Pod: PodMeta> + Clone {
     #[inline]
     fn found(&self, by: FoundBy) -> Found<'_, Self::Pod> {
         Found { pod: self.pod(), container: None, by, removed_at: self.removed_at() }
+    }
+}
+
+/// A pod with the name of one of its containers.
+pub(crate) struct Container<V> {
+    pub(crate) pod: V,
+    pub(crate) name: Arc<str>,
+}
+
+impl<V: Value> Value for Container<V> {
+    type Pod = V::Pod;
+
+    fn pod(&self) -> &Arc<V::Pod> {
+        self.pod.pod()
+    }
+
+    fn into_parts(self) -> (Arc<V::Pod>, Option<Arc<str>>) {
+        (self.pod.into_parts().0, Some(self.name))
     }
 }
 
@@ -151,8 +169,8 @@ impl<V> Tables<V> {
     pub(crate) fn find(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
         match key {
             KeyRef::ContainerId(id) => {
-                let (place, entry) = self.find_container(id, hashing)?;
-                Some((place, &entry.value))
+                let (place, container) = self.find_container(id, hashing)?;
+                Some((place, &container.pod))
             }
             KeyRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, hashing);
@@ -174,9 +192,10 @@ impl<V> Tables<V> {
 
     #[expect(clippy::inline_always, reason = "a call would pass the place through memory")]
     #[inline(always)]
-    fn find_container(&self, id: ContainerId, hashing: &Hashing) -> Option<(Place, &Entry<Labelled, V>)> {
+    fn find_container(&self, id: ContainerId, hashing: &Hashing) -> Option<(Place, &Container<V>)> {
         let (words, hash) = container_key(id, hashing);
-        self.container_ids.find(hash, any_tag(hash), |entry| entry.key.words == words)
+        let (place, entry) = self.container_ids.find(hash, any_tag(hash), |entry| entry.key == words)?;
+        Some((place, &entry.value))
     }
 
     /// The contenders for a key, the strongest claim first.
@@ -208,8 +227,8 @@ impl<V: Claimant> Tables<V> {
 
     #[inline]
     pub(crate) fn by_container_id(&self, id: ContainerId, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
-        let (_, Entry { key, value }) = self.find_container(id, hashing)?;
-        Some(Found { container: Some(key.label.as_str()), ..value.found(FoundBy::ContainerId) })
+        let (_, Container { pod, name }) = self.find_container(id, hashing)?;
+        Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) })
     }
 
     /// The mirror pod with this UID or name.
@@ -323,5 +342,5 @@ pub(crate) fn name_key(kind: PodKind, name: &str, namespace: &str, hashing: &Has
 #[inline]
 pub(crate) fn own_key(kind: KeyKind, key: &[u8], hashing: &Hashing) -> ([u8; 2], u64) {
     let kind = kind.0.to_ne_bytes();
-    (kind, hashing.bytes(&kind, key))
+    (kind, hashing.pair(kind, key))
 }

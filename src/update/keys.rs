@@ -8,9 +8,9 @@
 //! it is replaced or removed.
 
 use crate::id::{PodUid, UidRef};
-use crate::map::{Key, Labelled, Place, TableMut, Text, Value, any_tag};
+use crate::map::{Place, any_tag};
 use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodMeta, Strength};
-use crate::snapshot::{Claimant, Contender, container_key, ip_key, name_key, own_key};
+use crate::snapshot::{Claimant, Container, Contender, container_key, ip_key, name_key, own_key};
 use crate::versions::TablesMut;
 
 impl<V: Claimant> TablesMut<'_, V> {
@@ -46,7 +46,7 @@ impl<V: Claimant> TablesMut<'_, V> {
         if let Some((place, holder)) = self.find(named.key, self.hashing)
             && holder.same(old)
         {
-            self.replace_entry(named, place, new);
+            self.replace_entry(named, place, new.clone());
         }
     }
 
@@ -57,7 +57,7 @@ impl<V: Claimant> TablesMut<'_, V> {
         };
         let (other, other_uid) = (holder.strength(), PodUid::from(holder.pod().uid()));
         if (strength, uid) < (other, &other_uid) {
-            self.replace_entry(named, place, pod);
+            self.replace_entry(named, place, pod.clone());
             self.add_contender(named.key, other, other_uid);
         } else {
             self.add_contender(named.key, strength, uid.clone());
@@ -81,9 +81,9 @@ impl<V: Claimant> TablesMut<'_, V> {
             let Some(heir) = self.contending(&contender, self.hashing).cloned() else { continue };
             let claims = if let KeyRef::ContainerId(_) = key { heir.claims() } else { Claims::NONE };
             let named = claims.iter().find(|named| named.key == key);
-            return self.replace_entry(named.unwrap_or(NamedKey { key, container: "" }), place, &heir);
+            return self.replace_entry(named.unwrap_or(NamedKey { key, container: None }), place, heir);
         }
-        self.change_entry(key, place, None);
+        self.remove_entry(key, place);
     }
 
     fn add_contender(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
@@ -99,50 +99,45 @@ impl<V: Claimant> TablesMut<'_, V> {
         match key {
             KeyRef::ContainerId(id) => {
                 let (words, hash) = container_key(id, hashing);
-                let key = Labelled { words, label: self.memory().label(container) };
-                self.of(|tables| &mut tables.container_ids).insert(any_tag(hash), key, pod);
+                let container = Container { pod, name: container.cloned().unwrap_or_default() };
+                self.of(|tables| &mut tables.container_ids).insert(hash, any_tag(hash), words, container);
             }
             KeyRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, hashing);
-                self.of(|tables| &mut tables.ips).insert(any_tag(hash), words, pod);
+                self.of(|tables| &mut tables.ips).insert(hash, any_tag(hash), words, pod);
             }
             KeyRef::Own(kind, key) => {
                 let (kind, hash) = own_key(kind, key, hashing);
-                let key = Text { hash, record: self.memory().record(kind, key) };
-                self.of(|tables| &mut tables.keys).insert(any_tag(hash), key, pod);
+                let text = self.text(kind, key);
+                self.of(|tables| &mut tables.keys).insert(hash, any_tag(hash), text, pod);
             }
             KeyRef::Name(kind, name, namespace) => {
                 let (tag, hash) = name_key(kind, name, namespace, hashing);
-                let key = Text { hash, record: self.memory().record(name, namespace) };
-                self.of(|tables| &mut tables.names).insert(tag, key, pod);
+                let text = self.text(name, namespace);
+                self.of(|tables| &mut tables.names).insert(hash, tag, text, pod);
             }
         }
     }
 
-    /// Stores a key under another pod, which may give a container another name.
-    fn replace_entry(&mut self, named: NamedKey<'_>, place: Place, pod: &V) {
-        if let KeyRef::ContainerId(_) = named.key
-            && self.container_ids.at(place).is_none_or(|entry| entry.key.label.as_str() != named.container)
-        {
-            self.change_entry(named.key, place, None);
-            return self.add_entry(named, pod);
-        }
-        self.change_entry(named.key, place, Some(pod.clone()));
-    }
-
-    /// Stores another pod in an entry. Without one, removes the entry.
-    fn change_entry(&mut self, key: KeyRef<'_>, place: Place, pod: Option<V>) {
-        fn put<K: Key, V: Value>(mut table: TableMut<'_, K, V>, place: Place, pod: Option<V>) {
-            match pod {
-                Some(pod) => table.replace(place, pod),
-                None => table.remove(place),
-            }
-        }
+    /// Stores another pod in an entry. It may give a container another name.
+    fn replace_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, place: Place, pod: V) {
         match key {
-            KeyRef::ContainerId(_) => put(self.of(|tables| &mut tables.container_ids), place, pod),
-            KeyRef::Ip(_) => put(self.of(|tables| &mut tables.ips), place, pod),
-            KeyRef::Own(..) => put(self.of(|tables| &mut tables.keys), place, pod),
-            KeyRef::Name(..) => put(self.of(|tables| &mut tables.names), place, pod),
+            KeyRef::ContainerId(_) => {
+                let container = Container { pod, name: container.cloned().unwrap_or_default() };
+                self.of(|tables| &mut tables.container_ids).replace(place, container);
+            }
+            KeyRef::Ip(_) => self.of(|tables| &mut tables.ips).replace(place, pod),
+            KeyRef::Own(..) => self.of(|tables| &mut tables.keys).replace(place, pod),
+            KeyRef::Name(..) => self.of(|tables| &mut tables.names).replace(place, pod),
+        }
+    }
+
+    fn remove_entry(&mut self, key: KeyRef<'_>, place: Place) {
+        match key {
+            KeyRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).remove(place),
+            KeyRef::Ip(_) => self.of(|tables| &mut tables.ips).remove(place),
+            KeyRef::Own(..) => self.of(|tables| &mut tables.keys).remove(place),
+            KeyRef::Name(..) => self.of(|tables| &mut tables.names).remove(place),
         }
     }
 }

@@ -96,16 +96,16 @@ impl<P: PodMeta> Draft<'_, P> {
         let key = UidKey::new(uid, &self.hashing);
         let Some(mut tables) = self.removed_mut() else { return };
         let name = KeyRef::Name(*kind, pod.name(), pod.namespace());
-        tables.claim(NamedKey { key: name, container: "" }, removed.strength(), &owner, &removed);
+        tables.claim(NamedKey { key: name, container: None }, removed.strength(), &owner, &removed);
         match kind {
             PodKind::Pod => {
                 tables.change_claims(uid, None, Some(&removed));
-                tables.of(|tables| &mut tables.pods).insert(key.tag, key.words, removed);
+                tables.of(|tables| &mut tables.pods).insert(key.hash, key.tag, key.words, removed);
             }
             PodKind::Mirror => {
                 let target = target.clone().map_or(Translation::Identity, Translation::Pod);
                 let mirror = Mirror { pod: removed, target };
-                tables.of(|tables| &mut tables.mirrors).insert(key.tag, key.words, mirror);
+                tables.of(|tables| &mut tables.mirrors).insert(key.hash, key.tag, key.words, mirror);
             }
         }
         while self.queue().is_some_and(|queue| queue.len() > max_pods) {

@@ -14,7 +14,7 @@ fn read(reader: &Reader<TestPod>, history: &History) -> usize {
     history.check(&snapshot)
 }
 
-/// One writer, two readers: every read sees all five indices of one generation.
+/// One writer, two readers: every read sees all tables of one generation.
 #[test]
 fn every_read_sees_all_indices_of_one_generation() {
     let history = Arc::new(History::new(life_of_a_pair().into_iter().take(4).collect()));

@@ -8,9 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::super::Value;
+use super::super::Text;
 use super::super::pool::{Line, NodePool};
-use super::record::{Label, Record};
 
 /// The writer's memory for nodes, and what its draft has dropped.
 pub(crate) struct Memory<P> {
@@ -23,9 +22,11 @@ pub(crate) struct Memory<P> {
     freed: Vec<Arc<P>>,
     /// An empty list, to reuse its memory.
     spare: DeadList<P>,
+    /// To put texts together.
+    buffer: Vec<u8>,
 }
 
-/// Maximum number of items for which an empty list keeps its memory.
+/// Maximum number of items for which an empty list keeps its memory, and of bytes for which the buffer does.
 const SPARE_ITEMS: usize = 1 << 12;
 
 /// What a version has and the next one does not, each with its birth. Dropping the list leaks its content.
@@ -38,8 +39,7 @@ pub(super) enum Dead<P> {
     /// A node with everything below it, and what takes it apart.
     Tree(NonNull<Line>, unsafe fn(NonNull<Line>, &mut Sweep<'_, P>)),
     Pod(Arc<P>),
-    Text(Arc<str>),
-    Record(Record),
+    Text(Arc<[u8]>),
 }
 
 /// Frees what was born in generation `first` or later, and moves the rest to another list.
@@ -64,7 +64,8 @@ impl<P> Default for DeadList<P> {
 impl<P> Default for Memory<P> {
     fn default() -> Self {
         let (dead, spare) = (DeadList::default(), DeadList::default());
-        Self { generation: 0, pool: NodePool::default(), dead, freed: Vec::new(), spare }
+        let (pool, freed, buffer) = (NodePool::default(), Vec::new(), Vec::new());
+        Self { generation: 0, pool, dead, freed, spare, buffer }
     }
 }
 
@@ -120,14 +121,11 @@ impl<P> Memory<P> {
         self.freed.push(pod);
     }
 
-    /// A new record of these strings.
-    pub(crate) fn record(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Record {
-        Record::new(self.generation, first.as_ref(), second.as_ref())
-    }
-
-    /// A new record of a container's name.
-    pub(crate) fn label(&self, text: &str) -> Label {
-        Label::new(self.generation, text)
+    /// A key of two texts.
+    pub(crate) fn text(&mut self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Text {
+        let text = Text::new(first.as_ref(), second.as_ref(), &mut self.buffer);
+        self.buffer.shrink_to(SPARE_ITEMS);
+        text
     }
 
     pub(super) fn allocate(&mut self, lines: usize) -> NonNull<Line> {
@@ -142,12 +140,6 @@ impl<P> Memory<P> {
     pub(super) unsafe fn retire(&mut self, born: u64, dead: Dead<P>) {
         // SAFETY: what was born in the draft, only the draft has ever reached, and it does so no more.
         unsafe { self.sweep().end(born, dead) };
-    }
-
-    /// A value of the draft dies.
-    #[inline]
-    pub(super) fn retire_value<V: Value<Pod = P>>(&mut self, born: u64, value: V) {
-        self.sweep().value(born, value);
     }
 
     /// Frees what was born in the draft, and moves the rest to the draft's dead list.
@@ -226,20 +218,6 @@ impl<P> Sweep<'_, P> {
             Dead::Tree(link, take_apart) => unsafe { take_apart(link, self) },
             Dead::Pod(pod) => self.freed.push(pod),
             Dead::Text(text) => drop(text),
-            // SAFETY: nothing has the record, by this function's contract.
-            Dead::Record(record) => unsafe { record.release() },
-        }
-    }
-
-    /// Ends the parts of a value, which is moved here.
-    #[inline]
-    pub(super) fn value<V: Value<Pod = P>>(&mut self, born: u64, value: V) {
-        let (pod, text) = value.into_parts();
-        // SAFETY: pods and texts are owned, so that ending them needs no promise.
-        unsafe { self.end(born, Dead::Pod(pod)) };
-        if let Some(text) = text {
-            // SAFETY: as for the pod.
-            unsafe { self.end(born, Dead::Text(text)) };
         }
     }
 

@@ -79,10 +79,15 @@ impl<K: Key, V: Value> Slot<Entry<K, V>> {
     /// Ends the entry.
     fn end(self, sweep: &mut Sweep<'_, V::Pod>) {
         let Entry { key, value } = ManuallyDrop::into_inner(self.entry);
-        sweep.value(self.born, value);
-        if let Some(record) = key.into_record() {
-            // SAFETY: of the copies of an entry, only this one dies: rule 5. Versions that have another one are older than `first`.
-            unsafe { sweep.end(record.born(), Dead::Record(record)) };
+        let (pod, text) = value.into_parts();
+        // SAFETY: pods and texts are owned, and of the copies of an entry only this one dies: rule 5.
+        let mut end = |dead| unsafe { sweep.end(self.born, dead) };
+        end(Dead::Pod(pod));
+        if let Some(text) = key.into_text() {
+            end(Dead::Text(text));
+        }
+        if let Some(text) = text {
+            end(Dead::Text(text.into()));
         }
     }
 }

@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::node::record::audit::LIVE;
 use super::super::pool::audit;
 use super::{Array, Chunk, Entry, Hashing, MAX_LEN, Memory, PRESIZE_LOAD, Side, Table, TableMut, each_entry};
-use crate::map::{DeadList, Text, any_tag};
+use crate::map::{DeadList, Key, Place, any_tag};
 
 #[path = "../../../tests/support/seeded.rs"]
 mod seeded;
@@ -21,9 +20,28 @@ mod seeded;
 #[derive(Debug)]
 struct Token(usize);
 
+/// A key under a chosen hash.
+#[derive(Clone)]
+struct Chosen {
+    hash: u64,
+    text: Arc<[u8]>,
+}
+
+impl Key for Chosen {
+    fn hash(&self, _: &Hashing) -> u64 {
+        self.hash
+    }
+
+    fn into_text(self) -> Option<Arc<[u8]>> {
+        Some(self.text)
+    }
+}
+
 thread_local! {
     /// A reference to every token, so that a token dropped too often is detected before it is freed.
     static TOKENS: RefCell<Vec<Arc<Token>>> = const { RefCell::new(Vec::new()) };
+    /// The same for the texts of keys.
+    static TEXTS: RefCell<Vec<Arc<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
 fn token() -> Arc<Token> {
@@ -35,7 +53,7 @@ fn token() -> Arc<Token> {
 
 /// The expected content of a table: the token for each hash and key.
 type Plain = BTreeMap<(u64, u32), usize>;
-type Tokens = Table<Text, Arc<Token>>;
+type Tokens = Table<Chosen, Arc<Token>>;
 
 /// A version of the table, with a plain map of its expected content.
 struct Version {
@@ -52,38 +70,38 @@ struct Versions {
     /// By ascending generation, with what the next one does not have.
     retired: Vec<(Version, DeadList<Token>)>,
     draft: Option<Version>,
-    /// Nodes, tokens and records that belong to other tests.
-    others: (BTreeSet<usize>, usize, usize),
+    /// Nodes and tokens that belong to other tests.
+    others: (BTreeSet<usize>, usize),
 }
 
 impl Version {
+    fn entry(&self, hash: u64, key: u32) -> Option<(Place, &Entry<Chosen, Arc<Token>>)> {
+        let is = |entry: &Entry<Chosen, _>| entry.key.hash == hash && *entry.key.text == key.to_ne_bytes();
+        self.table.find(hash, any_tag(hash), is)
+    }
+
     fn find(&self, hash: u64, key: u32) -> Option<usize> {
-        let key = key.to_string();
-        let (place, entry) = self.table.find_text(any_tag(hash), hash, &key, "of a test")?;
-        let at_place = self.table.at(place).expect("it was found");
-        assert!(Arc::ptr_eq(&at_place.value, &entry.value));
-        Some(entry.value.0)
+        Some(self.entry(hash, key)?.1.value.0)
     }
 
     fn put(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
         let token = token();
         self.plain.insert((hash, key), token.0);
-        let text = key.to_string();
-        let known = self.table.find_text(any_tag(hash), hash, &text, "of a test").map(|(place, _)| place);
-        let record = known.is_none().then(|| memory.record(&text, "of a test"));
+        let known = self.entry(hash, key).map(|(place, _)| place);
         // SAFETY: the table belongs to the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
-        match (known, record) {
-            (Some(place), _) => table.replace(place, token),
-            (None, Some(record)) => table.insert(any_tag(hash), Text { hash, record }, token),
-            (None, None) => unreachable!(),
+        if let Some(place) = known {
+            table.replace(place, token);
+        } else {
+            let text: Arc<[u8]> = key.to_ne_bytes().into();
+            TEXTS.with_borrow_mut(|texts| texts.push(Arc::clone(&text)));
+            table.insert(hash, any_tag(hash), Chosen { hash, text }, token);
         }
     }
 
     fn remove(&mut self, hash: u64, key: u32, memory: &mut Memory<Token>, hashing: &Hashing) {
         self.plain.remove(&(hash, key));
-        let known =
-            self.table.find_text(any_tag(hash), hash, key.to_string(), "of a test").map(|(place, _)| place);
+        let known = self.entry(hash, key).map(|(place, _)| place);
         // SAFETY: the table belongs to the draft.
         let mut table = unsafe { TableMut::new(&mut self.table, memory, hashing) };
         if let Some(place) = known {
@@ -109,9 +127,8 @@ impl Version {
             assert_eq!(self.find(hash, key), Some(token), "{key} under {hash:#x}");
         }
         assert_eq!(table.iter().len(), plain.len());
-        let walked = table.iter().map(|entry| {
-            ((entry.key.hash, entry.key.record.parts().0.parse().expect("a number")), entry.value.0)
-        });
+        let number = |text: &[u8]| u32::from_ne_bytes(text.try_into().expect("a number"));
+        let walked = table.iter().map(|entry| ((entry.key.hash, number(&entry.key.text)), entry.value.0));
         assert_eq!(walked.collect::<Plain>(), *plain);
     }
 
@@ -137,7 +154,9 @@ impl Version {
         let mut used = 0;
         let links = self.table.root.children().iter().flat_map(Array::children);
         let count = links
-            .inspect(|link| used += usize::from(each_entry::<Entry<Text, Arc<Token>>>(link).next().is_some()))
+            .inspect(|link| {
+                used += usize::from(each_entry::<Entry<Chosen, Arc<Token>>>(link).next().is_some());
+            })
             .count();
         (used, count)
     }
@@ -145,7 +164,7 @@ impl Version {
 
 /// The addresses of all nodes of a table, each of which must exist.
 fn collect(
-    root: &Array<Chunk<Entry<Text, Arc<Token>>>>,
+    root: &Array<Chunk<Entry<Chosen, Arc<Token>>>>,
     in_use: &BTreeSet<usize>,
     found: &mut BTreeSet<usize>,
 ) {
@@ -172,7 +191,7 @@ impl Versions {
             current: Version { generation: 0, table: Table::new(), plain: Plain::new() },
             retired: Vec::new(),
             draft: None,
-            others: (audit::in_use(), TOKENS.with_borrow(Vec::len), LIVE.get()),
+            others: (audit::in_use(), TOKENS.with_borrow(Vec::len)),
         }
     }
 
@@ -287,8 +306,10 @@ impl Versions {
             }
         });
         if self.draft.is_none() {
-            let keys: BTreeSet<_> = self.held().flat_map(|version| version.plain.keys()).collect();
-            assert!(LIVE.get() - self.others.2 >= keys.len(), "a record was freed while a version has it");
+            // A text has one owner more for each entry that has it.
+            let references: usize =
+                TEXTS.with_borrow(|texts| texts.iter().map(|text| Arc::strong_count(text) - 1).sum());
+            assert_eq!(needed.len(), references, "each entry has a text");
         }
     }
 
@@ -307,7 +328,8 @@ impl Versions {
         assert_eq!(audit::in_use(), self.others.0, "every node is given back");
         let all = TOKENS.with_borrow(|all| all[self.others.1..].iter().all(|it| Arc::strong_count(it) == 1));
         assert!(all, "every entry is dropped once");
-        assert_eq!(LIVE.get(), self.others.2, "every record is freed");
+        let all = TEXTS.with_borrow(|all| all.iter().all(|text| Arc::strong_count(text) == 1));
+        assert!(all, "every text is dropped");
     }
 }
 
