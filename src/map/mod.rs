@@ -89,7 +89,8 @@ impl Text {
     }
 
     /// Whether these are the two texts.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "on the way of every lookup by name")]
+    #[inline(always)]
     fn is(&self, first: &[u8], second: &[u8]) -> bool {
         let Some((length, texts)) = self.0.split_first_chunk() else { return false };
         let Some((one, other)) = texts.split_at_checked(first.len()) else { return false };

@@ -71,21 +71,30 @@ pub(super) type Root<E> = Array<Array<PageLink<E>>>;
 
 /// A link to a page. Its tag is the page's number of lines minus one.
 ///
-/// A page consists of 16 tags, the entries, their births, and at its end its birth and the next page of a chain.
+/// A page consists of its head and up to 15 entries, each with its birth.
 #[repr(transparent)]
 pub(super) struct PageLink<E> {
     at: NonNull<Line>,
     entries: PhantomData<E>,
 }
 
-/// The last bytes of a page.
+/// The first bytes of a page.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct PageFoot {
+struct PageHead {
+    /// A byte of each entry's hash. Entries are packed, so the first 0 ends them.
+    tags: [u8; TAGS],
     born: u64,
     /// The next page with entries of the same hash bits, if this one is full and a split would not help.
     /// Tagged like a link.
     next: Option<NonNull<Line>>,
+}
+
+/// An entry in a page.
+#[repr(C)]
+pub(super) struct Stored<E> {
+    pub(super) entry: E,
+    born: u64,
 }
 
 /// A page.
@@ -273,16 +282,17 @@ impl<T> Array<T> {
     }
 }
 
-/// Maximum number of entries of a page with `lines` lines.
-const fn capacity<E>(lines: usize) -> usize {
-    let room = lines * size_of::<Line>() - TAGS - size_of::<PageFoot>();
-    let room = room / (size_of::<E>() + size_of::<u64>());
-    if room < MAX_LEN { room } else { MAX_LEN }
+/// Where the entries of a page begin: behind the head, or in the next line if each fills a line.
+const fn first<E>() -> usize {
+    if size_of::<Stored<E>>().is_multiple_of(size_of::<Line>()) {
+        size_of::<Line>()
+    } else {
+        size_of::<PageHead>()
+    }
 }
 
 const fn page_lines<E>(len: usize) -> usize {
-    let bytes = TAGS + size_of::<PageFoot>() + len * (size_of::<E>() + size_of::<u64>());
-    bytes.div_ceil(size_of::<Line>())
+    (first::<E>() + len * size_of::<Stored<E>>()).div_ceil(size_of::<Line>())
 }
 
 impl<E> PageLink<E> {
@@ -290,8 +300,7 @@ impl<E> PageLink<E> {
 
     /// Evaluated where pages are made, for each type of entries.
     const FITS: () = {
-        // Entries begin behind the tags; births follow them without padding.
-        assert!(align_of::<E>() <= TAGS && size_of::<E>().is_multiple_of(align_of::<u64>()));
+        assert!(size_of::<PageHead>() == 32 && align_of::<Stored<E>>() <= size_of::<PageHead>());
         // A link has room for the number of lines.
         assert!(page_lines::<E>(MAX_LEN) <= TAG + 1);
     };
@@ -318,13 +327,13 @@ impl<E> PageLink<E> {
         unsafe { Page::at(self.at) }
     }
 
-    /// Prefetches the first lines together: the tags and half of the entries of a full page. Three lines if an
-    /// entry has three words.
+    /// Prefetches the first lines together: the tags and half of the entries of a full page. Four lines if an entry and its
+    /// birth have four words.
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
-        for line in 0..size_of::<E>().div_ceil(8) {
+        for line in 0..size_of::<Stored<E>>().div_ceil(8) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: it accesses nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(untagged(self.at).as_ptr().wrapping_add(line).cast()) };
@@ -334,7 +343,7 @@ impl<E> PageLink<E> {
     /// The page, to write to, with room for so many more entries. It is copied if it has no room or is not the draft's yet.
     /// `None` if it would have more than [`MAX_LEN`] entries, or is in a chain.
     fn own<P>(&mut self, more: usize, memory: &mut Memory<P>) -> Option<Page<'_, E>> {
-        let (page, PageFoot { born, next }) = (self.page(), self.page().read_foot());
+        let (page, PageHead { born, next, .. }) = (self.page(), self.page().read_head());
         let len = page.len();
         if len + more > MAX_LEN || next.is_some() {
             return None;
@@ -344,9 +353,8 @@ impl<E> PageLink<E> {
             // SAFETY: by the rules the page exists. The copy is new and large enough. This link, which is the draft's, is
             // replaced by one to the copy.
             unsafe {
-                let bytes = TAGS + len * size_of::<E>();
-                ptr::copy_nonoverlapping(page.at.cast::<u8>().as_ptr(), copy.at.cast().as_ptr(), bytes);
-                ptr::copy_nonoverlapping(page.births().as_ptr(), Page::<E>::births(copy).as_ptr(), len);
+                copy.head().cast::<[u8; TAGS]>().write(page.read_head().tags);
+                ptr::copy_nonoverlapping(page.stored(0).as_ptr(), Page::<E>::stored(copy, 0).as_ptr(), len);
                 memory.retire(born, Dead::Node(page.at, page.lines));
             }
             self.at = copy.link();
@@ -369,13 +377,13 @@ impl<E> PageLink<E> {
             // SAFETY: the link was the draft's, or that of the page before in the chain, so the page exists; nothing uses
             // it after this loop.
             let page = unsafe { Page::<E>::at(at) };
-            let foot = page.read_foot();
+            let head = page.read_head();
             // SAFETY: the copies in `slots` continue in the draft; those in the page belong to earlier
             // versions.
             slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
             // SAFETY: the draft's link to the page was taken from it above.
-            unsafe { memory.retire(foot.born, Dead::Node(page.at, page.lines)) };
-            next = foot.next;
+            unsafe { memory.retire(head.born, Dead::Node(page.at, page.lines)) };
+            next = head.next;
         }
     }
 }
@@ -426,11 +434,8 @@ impl<'a, E> Page<'a, E> {
         let () = PageLink::<E>::FITS;
         let lines = page_lines::<E>(capacity);
         let page = Self { at: memory.allocate(lines), lines, entries: PhantomData };
-        // SAFETY: the memory is new and has that many lines.
-        unsafe {
-            page.at.cast().write([0u8; TAGS]);
-            page.foot().write(PageFoot { born: memory.generation, next });
-        }
+        // SAFETY: the memory is new.
+        unsafe { page.head().write(PageHead { tags: [0; TAGS], born: memory.generation, next }) };
         page
     }
 
@@ -445,13 +450,13 @@ impl<'a, E> Page<'a, E> {
     unsafe fn at(link: NonNull<Line>) -> Self {
         let page = Self { at: untagged(link), lines: tag(link) + 1, entries: PhantomData };
         #[cfg(any(loom, shuttle))]
-        assert_ne!(page.read_foot().born, POISON, "a node is read after it was freed");
+        assert_ne!(page.read_head().born, POISON, "a node is read after it was freed");
         page
     }
 
     #[cfg(test)]
     pub(super) fn address(self) -> Option<usize> {
-        (self.read_foot().born > 0).then(|| self.at.addr().get())
+        (self.read_head().born > 0).then(|| self.at.addr().get())
     }
 
     /// Whether the page has no more lines than its entries need.
@@ -460,56 +465,44 @@ impl<'a, E> Page<'a, E> {
         self.lines == page_lines::<E>(self.len())
     }
 
+    fn head(self) -> NonNull<PageHead> {
+        self.at.cast()
+    }
+
+    #[inline]
+    fn read_head(self) -> PageHead {
+        // SAFETY: by the rules the page exists and is not written to.
+        unsafe { self.head().read() }
+    }
+
     #[inline]
     fn tags(self) -> u8x16 {
-        // SAFETY: a page starts with its tags. By the rules it exists and is not written to.
-        u8x16::from(unsafe { self.at.cast::<[u8; TAGS]>().read() })
+        u8x16::from(self.read_head().tags)
     }
 
     #[inline]
     pub(super) fn len(self) -> usize {
-        // Entries are packed, so the first 0 ends the tags.
         self.tags().cmp_eq(u8x16::ZERO).move_mask().trailing_zeros() as usize
     }
 
+    /// The place of an entry.
     #[inline]
-    fn first(self) -> NonNull<E> {
-        // SAFETY: the entries follow the tags.
-        unsafe { self.at.byte_add(TAGS).cast() }
+    fn stored(self, index: usize) -> NonNull<Stored<E>> {
+        // SAFETY: no index is beyond the end of the page.
+        unsafe { self.at.byte_add(first::<E>()).cast().add(index) }
     }
 
     #[inline]
-    pub(super) fn entries(self) -> &'a [E] {
+    pub(super) fn entries(self) -> &'a [Stored<E>] {
         // SAFETY: by the rules the page exists and is not written to. It has as many entries as tags.
-        unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
+        unsafe { slice::from_raw_parts(self.stored(0).as_ptr(), self.len()) }
     }
 
-    fn births(self) -> NonNull<u64> {
-        // SAFETY: the births follow the space for entries.
-        unsafe { self.first().add(capacity::<E>(self.lines)).cast() }
-    }
-
-    fn birth(self, index: usize) -> NonNull<u64> {
-        assert!(index < capacity::<E>(self.lines));
-        // SAFETY: there are as many births as spaces for entries.
-        unsafe { self.births().add(index) }
-    }
-
-    fn foot(self) -> NonNull<PageFoot> {
-        // SAFETY: the foot is at the end of the page.
-        unsafe { self.at.add(self.lines).cast::<PageFoot>().sub(1) }
-    }
-
-    fn read_foot(self) -> PageFoot {
-        // SAFETY: by the rules the page exists and is not written to. Its foot is written when it is made.
-        unsafe { self.foot().read() }
-    }
-
-    /// The next page of a chain. Only a full page has one, so that the end of others is not read.
+    /// The next page of a chain. Only a full page has one.
     #[inline]
     pub(super) fn next(self) -> Option<Self> {
-        let is_full = self.tags().as_array_ref()[MAX_LEN - 1] != 0;
-        let next = if is_full { self.read_foot().next } else { None };
+        let PageHead { tags, next, .. } = self.read_head();
+        let next = if tags[MAX_LEN - 1] == 0 { None } else { next };
         // SAFETY: a page exists as long as the page before in its chain.
         next.map(|next| unsafe { Self::at(next) })
     }
@@ -525,7 +518,7 @@ impl<'a, E> Page<'a, E> {
             while hits != 0 {
                 let index = hits.trailing_zeros() as usize;
                 // SAFETY: by the rules the page exists and is not written to. Each tag has an entry.
-                let entry = unsafe { &*page.first().as_ptr().add(index) };
+                let entry = unsafe { &page.stored(index).as_ref().entry };
                 if is(entry) {
                     return Some((before + index, entry));
                 }
@@ -543,11 +536,8 @@ impl<'a, E> Page<'a, E> {
     unsafe fn read(self, index: usize) -> Slot<E> {
         // SAFETY: the entry at `index` exists, so its tag, its birth and itself are written. The tag of an entry is not 0.
         unsafe {
-            Slot {
-                tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()),
-                born: self.birth(index).read(),
-                entry: self.first().add(index).cast().read(),
-            }
+            let Stored { entry, born } = self.stored(index).cast::<Stored<ManuallyDrop<E>>>().read();
+            Slot { tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()), born, entry }
         }
     }
 
@@ -555,13 +545,12 @@ impl<'a, E> Page<'a, E> {
     ///
     /// # Safety
     /// The page belongs to the draft, and has room at `index`.
-    unsafe fn write(self, index: usize, slot: Slot<E>) {
-        assert!(index < capacity::<E>(self.lines));
+    unsafe fn write(self, index: usize, Slot { tag, born, entry }: Slot<E>) {
+        assert!(page_lines::<E>(index + 1) <= self.lines);
         // SAFETY: there is room, and the page belongs to the draft. The slot is moved there.
         unsafe {
-            self.at.cast::<u8>().add(index).write(slot.tag.get());
-            self.birth(index).write(slot.born);
-            self.first().add(index).cast().write(slot.entry);
+            self.at.cast::<u8>().add(index).write(tag.get());
+            self.stored(index).cast().write(Stored { entry, born });
         }
     }
 }

@@ -17,8 +17,9 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::slice;
 
-use super::node::{Array, MAX_LEN, Memory, Page, PageLink, Root, Slot};
+use super::node::{Array, MAX_LEN, Memory, Page, PageLink, Root, Slot, Stored};
 use super::{Entry, Hashing, Key, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
@@ -79,11 +80,11 @@ impl<K, V> Table<K, V> {
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry<K, V>> + Clone {
         let mut links = self.root.children().iter().flat_map(Array::children);
         let mut ahead = links.clone().skip(1);
-        let (mut page, mut entries) = (None, [].iter());
+        let (mut page, mut entries): (_, slice::Iter<Stored<Entry<K, V>>>) = (None, [].iter());
         (0..self.len).map(move |_| {
             loop {
-                if let Some(entry) = entries.next() {
-                    break entry;
+                if let Some(stored) = entries.next() {
+                    break &stored.entry;
                 }
                 page = page.and_then(Page::next).or_else(|| {
                     // By the time a page is done, the next one is loaded.
@@ -136,7 +137,7 @@ fn each_page<E>(link: &PageLink<E>) -> impl Iterator<Item = Page<'_, E>> + Clone
 }
 
 fn each_entry<E>(link: &PageLink<E>) -> impl Iterator<Item = &E> {
-    each_page(link).flat_map(Page::entries)
+    each_page(link).flat_map(Page::entries).map(|stored| &stored.entry)
 }
 
 /// Number of entries of a chunk.

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use super::super::pool::Line;
 use super::super::{Entry, Key, Value};
 use super::memory::{Dead, Memory, Sweep};
-use super::{Array, Page, PageFoot, PageLink, Root, Slot, array_lines, untagged};
+use super::{Array, Page, PageHead, PageLink, Root, Slot, array_lines, untagged};
 
 /// A link to a node with everything below it.
 pub(super) trait Tree<P>: Sized {
@@ -51,7 +51,7 @@ impl<T: Tree<P>, P> Tree<P> for Array<T> {
 
 impl<K: Key, V: Value> Tree<V::Pod> for PageLink<Entry<K, V>> {
     fn born(&self) -> u64 {
-        self.page().read_foot().born
+        self.page().read_head().born
     }
 
     fn at(&self) -> NonNull<Line> {
@@ -65,7 +65,7 @@ impl<K: Key, V: Value> Tree<V::Pod> for PageLink<Entry<K, V>> {
             // SAFETY: the page is freed and not read again: rule 5.
             unsafe { page.read(index) }.end(sweep);
         }
-        if let PageFoot { next: Some(next), .. } = page.read_foot() {
+        if let PageHead { next: Some(next), .. } = page.read_head() {
             let (born, dead) = Self { at: next, entries: PhantomData }.dead();
             // SAFETY: `next` is the link of this page to the next page of its chain, and nothing follows a link of this page.
             unsafe { sweep.end(born, dead) };
