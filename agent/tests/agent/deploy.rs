@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::api_server::{ApiServer, shipped};
 use crate::health::health_address;
-use crate::kustomize::{components, daemonset, deploy, known, objects, rendered};
+use crate::kustomize::{base, components, daemonset, deploy, known, objects, rendered};
 use crate::support::{Agent, Directory, binary, get, stderr, stdout};
 use crate::tls::Authority;
 
@@ -41,7 +41,7 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
     let rights: Vec<_> = rights.iter().map(|right| (&*right.group, &*right.resource, &*right.verb)).collect();
     assert_eq!(rights, [("", "pods", "list"), ("", "pods", "watch")]);
 
-    let pod = pod(daemonset(&[""; 0]));
+    let pod = pod(base());
     assert_eq!(pod.priority_class_name.as_deref(), Some("system-node-critical"));
     assert_eq!(pod.service_account_name.as_deref(), Some("pod-index"));
     for volume in pod.volumes.iter().flatten() {
@@ -62,7 +62,7 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
 /// An alert fires at 90 % of the limit, so the measured memory must stay below that.
 #[test]
 fn the_daemonsets_memory_limit_is_above_what_was_measured_with_a_thousand_pods() {
-    let pod = pod(daemonset(&[""; 0]));
+    let pod = pod(base());
     let resources = pod.containers[0].resources.as_ref().unwrap();
     let limit = resources.limits.as_ref().unwrap()["memory"].0.strip_suffix("Mi").unwrap();
     let guide = include_str!("../../../docs/operators.md");
@@ -83,7 +83,7 @@ fn all_files_name_the_same_user_and_builder() {
     let user = dockerfile.lines().find_map(|line| line.strip_prefix("USER ")).unwrap();
     let (user, group) = user.split_once(':').unwrap();
     assert_eq!(user, group);
-    let security = pod(daemonset(&[""; 0])).security_context.unwrap();
+    let security = pod(base()).security_context.unwrap();
     let number = user.parse().ok();
     assert_eq!((security.run_as_user, security.run_as_group), (number, number));
     for (path, expected) in [
@@ -106,7 +106,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     let server = ApiServer::start().await;
     let directory = Directory::new();
     let kubeconfig = crate::api::kubeconfig(&directory, &server);
-    let container = pod(daemonset(&[""; 0])).containers.remove(0);
+    let container = pod(base()).containers.remove(0);
     let args = container.args.as_ref().unwrap();
     let mut command = binary(&args.iter().map(String::as_str).chain(["--check"]).collect::<Vec<_>>());
     command.envs(environment(&container, &directory)).env("KUBECONFIG", &kubeconfig);
@@ -160,6 +160,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs kubectl: .ci/run deploy"]
 async fn with_all_components_the_agent_has_the_function_of_each() {
     let server = ApiServer::start().await;
     let (directory, ours, clients) = (Directory::new(), Authority::new(), Authority::new());
@@ -193,6 +194,7 @@ async fn with_all_components_the_agent_has_the_function_of_each() {
 
 /// Prometheus finds the agents by their labels and their port.
 #[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
 fn both_scrape_configurations_find_the_port_of_the_metrics() {
     let daemonset = daemonset(&["pod-monitor"]);
     let labels = daemonset.spec.template.metadata.as_ref().unwrap().labels.clone().unwrap();
@@ -226,6 +228,7 @@ fn both_scrape_configurations_find_the_port_of_the_metrics() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs kubectl: .ci/run deploy"]
 async fn with_tls_the_daemonset_serves_only_clients_with_a_certificate() {
     let server = ApiServer::start().await;
     server.grant(shipped("pod-index", &["base"]));
@@ -295,7 +298,7 @@ async fn with_tls_the_daemonset_serves_only_clients_with_a_certificate() {
 async fn the_daemonset_stores_all_pods_in_a_volume_that_the_kubelet_creates() {
     let server = ApiServer::start().await;
     let directory = Directory::new();
-    let mut pod = pod(daemonset(&[""; 0]));
+    let mut pod = pod(base());
     let container = pod.containers.remove(0);
     let [mounted] = container.volume_mounts.as_deref().unwrap() else { panic!("one mount") };
     let volume = pod.volumes.unwrap().remove(0);
@@ -312,6 +315,7 @@ async fn the_daemonset_stores_all_pods_in_a_volume_that_the_kubelet_creates() {
 
 /// Each directory of a node that is mounted for writing must be created and owned by the agent's user before the agent starts.
 #[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
 fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
     let pod = pod(daemonset(&components()));
     let user = pod.security_context.as_ref().unwrap().run_as_user.unwrap();
@@ -335,7 +339,7 @@ fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
 
 #[test]
 fn the_daemonset_leaves_virtual_nodes_out() {
-    let affinity = pod(daemonset(&[""; 0])).affinity.unwrap().node_affinity.unwrap();
+    let affinity = pod(base()).affinity.unwrap().node_affinity.unwrap();
     let terms = affinity.required_during_scheduling_ignored_during_execution.unwrap().node_selector_terms;
     let [term] = terms.as_slice() else { panic!("one term: terms are alternatives") };
     let left_out = term.match_expressions.iter().flatten().map(|expression| {
@@ -352,10 +356,11 @@ fn the_daemonset_leaves_virtual_nodes_out() {
 }
 
 #[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
 fn with_host_pids_the_daemonset_sees_processes_and_gains_nothing_else() {
     let mut pod = pod(daemonset(&["host-pids"]));
     assert_eq!(pod.host_pid.take(), Some(true));
-    assert_eq!(pod, self::pod(daemonset(&[""; 0])));
+    assert_eq!(pod, self::pod(base()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

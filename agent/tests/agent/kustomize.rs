@@ -1,5 +1,5 @@
-//! Renders the Kustomizations in `deploy/kubernetes`, with the features of kustomize that they use. CI
-//! compares the result with `kubectl kustomize`.
+//! The Kustomizations in `deploy/kubernetes`, as kubectl renders them, and the Helm chart there, which must render the
+//! same objects. CI installs both programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,51 +9,33 @@ use std::process::Command;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::api_server::shipped;
 use crate::support::Directory;
-
-/// What a `kustomization.yaml` may contain. Any other key is an error, because it would not be rendered.
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Kustomization {
-    api_version: String,
-    kind: String,
-    #[serde(default)]
-    resources: Vec<String>,
-    /// Null, if all are commented out.
-    #[serde(default)]
-    components: Option<Vec<String>>,
-    #[serde(default)]
-    patches: Vec<Patch>,
-    #[serde(default)]
-    images: Vec<Image>,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-struct Patch {
-    path: String,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Image {
-    name: String,
-    new_name: String,
-    new_tag: String,
-}
 
 pub fn deploy(path: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy")).join(path)
 }
 
 pub fn objects(path: &Path) -> Vec<Value> {
-    serde_saphyr::from_multiple(&fs::read_to_string(path).unwrap())
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    parsed(&fs::read_to_string(path).unwrap())
+}
+
+fn parsed(text: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The output of a command.
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout).unwrap())
+    } else {
+        Err(String::from_utf8(output.stderr).unwrap())
+    }
 }
 
 /// The names of all components.
@@ -83,12 +65,25 @@ fn combinations() -> Vec<Vec<String>> {
 
 /// The objects of the base with these components.
 pub fn rendered(components: &[impl AsRef<str>]) -> Vec<Value> {
-    let mut objects = Vec::new();
-    accumulate(&deploy("kubernetes/base"), &mut objects);
-    for name in components {
-        accumulate(&deploy("kubernetes/components").join(name.as_ref()), &mut objects);
-    }
-    objects
+    patched(components, &[])
+}
+
+/// The objects of the base with these components and patches.
+fn patched(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
+    // kustomize accepts relative paths only.
+    let directory = Directory::new();
+    let up = "../".repeat(directory.0.canonicalize().unwrap().components().count() - 1);
+    let root = deploy("kubernetes").canonicalize().unwrap();
+    let at = |path: String| format!("{up}{}/{path}", root.display().to_string().trim_start_matches('/'));
+    let patches = patches.iter().map(|patch| json!({ "patch": patch.to_string() }));
+    let overlay = json!({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": [at("base".to_owned())],
+        "components": components.iter().map(|name| at(format!("components/{}", name.as_ref()))).collect::<Vec<_>>(),
+        "patches": patches.collect::<Vec<_>>(),
+    });
+    directory.write("kustomization.yaml", &overlay.to_string());
+    parsed(&output(Command::new("kubectl").arg("kustomize").arg(&directory.0)).unwrap())
 }
 
 /// The `DaemonSet` of the base with these components.
@@ -97,76 +92,47 @@ pub fn daemonset(components: &[impl AsRef<str>]) -> DaemonSet {
     serde_json::from_value(objects.find(|object| object["kind"] == "DaemonSet").unwrap()).unwrap()
 }
 
-/// Adds the objects of a Kustomization or component to `all`, and applies its patches.
-fn accumulate(directory: &Path, all: &mut Vec<Value>) {
-    let path = directory.join("kustomization.yaml");
-    let kustomization: Kustomization = serde_saphyr::from_str(&fs::read_to_string(&path).unwrap())
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    for resource in kustomization.resources {
-        let path = directory.join(resource);
-        if path.is_dir() {
-            accumulate(&path, all);
-            continue;
-        }
-        for object in objects(&path) {
-            assert!(all.iter().all(|other| key(other) != key(&object)), "{}: twice", path.display());
-            all.push(object);
-        }
-    }
-    for component in kustomization.components.unwrap_or_default() {
-        accumulate(&directory.join(component), all);
-    }
-    for patch in kustomization.patches {
-        for patch in objects(&directory.join(patch.path)) {
-            let target = all.iter_mut().find(|object| key(object) == key(&patch));
-            merge(target.unwrap_or_else(|| panic!("nothing to patch: {patch}")), &patch);
-        }
-    }
-    for image in kustomization.images {
-        for object in all.iter_mut().filter(|object| object["kind"] == "DaemonSet") {
-            for container in object["spec"]["template"]["spec"]["containers"].as_array_mut().unwrap() {
-                if container["image"].as_str().unwrap().split(':').next() == Some(&image.name) {
-                    container["image"] = format!("{}:{}", image.new_name, image.new_tag).into();
-                }
-            }
-        }
-    }
+/// The `DaemonSet` of the base, for which no renderer is needed.
+pub fn base() -> DaemonSet {
+    serde_json::from_value(objects(&deploy("kubernetes/base/daemonset.yaml")).remove(0)).unwrap()
 }
 
-/// The identity of an object.
-fn key(object: &Value) -> [&Value; 4] {
-    let metadata = &object["metadata"];
-    [&object["apiVersion"], &object["kind"], &metadata["namespace"], &metadata["name"]]
+/// The objects of the chart with these components and values, without Helm's labels. They are in a namespace of the
+/// user's choice, which is shown as `pod-index`.
+fn helm(components: &[String], values: &Value) -> Result<Vec<Value>, String> {
+    let directory = Directory::new();
+    let mut values = values.clone();
+    values["components"] = components.iter().map(|name| (name.clone(), true)).collect();
+    directory.write("values.json", &values.to_string());
+    let mut command = Command::new("helm");
+    command.args(["template", "mine", "-n", "elsewhere", "-f"]).arg(directory.0.join("values.json"));
+    let text = output(command.arg(deploy("kubernetes")))?;
+    assert!(!text.contains("namespace: pod-index"), "{text}");
+    let mut objects = parsed(&text.replace("namespace: elsewhere", "namespace: pod-index"));
+    for object in &mut objects {
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        let labels = metadata["labels"].as_object_mut().unwrap();
+        for (name, value) in [
+            ("app.kubernetes.io/instance", "mine"),
+            ("app.kubernetes.io/managed-by", "Helm"),
+            ("helm.sh/chart", concat!("pod-index-", env!("CARGO_PKG_VERSION"))),
+        ] {
+            assert_eq!(labels.remove(name), Some(value.into()), "{name}");
+        }
+        if labels.is_empty() {
+            metadata.remove("labels");
+        }
+    }
+    Ok(objects)
 }
 
-/// A strategic merge, as far as the patches need it: null removes a field; in lists, items with the same name
-/// or port are merged.
-fn merge(object: &mut Value, patch: &Value) {
-    match (object, patch) {
-        (Value::Object(object), Value::Object(patch)) => {
-            for (key, value) in patch {
-                if value.is_null() {
-                    object.remove(key);
-                } else {
-                    merge(object.entry(key.clone()).or_insert(Value::Null), value);
-                }
-            }
-        }
-        (Value::Array(items), Value::Array(patches)) => {
-            for patch in patches {
-                // Volume mounts are merged by path, other items by name or port.
-                let key = ["mountPath", "name", "containerPort"]
-                    .into_iter()
-                    .find(|key| !patch[key].is_null())
-                    .unwrap();
-                match items.iter_mut().find(|item| item[key] == patch[key]) {
-                    Some(item) => merge(item, patch),
-                    None => items.push(patch.clone()),
-                }
-            }
-        }
-        (object, patch) => *object = patch.clone(),
-    }
+/// Without the namespace, which Helm creates before it installs the chart.
+fn assert_same(helm: &[Value], kubectl: &[Value], what: &[String]) {
+    let kubectl = kubectl.iter().filter(|object| object["kind"] != "Namespace");
+    let kubectl: BTreeSet<_> = kubectl.map(canonical).collect();
+    let ours: BTreeSet<_> = helm.iter().map(canonical).collect();
+    assert_eq!(ours.symmetric_difference(&kubectl).collect::<Vec<_>>(), [""; 0], "{what:?}");
+    assert_eq!(helm.len(), kubectl.len(), "{what:?}");
 }
 
 /// Parses a value as its type and serializes it again. Fields unknown to the type are lost.
@@ -175,10 +141,13 @@ pub fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
 }
 
 #[test]
-fn every_combination_of_components_renders_objects_that_the_api_server_knows() {
+#[ignore = "needs kubectl and helm: .ci/run deploy"]
+fn kubectl_and_helm_render_the_same_objects_which_the_api_server_knows() {
     let mut kinds = BTreeSet::new();
     for combination in combinations() {
-        for object in rendered(&combination) {
+        let objects = rendered(&combination);
+        assert_same(&helm(&combination, &json!({})).unwrap(), &objects, &combination);
+        for object in objects {
             let kind = object["kind"].as_str().unwrap();
             let known = match kind {
                 "Namespace" => known::<Namespace>(&object),
@@ -201,9 +170,12 @@ fn every_combination_of_components_renders_objects_that_the_api_server_knows() {
 }
 
 #[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
 fn all_objects_are_in_one_namespace_except_the_right_to_read_leases() {
     for object in rendered(&components()) {
-        let [_, kind, namespace, name] = key(&object).map(|value| value.as_str());
+        let metadata = &object["metadata"];
+        let [kind, namespace, name] =
+            [&object["kind"], &metadata["namespace"], &metadata["name"]].map(Value::as_str);
         let expected = match (kind.unwrap(), name.unwrap()) {
             ("Namespace" | "ClusterRole" | "ClusterRoleBinding", _) => None,
             ("Role" | "RoleBinding", "pod-index-mirrors") => Some("kube-node-lease"),
@@ -213,21 +185,72 @@ fn all_objects_are_in_one_namespace_except_the_right_to_read_leases() {
     }
 }
 
-/// `deploy/kubernetes/kustomization.yaml` lists every component as a comment, and enables none.
+/// `deploy/kubernetes/kustomization.yaml` lists every component as a comment, and enables none. Neither does the chart.
 #[test]
+#[ignore = "needs kubectl and helm: .ci/run deploy"]
 fn the_kustomization_to_edit_lists_every_component_and_is_the_base() {
     let path = deploy("kubernetes/kustomization.yaml");
     let text = fs::read_to_string(&path).unwrap();
     let listed = text.lines().filter_map(|line| line.strip_prefix("  # - components/"));
     assert_eq!(listed.map(str::to_owned).collect::<BTreeSet<_>>(), components().into_iter().collect());
-    let mut objects = Vec::new();
-    accumulate(path.parent().unwrap(), &mut objects);
-    assert_eq!(objects, rendered(&[""; 0]));
+    let kubectl = output(Command::new("kubectl").arg("kustomize").arg(path.parent().unwrap())).unwrap();
+    let kubectl = parsed(&kubectl);
+    assert_eq!(kubectl, rendered(&[""; 0]));
+    assert_same(&helm(&[], &json!({})).unwrap(), &kubectl, &[]);
 
     // With the comments removed, all components are chosen.
-    let text = text.replace("  # - ", "  - ");
-    let chosen: Kustomization = serde_saphyr::from_str(&text).unwrap();
-    assert_eq!(chosen.components.unwrap().len(), components().len());
+    let chosen: Value = serde_saphyr::from_str(&text.replace("  # - ", "  - ")).unwrap();
+    assert_eq!(chosen["components"].as_array().unwrap().len(), components().len());
+}
+
+/// What a value changes is what a patch with kustomize changes.
+#[test]
+#[ignore = "needs kubectl and helm: .ci/run deploy"]
+fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
+    let image = "registry.example/pod-index:1.2.3";
+    let resources = json!({ "limits": { "memory": "512Mi" } });
+    let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "agent", "operator": "Exists" }] }],
+    } } });
+    let variable = json!([{ "name": "POD_INDEX_KUBELET_CA", "value": "/ca/ca.crt" }]);
+    let volume = json!([{ "name": "ca", "configMap": { "name": "ca" } }]);
+    let mount = json!([{ "name": "ca", "mountPath": "/ca" }]);
+    let pod = json!({
+        "nodeSelector": { "pool": "workers" }, "affinity": affinity, "priorityClassName": "high",
+        "tolerations": [{ "key": "a", "operator": "Exists" }], "imagePullSecrets": [{ "name": "registry" }],
+    });
+    let mut values = json!({
+        "image": { "repository": "registry.example/pod-index", "tag": "1.2.3", "pullPolicy": "Always" },
+        "resources": resources, "extraArgs": ["--verbose"], "extraEnv": variable, "extraVolumes": volume,
+        "extraVolumeMounts": mount, "podLabels": { "a": "b" }, "podAnnotations": { "c": "d" },
+        "updateStrategy": { "type": "OnDelete" }, "socketImage": "registry.example/busybox:1",
+    });
+    let mut spec = json!({
+        "containers": [{
+            "name": "pod-index", "image": image, "imagePullPolicy": "Always", "resources": resources, "env": variable,
+            "args": ["--api-server", "--log-format=json", "--redact-env", "--verbose"], "volumeMounts": mount,
+        }],
+        "initContainers": [{ "name": "socket-directory", "image": "registry.example/busybox:1" }], "volumes": volume,
+    });
+    for object in [&mut values, &mut spec] {
+        object.as_object_mut().unwrap().extend(pod.as_object().unwrap().clone());
+    }
+    let patch = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": { "name": "pod-index", "namespace": "pod-index" },
+        "spec": { "updateStrategy": { "type": "OnDelete" }, "template": {
+            "metadata": { "labels": { "a": "b" }, "annotations": { "c": "d" } }, "spec": spec,
+        } },
+    });
+    let socket = ["socket".to_owned()];
+    assert_same(&helm(&socket, &values).unwrap(), &patched(&socket, &[patch]), &[]);
+
+    values["commonLabels"] = json!({ "release": "prometheus" });
+    for object in helm(&components(), &values).unwrap() {
+        assert_eq!(object["metadata"]["labels"]["release"], "prometheus", "{object}");
+    }
+    for refused in [helm(&[], &json!({ "unknown": 1 })), helm(&["unknown".to_owned()], &json!({}))] {
+        assert!(refused.unwrap_err().contains("Additional property unknown is not allowed"));
+    }
 }
 
 /// The rows of the table in `deploy/README.md` that has a row for each component.
@@ -244,6 +267,7 @@ fn table() -> BTreeMap<String, [String; 2]> {
 }
 
 #[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
 fn the_table_of_components_has_the_rights_and_the_pod_security_of_each() {
     let table = table();
     let base = [rights(&["base"]), forbidden(&[])];
@@ -327,34 +351,6 @@ fn forbidden(components: &[&str]) -> BTreeSet<String> {
         forbid(security != restricted, format!("security context {security}"));
     }
     forbidden
-}
-
-#[test]
-#[ignore = "needs kubectl: .ci/run deploy"]
-fn kubectl_renders_the_same_objects() {
-    let kubectl = std::env::var("POD_INDEX_KUBECTL").expect("POD_INDEX_KUBECTL");
-    // kustomize accepts relative paths only.
-    let directory = Directory::new();
-    let up = "../".repeat(directory.0.canonicalize().unwrap().components().count() - 1);
-    let root = deploy("kubernetes").canonicalize().unwrap();
-    let at = |path: String| format!("{up}{}/{path}", root.display().to_string().trim_start_matches('/'));
-    for combination in combinations() {
-        let components: Vec<_> = combination.iter().map(|name| at(format!("components/{name}"))).collect();
-        let overlay = json!({
-            "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-            "resources": [at("base".to_owned())], "components": components,
-            "images": [{ "name": "pod-index", "newName": "registry.example/pod-index", "newTag": "1.2.3" }],
-        });
-        directory.write("kustomization.yaml", &overlay.to_string());
-        let output = Command::new(&kubectl).arg("kustomize").arg(&directory.0).output().unwrap();
-        assert!(output.status.success(), "{combination:?}: {}", String::from_utf8_lossy(&output.stderr));
-        let theirs: Vec<Value> =
-            serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
-        let mut ours = Vec::new();
-        accumulate(&directory.0, &mut ours);
-        let text = |objects: &[Value]| objects.iter().map(canonical).collect::<BTreeSet<_>>();
-        assert_eq!((text(&ours), ours.len()), (text(&theirs), theirs.len()), "{combination:?}");
-    }
 }
 
 /// The object as text, without the order of lists whose items have keys: kustomize puts added items first.
