@@ -138,6 +138,10 @@ fn made_up_cgroups_belong_to_no_pod() {
     let made_up = cgroup(1, 2).replace("0::", "0::/user.slice/user-1000.slice/user@1000.service");
     proc.process(7, OLD, &made_up);
     assert_eq!(proc.resolve(7), Placement::NoPod);
+    // Seen from within another cgroup namespace.
+    let deep = "/../../user.slice/user-1000.slice/user@1000.service/app.slice";
+    proc.process(8, OLD, &format!("0::{deep}/cri-containerd-{}.scope\n", id(2)));
+    assert_eq!(proc.resolve(8), Placement::NoPod);
     // Where the node's kubelet really puts its pods.
     proc.resolver = PidResolver::new(proc.directory.path())
         .expect("a directory")

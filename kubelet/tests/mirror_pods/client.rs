@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
 use pod_index::MirrorPodUid;
+use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 use pod_index_kubelet::mirror::{
-    KubeMirrorClient, Kubelet, KubeletWatch, MirrorClient, MirrorErrorKind, Mirrored,
+    KubeMirrorClient, Kubelet, KubeletWatch, MirrorClient, MirrorErrorKind, MirrorState, Mirrored, plan,
 };
 use serde_json::json;
 
@@ -71,12 +73,53 @@ async fn a_namespace_that_is_being_deleted_is_named_and_one_created_again_is_use
     assert!(matches!(client.create_mirror_pod(&static_pod("etcd", 1)).await, Ok(Mirrored::Created(_))));
 }
 
+#[tokio::test]
+async fn nothing_belongs_to_a_node_that_is_being_deleted_and_a_mirror_of_another_node_is_not_ones_own() {
+    let server = ApiServer::start().await;
+    server.put("nodes", &json!({ "metadata": { "name": NODE } }));
+    let client = KubeMirrorClient::new(server.client(), NODE).node_age(Duration::ZERO);
+    let mut restored = Pod::clone(&static_pod("web", 1));
+    restored.metadata.annotations.as_mut().unwrap().insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
+    client.create_mirror_pod(&restored).await.unwrap();
+    let mut stored = server.object("pods", "default", "web-n1").unwrap();
+    assert_eq!(stored["metadata"]["annotations"].get(RESTORED_ANNOTATION), None);
+
+    stored["spec"]["nodeName"] = json!("n2");
+    let (mut writer, reader) = pod_index::new();
+    for pod in [restored.clone(), serde_json::from_value(stored.clone()).unwrap()] {
+        writer.add_pod(pod).unwrap();
+    }
+    let planned = plan(&reader.load(), NODE);
+    assert_eq!(planned.len(), 1);
+    assert_eq!((planned[0].state, planned[0].mirror.is_none()), (MirrorState::Missing, true));
+    server.put("pods", &stored);
+    let taken = client.create_mirror_pod(&restored).await.unwrap_err();
+    assert!(taken.to_string().contains("a mirror of another node has its name"), "{taken}");
+
+    let time = "2026-01-01T00:00:00Z";
+    server.put("nodes", &json!({ "metadata": { "name": NODE, "deletionTimestamp": time } }));
+    let refused = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
+    assert_eq!(refused.kind(), MirrorErrorKind::Node, "{refused}");
+}
+
+#[tokio::test]
+async fn a_lease_without_a_usable_duration_lasts_as_long_as_a_kubelets() {
+    let server = server().await;
+    for seconds in [json!(0), json!(-1), json!(null)] {
+        let spec = json!({ "leaseDurationSeconds": seconds, "renewTime": "2026-01-01T00:00:00.000000Z" });
+        let metadata = json!({ "namespace": "kube-node-lease", "name": NODE });
+        server.put("leases", &json!({ "metadata": metadata, "spec": spec }));
+        let look = KubeletWatch::new(server.client(), NODE).look().await.unwrap();
+        assert_eq!(look, Kubelet::Unclear(Duration::from_secs(5)), "{seconds}");
+    }
+}
+
 /// It no longer counts as a mirror: if it did, the agent would delete and create it endlessly.
 #[tokio::test]
 async fn a_mirror_that_a_finalizer_keeps_is_reported() {
     let server = server().await;
     let client = KubeMirrorClient::new(server.client(), NODE);
-    let mut pod = k8s_openapi::api::core::v1::Pod::clone(&static_pod("web", 1));
+    let mut pod = Pod::clone(&static_pod("web", 1));
     pod.metadata.finalizers = Some(vec!["example.com/of-the-manifest".to_owned()]);
     let Ok(Mirrored::Created(uid)) = client.create_mirror_pod(&pod).await else { panic!("not created") };
     let mut stored = server.object("pods", "default", "web-n1").unwrap();
