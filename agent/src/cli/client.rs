@@ -94,7 +94,8 @@ impl Server {
 
     /// The body at `path`.
     pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Bytes, Failure> {
-        self.send(Method::GET, path, headers, Bytes::new()).await
+        let body = self.stream(path, headers).await.map_err(|(_, failure)| failure)?;
+        self.whole(body).await
     }
 
     /// The body at `path`, parsed as JSON.
@@ -118,17 +119,7 @@ impl Server {
 
     /// The body of the response to a POST.
     pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, Failure> {
-        self.send(Method::POST, path, &[], body).await
-    }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Bytes,
-    ) -> Result<Bytes, Failure> {
-        let body = self.open(method, path, headers, body).await.map_err(|(_, failure)| failure)?;
+        let body = self.open(Method::POST, path, &[], body).await.map_err(|(_, failure)| failure)?;
         self.whole(body).await
     }
 

@@ -6,30 +6,13 @@
 //! | the last checkpoints | the rest of [`BUDGET`] |
 //! | the last log lines | one second after it |
 
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// From the signal to the last checkpoint. The `DaemonSet`'s grace period is 15 s, the unit's 20 s.
 pub(crate) const BUDGET: Duration = Duration::from_secs(12);
 
 /// Time limit for open requests. The rest is for checkpoints.
 pub(crate) const DRAIN: Duration = Duration::from_secs(7);
-
-/// Measures the time since the shutdown began.
-#[derive(Debug, Default)]
-pub(crate) struct Leaving(OnceLock<Instant>);
-
-impl Leaving {
-    /// Begins the shutdown, unless it has begun.
-    pub(crate) fn begin(&self) {
-        self.0.get_or_init(Instant::now);
-    }
-
-    /// The rest of the budget. All of it before the shutdown begins.
-    pub(crate) fn left(&self) -> Duration {
-        self.0.get().map_or(BUDGET, |began| BUDGET.saturating_sub(began.elapsed()))
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -55,14 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_leaves_time_for_checkpoints_and_both_share_one_budget() {
+    fn draining_leaves_time_for_checkpoints() {
         assert!(DRAIN + Duration::from_secs(3) < BUDGET);
-        let leaving = Leaving::default();
-        assert_eq!(leaving.left(), BUDGET);
-        leaving.begin();
-        let first = leaving.left();
-        assert!(first <= BUDGET);
-        leaving.begin();
-        assert!(leaving.left() <= first, "a second signal gives no more time");
     }
 }

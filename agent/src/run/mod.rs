@@ -10,7 +10,7 @@ mod tasks;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,7 +23,7 @@ use crate::cli::format;
 use crate::config::args::Output;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
-use crate::config::shutdown::Leaving;
+use crate::config::shutdown::BUDGET;
 use crate::config::values::Bounds;
 use crate::config::{Given, Settings};
 use crate::http;
@@ -81,7 +81,6 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
     let app = started.app;
     let latest = started.clients.latest(|clients| &clients.others);
     let derive_own = started.writer_thread.derive_own();
-    let leaving = Leaving::default();
     let (stop, stopped) = watch::channel(false);
     let tls = started.tls;
     let serve = |listeners| serve(&settings, listeners, tls.clone(), &app, &mut tasks, stopped);
@@ -93,7 +92,7 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
         log,
         source_tasks: started.source_tasks,
         clients: started.clients,
-        hangups: signals.hangups(),
+        hangups: signals.hangups.clone(),
     };
     let done = tokio::select! {
         failure = tasks.ended() => return Err(failure),
@@ -101,7 +100,6 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
         done = when_ready(&settings, &app, server.as_ref()) => done,
         never = reload.whenever_asked() => never,
         signal = signals.end() => {
-            leaving.begin();
             if settings.once {
                 unfinished(&settings, signal, "all sources were read")
             } else {
@@ -110,18 +108,19 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
             }
         }
     };
-    leaving.begin();
+    let began = Instant::now();
+    let left = || BUDGET.saturating_sub(began.elapsed());
     if let Some(server) = server.filter(|_| done.is_ok()) {
         systemd::stopping();
         stop.send_replace(true);
         server.end.wait().await;
     }
     started.writer_thread.stop();
-    let _ = timeout(leaving.left(), started.writer_end.wait()).await;
+    let _ = timeout(left(), started.writer_end.wait()).await;
     // Let every change be logged, but not longer than the shutdown may take.
-    let _ = timeout(leaving.left(), started.follower.wait()).await;
+    let _ = timeout(left(), started.follower.wait()).await;
     if let Some(checkpoints) = started.checkpoints {
-        checkpoints::finish(checkpoints, leaving.left());
+        checkpoints::finish(checkpoints, left());
     }
     done
 }

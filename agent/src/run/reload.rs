@@ -6,12 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::check;
-use super::signals::Hangups;
 use super::systemd;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
@@ -37,7 +36,8 @@ pub(crate) struct Reload {
     pub(crate) source_tasks: SourceTasks,
     /// Creates the client of each reload. All requests except those of the sources use the current one.
     pub(crate) clients: ApiClients,
-    pub(crate) hangups: Hangups,
+    /// Changes at each signal.
+    pub(crate) hangups: watch::Receiver<()>,
 }
 
 impl Reload {
@@ -45,7 +45,10 @@ impl Reload {
     pub(crate) async fn whenever_asked(mut self) -> ! {
         let reads = Arc::new(Semaphore::new(READS));
         loop {
-            self.hangups.next().await;
+            if self.hangups.changed().await.is_err() {
+                // The thread that receives signals has panicked, which ends the agent.
+                std::future::pending::<()>().await;
+            }
             systemd::reloading();
             match self.follow(&reads).await {
                 Ok(()) => tracing::info!("reloaded the configuration and the sources"),

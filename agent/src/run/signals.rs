@@ -15,7 +15,8 @@ use crate::config::log::Log;
 /// The received signals.
 pub(crate) struct Signals {
     end: watch::Receiver<Option<&'static str>>,
-    hangups: watch::Receiver<()>,
+    /// Changes at each reload signal. Signals that arrive before the change is seen count as one.
+    pub(super) hangups: watch::Receiver<()>,
 }
 
 impl Signals {
@@ -63,28 +64,11 @@ impl Signals {
             _ => pending().await,
         }
     }
-
-    /// The reload signals.
-    pub(crate) fn hangups(&self) -> Hangups {
-        Hangups(self.hangups.clone())
-    }
 }
 
 async fn next(signal: Option<&mut Signal>) {
     match signal {
         Some(signal) => drop(signal.recv().await),
         None => pending().await,
-    }
-}
-
-/// The reload signals.
-pub(crate) struct Hangups(watch::Receiver<()>);
-
-impl Hangups {
-    /// Waits for the signal. Signals that arrive before the next wait count as one.
-    pub(crate) async fn next(&mut self) {
-        if self.0.changed().await.is_err() {
-            pending::<()>().await;
-        }
     }
 }
