@@ -51,6 +51,12 @@ pub fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> 
     path.to_str().unwrap().to_owned()
 }
 
+/// An agent of `node-1` that follows this server.
+pub fn following(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
+    let kubeconfig = kubeconfig(directory, server);
+    Agent::start(&[&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1"], more].concat())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either() {
     let server = ApiServer::start().await;
@@ -59,10 +65,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     directory.write("web.yaml", &manifest("web"));
     server.put("pods", &pod("other", "node-1", &json!({})));
     server.put("pods", &pod("elsewhere", "node-2", &json!({})));
-    let path = directory.0.to_str().unwrap();
-    let kubeconfig = kubeconfig(&directory, &server);
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
-    let agent = Agent::start(&args);
+    let agent = following(&server, &directory, &["--pod-manifest-path", directory.0.to_str().unwrap()]);
     agent.until("/readyz", |answer| answer.code == 200);
     assert_eq!(agent.names(), ["other", "web-node-1"], "those of this node");
     let mirrored = || agent.get("/mirrors").body.matches("mirrorUID").count();
@@ -176,23 +179,6 @@ fn an_invalid_selection_is_exit_code_2() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_api_server_outage_removes_nothing() {
-    let server = ApiServer::start().await;
-    server.grant(shipped("pod-index", &["base"]));
-    let directory = Directory::new();
-    server.put("pods", &pod("a", "node-1", &json!({})));
-    let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]);
-    agent.until("/pods/default/a", |answer| answer.code == 200);
-    server.refuse();
-    server.cut_connections();
-    agent.until("/sources", |answer| answer.json::<Value>()["sources"][0]["problems"][0].is_object());
-    assert_eq!((agent.get("/readyz").code, agent.get("/pods/default/a").code), (200, 200));
-    server.put("pods", &pod("b", "node-2", &json!({})));
-    server.accept().await;
-    agent.until("/pods/default/b", |answer| answer.code == 200);
 }
 
 const TOKEN: &str = "a-token-that-was-issued";

@@ -5,22 +5,16 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use nix::sys::stat::Mode;
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
-use crate::support::{Agent, Answer, Directory, PATIENCE, manifest, shipped, stderr, stdout};
+use crate::support::{Agent, Answer, Directory, PATIENCE, exchange, manifest, shipped, stderr, stdout};
 
 fn encoded(selector: &str) -> String {
     form_urlencoded::byte_serialize(selector.as_bytes()).collect()
-}
-
-fn raw(agent: &Agent, request: &str) -> u16 {
-    let mut stream = TcpStream::connect(agent.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    Answer::read(stream).code
 }
 
 /// A connection from this address of the machine.
@@ -31,6 +25,13 @@ async fn connect_from(address: &str, agent: &Agent) -> TcpStream {
     stream.set_nonblocking(false).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
+}
+
+/// The answer to a query that comes by the socket.
+fn of_another_client(socket: &Path) -> Answer {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    Answer::to(stream, "POST /whois", "", "kube-system/etcd-node-1\n")
 }
 
 #[test]
@@ -62,7 +63,8 @@ fn a_request_has_one_host() {
         ("GET http://public.example/livez HTTP/1.1\r\nHost: localhost\r\n", 421),
         ("GET http://localhost/livez HTTP/1.1\r\nHost: public.example\r\n", 421),
     ] {
-        assert_eq!(raw(&agent, &format!("{request}{end}")), code, "{request}");
+        let answer = exchange(agent.address, format!("{request}{end}").as_bytes());
+        assert_eq!(answer.code, code, "{request}");
     }
 }
 
@@ -76,13 +78,8 @@ fn a_proc_that_blocks_delays_only_look_ups_of_processes() {
         fs::create_dir(&process).unwrap();
         nix::unistd::mkfifo(&process.join("stat"), Mode::S_IRWXU).unwrap();
     }
-    let (manifests, at) = (shipped(), proc.0.display());
-    let agent = Agent::with(&format!(
-        "--pod-manifest-path {} --hostname-override node-1 --proc {at} --socket {}",
-        manifests.display(),
-        socket.display()
-    ));
-    agent.until("/readyz", |answer| answer.code == 200);
+    let (at, listens) = (proc.0.to_str().unwrap(), socket.to_str().unwrap());
+    let agent = Agent::on_with(&shipped(), &["--proc", at, "--socket", listens]);
     let pids: String = (100..140).fold(String::new(), |mut all, pid| {
         let _ = writeln!(all, "{pid}");
         all
@@ -105,9 +102,7 @@ fn a_proc_that_blocks_delays_only_look_ups_of_processes() {
     let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap().count();
     assert!(tasks < most, "{tasks} threads; TasksMax={most}");
     // Another client's queries with a body are answered, too.
-    let stream = UnixStream::connect(&socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let answer = Answer::to(stream, "POST /whois", "", "kube-system/etcd-node-1\n");
+    let answer = of_another_client(&socket);
     assert!(answer.body.starts_with("{\"found\":true"), "{}", answer.body);
     drop(open);
 }
@@ -116,10 +111,7 @@ fn a_proc_that_blocks_delays_only_look_ups_of_processes() {
 fn one_client_with_endless_bodies_does_not_refuse_another() {
     let directory = Directory::new();
     let socket = directory.0.join("agent.sock");
-    let manifests = shipped();
-    let args = ["--pod-manifest-path", manifests.to_str().unwrap(), "--hostname-override", "node-1"];
-    let agent = Agent::start(&[&args[..], &["--socket", socket.to_str().unwrap()]].concat());
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::on_with(&shipped(), &["--socket", socket.to_str().unwrap()]);
     let endless: Vec<_> = (0..100)
         .map(|_| {
             let mut stream = TcpStream::connect(agent.address).unwrap();
@@ -128,19 +120,14 @@ fn one_client_with_endless_bodies_does_not_refuse_another() {
         })
         .collect();
     assert_eq!(agent.get("/livez").code, 200);
-    let stream = UnixStream::connect(&socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let answer = Answer::to(stream, "POST /whois", "", "kube-system/etcd-node-1\n");
+    let answer = of_another_client(&socket);
     assert_eq!((answer.code, answer.body.starts_with("{\"found\":true")), (200, true), "{}", answer.body);
     drop(endless);
 }
 
 #[tokio::test]
 async fn all_addresses_of_the_loopback_are_one_client() {
-    let manifests = shipped();
-    let args = ["--pod-manifest-path", manifests.to_str().unwrap(), "--hostname-override", "node-1"];
-    let agent = Agent::start(&[&args[..], &["--max-watches-per-client", "2"]].concat());
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::on_with(&shipped(), &["--max-watches-per-client", "2"]);
     let mut open = Vec::new();
     for (from, code) in [("127.0.0.1", "200"), ("127.0.0.2", "200"), ("127.0.0.3", "429")] {
         let mut stream = connect_from(from, &agent).await;

@@ -106,20 +106,6 @@ fn once_prints_the_valid_manifests_and_fails_because_of_the_invalid_one() {
 }
 
 #[test]
-fn the_agents_answer_is_parsed_as_a_pod_list() {
-    let agent = Agent::on(&shipped());
-    let list: List<Pod> = agent.get("/pods").json();
-    let mut names: Vec<_> = list.items.iter().map(|pod| (pod.namespace(), pod.name())).collect();
-    names.sort_unstable();
-    assert_eq!(names, SHIPPED);
-    for pod in &list.items {
-        assert!(pod_index::is_static_pod(pod));
-        assert_eq!(pod.annotation("kubernetes.io/config.hash"), Some(pod.uid()));
-        assert_eq!(pod.spec.as_ref().unwrap().node_name.as_deref(), Some("node-1"));
-    }
-}
-
-#[test]
 fn a_pod_is_found_by_uid_by_full_name_and_by_namespace_and_name() {
     let agent = Agent::on(&shipped());
     let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-use crate::api::{kubeconfig, pod};
+use crate::api::{following, pod};
 use crate::api_server::{ApiServer, Fault, Verb};
 use crate::support::{Agent, Directory, binary, manifest, shipped};
 
@@ -49,10 +49,8 @@ async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
     }
     directory.write("web.yaml", &manifest("web"));
     directory.write("bad.yaml", "kind: Pod");
-    let path = directory.0.to_str().unwrap();
-    let kubeconfig = kubeconfig(directory, &server);
-    let given = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
-    let agent = Agent::start(&[&given[..], args].concat());
+    let given = ["--pod-manifest-path", directory.0.to_str().unwrap()];
+    let agent = following(&server, directory, &[&given, args].concat());
     agent.until("/readyz", |answer| answer.code == 200);
     (agent, server)
 }

@@ -136,24 +136,6 @@ async fn a_hundred_static_pods_take_a_hundred_creations_nothing_at_rest_and_two_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_killed_between_delete_and_create_leaves_nothing_that_the_next_one_does_not_mend() {
-    let site = Site::new().await;
-    site.write("web", 1);
-    let mut agent = site.start();
-    in_sync(&agent, 1);
-    site.server.fail_always(Verb::Create, Fault::Delay(2 * crate::api_server::DEADLINE));
-    site.write("web", 2);
-    site.server.seen(Verb::Create, 2).await;
-    agent.signal("KILL");
-    assert_eq!(agent.wait(), None);
-    assert_eq!(site.mirrors(), BTreeMap::new());
-    site.server.heal();
-    let agent = site.start();
-    let web = in_sync(&agent, 1)["pods"][0].clone();
-    assert_eq!(site.mirrors()["web-node-1"], web["podUID"].as_str().unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beside_a_kubelet_the_agent_exits_with_4_and_changes_nothing() {
     let site = Site::new().await;
     site.write("web", 1);
@@ -181,16 +163,6 @@ async fn beside_a_kubelet_the_agent_exits_with_4_and_changes_nothing() {
     in_sync(&agent, 1);
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_agent_waits_until_the_lease_of_a_stopped_kubelet_expires() {
-    let site = Site::new().await;
-    site.write("web", 1);
-    site.lease("2999-01-01T00:00:00.000000Z", 1);
-    let agent = site.start();
-    let kept = in_sync(&agent, 1);
-    assert_eq!(kept.get("problem"), None, "{kept}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

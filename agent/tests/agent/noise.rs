@@ -5,10 +5,10 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::api::{kubeconfig, pod};
-use crate::api_server::ApiServer;
+use crate::api::{following, kubeconfig, pod};
+use crate::api_server::{ApiServer, shipped};
 use crate::metrics::value;
-use crate::support::{Agent, Directory, binary, manifest};
+use crate::support::{Agent, Answer, Directory, binary, manifest};
 use crate::terminal::Terminal;
 
 const CANARY: &str = "canary-in-a-coal-mine";
@@ -30,9 +30,7 @@ async fn an_undecodable_pod_is_named_the_others_are_served_and_no_list_is_logged
     bad["spec"]["containers"][0]["stdin"] = json!(CANARY);
     server.put("pods", &bad);
     let directory = Directory::new();
-    let kubeconfig = kubeconfig(&directory, &server);
-    let agent =
-        Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--log-level", "debug"]);
+    let agent = following(&server, &directory, &["--log-level", "debug"]);
     let mut output = vec![agent.wait_for_log("default/bad")];
     agent.until("/readyz", |answer| answer.code == 200);
     let is_named = |sources: &str| sources.contains("\"default/bad\"");
@@ -51,26 +49,41 @@ async fn an_undecodable_pod_is_named_the_others_are_served_and_no_list_is_logged
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_is_one_log_line_and_its_end_another() {
+async fn an_outage_removes_nothing_and_is_one_log_line_and_its_end_another() {
     let server = ApiServer::start().await;
+    server.grant(shipped("pod-index", &["base"]));
     let directory = Directory::new();
-    let kubeconfig = kubeconfig(&directory, &server);
+    server.put("pods", &pod("a", "node-1", &json!({})));
     server.refuse();
-    let mut agent = Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1"]);
-    agent.until("/metrics", |answer| {
-        value(&answer.body, r#"pod_index_source_failed_checks_total{source="api"}"#) >= 3
-    });
-    server.accept().await;
-    agent.until("/readyz", |answer| answer.code == 200);
-    // It may be logged after the agent is ready.
-    agent.wait_for_log("problem solved");
+    let mut agent = following(&server, &directory, &[]);
+    let failed =
+        |answer: &Answer| value(&answer.body, r#"pod_index_source_failed_checks_total{source="api"}"#);
+    for (outage, name) in ["b", "c"].into_iter().enumerate() {
+        let before = failed(&agent.get("/metrics"));
+        agent.until("/metrics", |answer| failed(answer) >= before + 3);
+        if outage > 0 {
+            assert_eq!((agent.get("/readyz").code, agent.get("/pods/default/a").code), (200, 200));
+        }
+        server.put("pods", &pod(name, "node-1", &json!({})));
+        server.accept().await;
+        agent.until(&format!("/pods/default/{name}"), |answer| answer.code == 200);
+        agent.until("/readyz", |answer| answer.code == 200);
+        // It may be logged after the agent is ready.
+        agent.wait_for_log("problem solved");
+        let warnings = agent.logged().iter().filter(|line| line.contains("WARN")).count();
+        // When the server goes away, the watch that is cut is one more.
+        assert!((1..=1 + 2 * outage).contains(&warnings), "{:#?}", agent.logged());
+        if outage == 0 {
+            server.refuse();
+        }
+    }
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
     let logged = agent.whole_log();
     let lines = |text: &str| logged.iter().filter(|line| line.contains(text)).count();
     assert_eq!(lines("kube_"), 0, "{logged:#?}");
-    assert_eq!((lines("WARN"), lines("ERROR")), (1, 0), "{logged:#?}");
-    assert_eq!(lines("problem solved"), 1, "{logged:#?}");
+    assert_eq!(lines("ERROR"), 0, "{logged:#?}");
+    assert_eq!(lines("problem solved"), 2, "{logged:#?}");
 }
 
 #[test]
@@ -123,10 +136,7 @@ fn a_log_that_is_read_is_complete_to_the_last_line() {
     for number in 0..2_000 {
         directory.write(&format!("{number}.yaml"), &manifest(&format!("web-{number}")));
     }
-    let path = directory.0.to_str().unwrap();
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-level", "debug"];
-    let mut agent = Agent::start(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let mut agent = Agent::on_with(&directory.0, &["--log-level", "debug"]);
     agent.signal("TERM");
     assert_eq!(agent.wait(), Some(0));
     let log = agent.whole_log();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{kubeconfig, kubeconfig_with, pod};
+use crate::api::{following, kubeconfig_with, pod};
 use crate::api_server::{ApiServer, Right, Verb, shipped};
 use crate::support::{Agent, Directory};
 
@@ -22,15 +22,9 @@ fn mirror(name: &str, uid: &str, owner: &str, day: u32) -> Value {
     mirror
 }
 
-fn start(server: &ApiServer, directory: &Directory) -> Agent {
-    start_with(server, directory, &[])
-}
-
-fn start_with(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
-    let kubeconfig = kubeconfig(directory, server);
+fn start(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
     // Otherwise `/pods/{uid}` finds a refused pod for a minute more.
-    let args = ["--kubeconfig", &kubeconfig, "--hostname-override", NODE, "--keep-removed", "0"];
-    let agent = Agent::start(&[&args[..], more].concat());
+    let agent = following(server, directory, &[&["--keep-removed", "0"], more].concat());
     agent.until("/readyz", |answer| answer.code == 200);
     agent
 }
@@ -42,7 +36,7 @@ async fn with_a_nodes_credentials_a_mirror_pod_of_another_node_object_is_refused
     server.put("nodes", &node("n1", 1));
     server.put("pods", &mirror("web-node-1", WEB, "n1", 2));
     server.put("pods", &mirror("forged-node-1", FORGED, "n0", 2));
-    let agent = start(&server, &directory);
+    let agent = start(&server, &directory, &[]);
     let sources =
         agent.until("/sources", |answer| answer.body.contains("must have the UID of the Node object"));
     let sources: Value = sources.json();
@@ -92,7 +86,7 @@ async fn without_the_right_the_node_is_not_requested_and_uids_are_not_compared()
     server.grant(shipped("pod-index", &["base"]));
     server.put("nodes", &node("n1", 1));
     server.put("pods", &mirror("web-node-1", WEB, "n0", 2));
-    let agent = start_with(&server, &directory, &["--log-level", "debug"]);
+    let agent = start(&server, &directory, &["--log-level", "debug"]);
     // It has asked for its rights, and has read the answer.
     agent.wait_for_log("the UID of the Node object in mirror pods is not checked");
     assert!(server.requests(Verb::Create) > 0);
@@ -108,7 +102,7 @@ async fn without_mirror_pods_nothing_is_requested() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("nodes", &node("n1", 1));
     server.put("pods", &pod("web", NODE, &json!({})));
-    let agent = start(&server, &directory);
+    let agent = start(&server, &directory, &[]);
     server.put("pods", &pod("later", NODE, &json!({})));
     agent.until("/pods/default/later", |answer| answer.code == 200);
     assert_eq!((server.requests(Verb::Create), server.requests(Verb::Get)), (0, 0));

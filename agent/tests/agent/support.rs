@@ -134,8 +134,15 @@ impl Agent {
 
     /// As [`start`](Self::start) on a directory of manifests. Waits until the agent is ready.
     pub fn on(path: &Path) -> Self {
-        let agent = Self::with(&format!("--pod-manifest-path {} --hostname-override node-1", path.display()));
-        agent.until("/readyz", |answer| answer.code == 200);
+        Self::on_with(path, &[])
+    }
+
+    /// As [`on`](Self::on), with additional arguments.
+    pub fn on_with(path: &Path, more: &[&str]) -> Self {
+        let args = ["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"];
+        let agent = Self::start(&[&args, more].concat());
+        // On a busy machine, a debug build decodes 20 MB of manifests for more than a minute.
+        agent.until_within(5 * PATIENCE, "/readyz", |answer| answer.code == 200);
         agent
     }
 
@@ -323,11 +330,16 @@ impl Drop for Agent {
 
 /// Sends a request to the agent on this port.
 pub fn get(address: SocketAddr, path: &str) -> Answer {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    exchange(address, request.as_bytes())
+}
+
+/// Sends these bytes and reads the response until the agent closes the connection.
+pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     // The agent may refuse a long request before its end, and close the connection after its response.
-    let _ = stream.write_all(request.as_bytes());
+    let _ = stream.write_all(bytes);
     Answer::read(stream)
 }
 

@@ -356,6 +356,15 @@ fn with_a_client_authority_only_its_clients_are_served() {
     assert!(client(Some(clients.sign("me"))).code(&agent, "/pods").is_err());
 }
 
+fn is_refused(manifests: &str, args: &[&str], setting: &str, file: &str) {
+    for what in [&["--check"][..], &["--port", "0"]] {
+        let output = run(&[&["--pod-manifest-path", manifests][..], args, what].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(setting) && said.contains(file), "{args:?}: {said}");
+    }
+}
+
 #[test]
 fn invalid_tls_files_prevent_the_start_and_are_named() {
     let pki = Pki::new();
@@ -363,44 +372,28 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
     pki.directory.write("junk.pem", "junk");
     pki.directory.write("torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA");
     let manifests = shipped().display().to_string();
-    let (cert, key, junk) = (pki.at("node.crt"), pki.at("node.key"), pki.at("junk.pem"));
-    for (args, setting, file) in [
-        (vec!["--tls-cert-file", &cert], "tlsPrivateKeyFile", ""),
-        (vec!["--tls-private-key-file", &key], "tlsCertFile", ""),
-        (vec!["--client-ca-file", &pki.at("ca.pem")], "clientCAFile", ""),
-        (
-            vec!["--tls-cert-file", "/nowhere.crt", "--tls-private-key-file", &key],
-            "tlsCertFile",
-            "/nowhere.crt",
-        ),
-        (vec!["--tls-cert-file", &junk, "--tls-private-key-file", &key], "tlsCertFile", "junk.pem"),
-        (
-            vec!["--tls-cert-file", &pki.at("torn.pem"), "--tls-private-key-file", &key],
-            "tlsCertFile",
-            "torn.pem",
-        ),
-        (vec!["--tls-cert-file", &key, "--tls-private-key-file", &key], "tlsCertFile", "node.key"),
-        (vec!["--tls-cert-file", &cert, "--tls-private-key-file", &junk], "tlsPrivateKeyFile", "junk.pem"),
-        (vec!["--tls-cert-file", &cert, "--tls-private-key-file", &cert], "tlsPrivateKeyFile", "node.crt"),
-        (
-            vec!["--tls-cert-file", &cert, "--tls-private-key-file", &pki.at("other.key")],
-            "tlsCertFile",
-            "other.key",
-        ),
-        (
-            vec!["--tls-cert-file", &cert, "--tls-private-key-file", &key, "--client-ca-file", &junk],
-            "clientCAFile",
-            "junk.pem",
-        ),
-        (vec!["--certificate-authority", &pki.at("ca.pem")], "--client-ca-file", ""),
+    let (key, junk) = (pki.at("node.key"), pki.at("junk.pem"));
+    // The flags' files of certificate, key and authority, and the file that the message names.
+    for (files, setting, named) in [
+        (["node.crt", "", ""], "tlsPrivateKeyFile", ""),
+        (["", "node.key", ""], "tlsCertFile", ""),
+        (["", "", "ca.pem"], "clientCAFile", ""),
+        (["nowhere.crt", "node.key", ""], "tlsCertFile", "nowhere.crt"),
+        (["junk.pem", "node.key", ""], "tlsCertFile", "junk.pem"),
+        (["torn.pem", "node.key", ""], "tlsCertFile", "torn.pem"),
+        (["node.key", "node.key", ""], "tlsCertFile", "node.key"),
+        (["node.crt", "junk.pem", ""], "tlsPrivateKeyFile", "junk.pem"),
+        (["node.crt", "node.crt", ""], "tlsPrivateKeyFile", "node.crt"),
+        (["node.crt", "other.key", ""], "tlsCertFile", "other.key"),
+        (["node.crt", "node.key", "junk.pem"], "clientCAFile", "junk.pem"),
     ] {
-        for what in [&["--check"][..], &["--port", "0"]] {
-            let output = run(&[&["--pod-manifest-path", &*manifests][..], &args, what].concat());
-            let said = stderr(&output);
-            assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-            assert!(said.contains(setting) && said.contains(file), "{args:?}: {said}");
-        }
+        let flags = ["--tls-cert-file", "--tls-private-key-file", "--client-ca-file"].into_iter().zip(files);
+        let flags = flags.filter(|(_, file)| !file.is_empty());
+        let args: Vec<_> = flags.flat_map(|(flag, file)| [flag.to_owned(), pki.at(file)]).collect();
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        is_refused(&manifests, &args, setting, named);
     }
+    is_refused(&manifests, &["--certificate-authority", &pki.at("ca.pem")], "--client-ca-file", "");
     for (args, word) in [
         (vec!["--ca-file", &junk], "junk.pem"),
         (vec!["--client-key", &key], "--certificate-authority"),

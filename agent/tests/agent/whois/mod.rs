@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{kubeconfig, pod};
+use crate::api::{following, pod};
 use crate::api_server::ApiServer;
 use crate::metrics::value;
 use crate::support::{Agent, Directory, PATIENCE, binary, get, stderr, stdout};
@@ -77,10 +77,8 @@ impl Setup {
         let (server, directory, proc) = (ApiServer::start().await, Directory::new(), Directory::new());
         server.put("pods", &web());
         server.put("pods", &mirror());
-        let kubeconfig = kubeconfig(&directory, &server);
-        let at = proc.0.to_str().unwrap();
-        let given = ["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--proc", at];
-        let agent = Agent::start(&[&given, args].concat());
+        let given = ["--proc", proc.0.to_str().unwrap()];
+        let agent = following(&server, &directory, &[&given, args].concat());
         agent.until("/readyz", |answer| answer.code == 200);
         Self { agent, server, proc, _directory: directory }
     }
