@@ -2,6 +2,7 @@
 //!
 //! [`AtTime`] has the rules; `snapshot::times` what the index learnt.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ use crate::snapshot::{Found, FoundBy, Hold, Key, OwnedKey, Snapshot, Stay, Times
 /// |---|---|---|---|
 /// | IP | from, earliest | the latest of [`Life::ip_not_before`] and *heard − delay* | the kubelet takes a pod before it has an IP; what happened before that time was known, and the pod did not have the IP yet |
 /// | | from, latest | the earliest of *learnt* and [`Life::ip_by`] of every object that had the IP | a status shows an IP after the pod has it; a container starts after its sandbox has the IP |
-/// | | until, earliest | of a pod that runs: *heard − delay*. Of one that has stopped: the latest of [`Life::ip_until`] and *heard − delay*, when it still ran | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
-/// | | until, latest | when the index learnt that the pod has another IP, that it runs again after it had stopped, or that it is gone and had stopped. Otherwise open | a pod that runs again may have another sandbox, so this is another hold; the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
+/// | | until, earliest | *heard − delay*. Of a pod that [may lack its sandbox](Life::may_lack_sandbox): the latest of [`Life::ip_until`] and *heard − delay* of before | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
+/// | | until, latest | when the index learnt that the pod has another IP, that it no longer may lack its sandbox, or that it is gone and might. Otherwise open | a pod that runs again may have another sandbox, so this is another hold; the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
 /// | name | from, earliest | the latest of [`Life::created`] − skew and *heard − delay* | the API server's clock |
 /// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew | whole seconds |
 /// | | until | *heard − delay*, and *learnt* | the object's own life, whatever its containers do |
@@ -87,8 +88,6 @@ pub struct Candidate<'a, P> {
     pub until: Bounds,
     /// Whether it held the key for certain at the time asked for.
     pub is_certain: bool,
-    is_current: bool,
-    likelihood: u64,
 }
 
 /// Bounds of a time. `None`: there is none.
@@ -110,7 +109,7 @@ struct Window {
 /// The bounds of a stay, and its pod if that is not forgotten.
 struct Bounded<'a, P> {
     found: Option<Found<'a, P>>,
-    /// The pod has the key, and runs.
+    /// The pod has the key, and does not lack its sandbox.
     is_current: bool,
     window: Window,
 }
@@ -240,16 +239,14 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// O(n log n) for n pods that had the key.
     #[must_use]
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
-        let stays: Vec<_> =
-            timed(key.into()).into_iter().flatten().flat_map(|claimed| self.stays(claimed)).collect();
-        self.listed(&stays, |_| true)
+        self.listed(timed(key.into()).into_iter().flatten().flat_map(|claimed| self.stays(claimed)))
     }
 
     /// The times between which no pod that held a key is unknown, if the index keeps times and has heard anything.
     #[must_use]
     pub fn known(&self) -> Option<(Time, Time)> {
-        let times = self.snapshot.times.as_deref()?;
-        Some((times.floor()?, self.settled(times)?))
+        let times = self.snapshot.times.as_deref().filter(|times| times.as_of() > Time::MIN)?;
+        Some((times.floor(), self.settled(times)))
     }
 
     /// The range of times at which the event happened.
@@ -259,19 +256,18 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// What happened until this time is known.
-    #[inline]
-    fn settled(&self, times: &Times) -> Option<Time> {
-        Some(times.as_of()?.plus(-self.delay))
+    fn settled(&self, times: &Times) -> Time {
+        times.as_of().plus(-self.delay)
     }
 
     /// If the pod that has the IP says itself that it had it then, nothing else matters: see the rules.
     #[inline]
     fn of_ip(&self, ip: u128) -> Option<&'a Arc<P>> {
-        let as_of = self.snapshot.times.as_deref()?.as_of_or_min();
+        let as_of = self.snapshot.times.as_deref()?.as_of();
         let pod = self.snapshot.live.by_uncontested_ip(ip, &self.snapshot.hashing)?;
         let (life, (first, last)) = (pod.life(), self.range());
-        let held = life.ip_by.is_some_and(|by| by <= first) && last.plus(self.delay) < as_of && !life.stopped;
-        held.then_some(pod)
+        let runs = last.plus(self.delay) < as_of && !life.may_lack_sandbox;
+        (runs && life.ip_by.is_some_and(|by| by <= first)).then_some(pod)
     }
 
     #[inline(never)]
@@ -292,20 +288,20 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             return found.unwrap_or(Holder::Unknown(NotFound::TooEarly));
         }
         let sequence = Sequence::of(&stays);
-        let mut candidates = self.listed(&stays, |stay| {
-            let touches = |window: Window| window.touches(first, last);
-            touches(stay.window) && (!is_exclusive || touches(sequence.narrow(stay.window)))
-        });
+        let touches = |window: Window| window.touches(first, last);
+        let mut candidates =
+            self.listed(stays.into_iter().filter(|stay| {
+                touches(stay.window) && (!is_exclusive || touches(sequence.narrow(stay.window)))
+            }));
         if !candidates.is_empty() {
             let more = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
             candidates.truncate(Self::MAX_CANDIDATES);
             return Holder::Ambiguous { candidates, more };
         }
         Holder::Unknown(match known {
-            Some((_, settled)) if last >= settled => NotFound::TooLate,
-            Some(_) if is_complete => NotFound::NoPod,
-            Some(_) => NotFound::TooEarly,
-            None => NotFound::TooLate,
+            Some((_, settled)) if last < settled && is_complete => NotFound::NoPod,
+            Some((_, settled)) if last < settled => NotFound::TooEarly,
+            _ => NotFound::TooLate,
         })
     }
 
@@ -315,66 +311,60 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let settled = self.settled(times);
         let bounded = |(stay, hold): (&Stay, &Hold)| {
             let found = self.snapshot.find(stay.uid.as_uid_ref().into());
-            let life = hold.end.as_ref().map(|end| end.life);
-            let life = life.or_else(|| Some(found?.pod.life())).unwrap_or_default();
-            let is_current = hold.end.is_none() && !life.stopped;
+            let life = hold.end.as_ref().map(|end| end.life).or_else(|| Some(found?.pod.life()));
+            let life = life.unwrap_or_default();
+            let is_current = hold.end.is_none() && !life.may_lack_sandbox;
             Bounded { found, is_current, window: self.window(stay, hold, &life, settled) }
         };
         times.of(key).map(bounded).collect()
     }
 
-    /// The rules of the module.
-    fn window(&self, stay: &Stay, hold: &Hold, life: &Life, settled: Option<Time>) -> Window {
-        let known = |heard: Option<Time>| heard.map_or(Time::MIN, |heard| heard.plus(-self.delay));
-        let created = life.created.unwrap_or(Time::MIN).plus(-self.skew);
-        let created_by = life
-            .created
-            .map_or(Time::MAX, |created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
-        let is_ip = matches!(stay.key, OwnedKey::Ip(_));
+    /// The rules of [`AtTime`].
+    fn window(&self, stay: &Stay, hold: &Hold, life: &Life, settled: Time) -> Window {
+        let known = |heard: Time| heard.plus(-self.delay);
+        let created = life.created.map(|created| created.plus(-self.skew));
+        let created_by =
+            life.created.map(|created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
         let (not_before, by) = match stay.key {
-            OwnedKey::Ip(_) => (life.ip_not_before, life.ip_by.unwrap_or(Time::MAX)),
-            OwnedKey::Name(..) => (Some(created), created_by),
-            _ => (Some(created), Time::MAX),
+            OwnedKey::Ip(_) => (life.ip_not_before, life.ip_by),
+            OwnedKey::Name(..) => (created, created_by),
+            _ => (created, None),
         };
+        let is_ip = matches!(stay.key, OwnedKey::Ip(_));
         let end = hold.end.as_deref();
-        let there = end.map_or(settled.unwrap_or(Time::MIN), |end| known(end.heard));
-        let has_stopped = is_ip && life.stopped;
-        let until = if has_stopped { known(hold.ran).max(life.ip_until.unwrap_or(Time::MIN)) } else { there };
-        let is_over = |removed: bool| !is_ip || !removed || life.stopped;
+        let until = if is_ip && life.may_lack_sandbox {
+            known(hold.ran).max(life.ip_until.unwrap_or(Time::MIN))
+        } else {
+            end.map_or(settled, |end| known(end.heard))
+        };
+        let over = end.filter(|end| !is_ip || !end.removed || life.may_lack_sandbox);
         Window {
-            from: (known(hold.heard).max(not_before.unwrap_or(Time::MIN)), hold.by.min(by)),
-            until: (until, end.filter(|end| is_over(end.removed)).map_or(Time::MAX, |end| end.learned)),
+            from: (
+                known(hold.heard).max(not_before.unwrap_or(Time::MIN)),
+                hold.by.min(by.unwrap_or(Time::MAX)),
+            ),
+            until: (until, over.map_or(Time::MAX, |end| end.learned)),
         }
     }
 
-    /// The pods that are not forgotten and that `is` keeps, the likeliest one first.
-    fn listed(
-        &self,
-        stays: &[Bounded<'a, P>],
-        is: impl Fn(&Bounded<'a, P>) -> bool,
-    ) -> Vec<Candidate<'a, P>> {
+    /// The pods of these stays that are not forgotten, the likeliest one first.
+    fn listed(&self, stays: impl Iterator<Item = Bounded<'a, P>>) -> Vec<Candidate<'a, P>> {
         let (first, last) = self.range();
-        let kept = stays.iter().filter(|stay| is(stay));
-        let mut candidates: Vec<_> = kept
-            .filter_map(|stay| {
-                let (Found { pod, removed_at, .. }, window) = (stay.found?, stay.window);
-                let bounds = |(earliest, latest): (Time, Time)| Bounds {
-                    earliest: (earliest > Time::MIN).then_some(earliest),
-                    latest: (latest < Time::MAX).then_some(latest),
-                };
-                let (from, until) = (bounds(window.from), bounds(window.until));
-                let is_certain = window.contains(first, last);
-                let likelihood = window.likelihood(self.time, stay.is_current);
-                let is_current = stay.is_current;
-                Some(Candidate { pod, removed_at, from, until, is_certain, is_current, likelihood })
-            })
-            .collect();
-        candidates.sort_by(|one, other| {
-            let order =
-                |one: &Candidate<'_, P>| (one.is_certain, one.likelihood, one.is_current, one.from.latest);
-            order(other).cmp(&order(one)).then_with(|| one.pod.uid().cmp(other.pod.uid()))
+        let mut kept: Vec<_> = stays.filter_map(|stay| Some((stay.found?, stay))).collect();
+        kept.sort_by_cached_key(|(found, Bounded { is_current, window, .. })| {
+            let likelihood = window.likelihood(self.time, *is_current);
+            let order = (window.contains(first, last), likelihood, *is_current, window.from.1);
+            (Reverse(order), found.pod.uid())
         });
-        candidates
+        let candidate = |(Found { pod, removed_at, .. }, Bounded { window, .. })| {
+            let bounds = |(earliest, latest): (Time, Time)| Bounds {
+                earliest: (earliest > Time::MIN).then_some(earliest),
+                latest: (latest < Time::MAX).then_some(latest),
+            };
+            let (from, until) = (bounds(window.from), bounds(window.until));
+            Candidate { pod, removed_at, from, until, is_certain: window.contains(first, last) }
+        };
+        kept.into_iter().map(candidate).collect()
     }
 }
 
@@ -466,20 +456,17 @@ impl Identity<'_> {
         match *self {
             Self::Ip(ip) => at.get(ip),
             Self::Name { namespace, name } => at.get((namespace, name)),
-            Self::ContainerLog(log) => {
-                let ContainerLog { container_id, namespace: Some(namespace), name, container, .. } = log
-                else {
-                    return exact(self.resolve(at.snapshot));
-                };
-                let found = container_id.and_then(|id| at.snapshot.find(id.into()));
-                if found.is_some() {
-                    return exact(found);
-                }
+            // As `resolve`, a container ID that a pod names comes first.
+            Self::ContainerLog(ContainerLog {
+                container_id,
+                namespace: Some(namespace),
+                name,
+                container,
+                ..
+            }) if container_id.is_none_or(|id| at.snapshot.find(id.into()).is_none()) => {
+                let by = if container_id.is_some() { FoundBy::NameOnly } else { FoundBy::Name };
                 match at.get((namespace, name)) {
-                    Holder::Pod(found) => {
-                        let by = if container_id.is_some() { FoundBy::NameOnly } else { FoundBy::Name };
-                        Holder::Pod(Found { container, by, ..found })
-                    }
+                    Holder::Pod(found) => Holder::Pod(Found { container, by, ..found }),
                     unsure => unsure,
                 }
             }
@@ -513,14 +500,14 @@ impl<P> fmt::Debug for AtTime<'_, P> {
 
 impl<P: PodMeta> fmt::Debug for Candidate<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pod, removed_at, from, until, is_certain, .. } = self;
+        let Self { pod, removed_at, from, until, is_certain } = self;
         f.debug_struct("Candidate")
             .field("pod", &pod.uid())
             .field("removed_at", removed_at)
             .field("from", from)
             .field("until", until)
             .field("is_certain", is_certain)
-            .finish_non_exhaustive()
+            .finish()
     }
 }
 

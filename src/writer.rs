@@ -297,6 +297,9 @@ impl<P: PodMeta> Writer<P> {
     /// [at a time](Snapshot::at) are certain only of times before this one. Afterwards, call [`missed`](Self::missed) if the
     /// source may have left something out. The first call also says that what ended before is unknown.
     ///
+    /// While a machine is suspended, [`Instant`] stands still on Linux: an age of the sources' news that is measured with it
+    /// is too small afterwards. Then do not call this until each source has answered anew, and call `missed`.
+    ///
     /// # Complexity
     /// O(1); publishes nothing. Readers of the current snapshot see the new time.
     pub fn heard(&mut self, as_of: impl Into<Time>) {

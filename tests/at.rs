@@ -1,5 +1,5 @@
 //! Lookups at a time: generated truths of which the index learns late, in pieces and in bursts, and random histories
-//! compared with a plain list of intervals.
+//! compared with a plain list of intervals. The same histories show which current keys are contested.
 //!
 //! More cases: `PROPTEST_CASES=100000 cargo test --release --test at`.
 
@@ -12,8 +12,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pod_index::identity::Identity;
 use pod_index::{
-    Holder, Key, KeyKind, Life, NotFound, Operation, Options, PodKeys, PodMeta, Reader, Time, Writer,
+    CONFIG_MIRROR_ANNOTATION, FoundBy, Holder, Key, KeyKind, Life, NotFound, Operation, Options, PodKeys,
+    PodMeta, Reader, Time, Writer,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -63,15 +65,18 @@ impl PodMeta for Pod {
     fn namespace(&self) -> &'static str {
         "default"
     }
-    fn annotation(&self, _: &str) -> Option<&str> {
-        None
+    fn annotation(&self, key: &str) -> Option<&str> {
+        (self.uid.starts_with("mirror") && key == CONFIG_MIRROR_ANNOTATION).then_some("")
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
+        if self.uid == "logged" {
+            keys.container_id("app", &"ab".repeat(32));
+        }
         self.ips.iter().for_each(|number| keys.ip(ip(*number)));
         if self.own {
             keys.key(OWN, "own");
         }
-        keys.finished(self.life.stopped);
+        keys.finished(self.life.may_lack_sandbox);
         keys.created(self.life.created.map_or(0, |time| time.as_nanos() / 1_000_000_000));
     }
     fn life(&self) -> Life {
@@ -127,47 +132,43 @@ struct Question {
     later: i64,
 }
 
-fn plans() -> impl Strategy<Value = Plan> {
-    let end = prop_oneof![3 => Just(End::Completes), 3 => Just(End::Deleted), 1 => Just(End::Forced)];
-    let edge = |most: i64| prop_oneof![Just(0), Just(most), 0..=most];
-    let delays = [(); 6].map(|()| edge(DELAY));
-    (
-        (0..2u8, edge(8), 0..12i64, 0..10i64, prop_oneof![1..60i64, 1..400i64], 0..8i64, end, 0..40i64),
-        (any::<bool>(), prop::option::weighted(0.2, 1..20i64), delays),
-        (any::<[bool; 6]>(), prop_oneof![Just(-SKEW), Just(SKEW), -SKEW..=SKEW]),
-    )
-        .prop_map(
-            |(
-                (key, gap, started_before, runs_after, lasts, lingers, end, object),
-                (says_times, returns_ip, delays),
-                (lost, api_skew),
-            )| Plan {
-                key,
-                gap,
-                started_before,
-                runs_after,
-                lasts,
-                lingers,
-                end,
-                object,
-                says_times,
-                returns_ip,
-                delays,
-                lost,
-                api_skew,
-            },
-        )
+/// Often the edges.
+fn edge(least: i64, most: i64) -> impl Strategy<Value = i64> {
+    prop_oneof![Just(least), Just(most), least..=most]
 }
 
-fn questions() -> impl Strategy<Value = Question> {
-    let skew = prop_oneof![Just(-SKEW), Just(SKEW), -SKEW..=SKEW];
-    let later = prop_oneof![0..40i64, 0..400i64];
-    (0..8usize, -10..110i64, skew, later).prop_map(|(pod, share, skew, later)| Question {
-        pod,
-        share,
-        skew,
-        later,
-    })
+prop_compose! {
+    fn plans()(
+        key in 0..2u8,
+        gap in edge(0, 8),
+        started_before in 0..12i64,
+        runs_after in 0..10i64,
+        lasts in prop_oneof![1..60i64, 1..400i64],
+        lingers in 0..8i64,
+        end in prop_oneof![3 => Just(End::Completes), 3 => Just(End::Deleted), 1 => Just(End::Forced)],
+        object in 0..40i64,
+        says_times: bool,
+        returns_ip in prop::option::weighted(0.2, 1..20i64),
+        delays in [(); 6].map(|()| edge(0, DELAY)),
+        lost: [bool; 6],
+        api_skew in edge(-SKEW, SKEW),
+    ) -> Plan {
+        Plan {
+            key, gap, started_before, runs_after, lasts, lingers, end, object, says_times, returns_ip, delays, lost,
+            api_skew,
+        }
+    }
+}
+
+prop_compose! {
+    fn questions()(
+        pod in 0..8usize,
+        share in -10..110i64,
+        skew in edge(-SKEW, SKEW),
+        later in prop_oneof![0..40i64, 0..400i64],
+    ) -> Question {
+        Question { pod, share, skew, later }
+    }
 }
 
 /// A pod that held an IP from a tick until another.
@@ -202,7 +203,7 @@ fn truth(plans: &[Plan]) -> (Vec<Held>, Vec<News>) {
             ip_by: ip_by
                 .filter(|_| plan.says_times)
                 .map(|tick| second(tick).saturating_add(Duration::from_secs(1))),
-            stopped,
+            may_lack_sandbox: stopped,
             ip_until: (stopped && plan.says_times).then_some(second(stops)),
         };
         let pod = |ip: Option<u8>, life: Life| Pod {
@@ -373,42 +374,37 @@ fn no_answer_is_confidently_wrong_while_clocks_and_news_keep_their_bounds() {
 /// One write, or more in one publication.
 #[derive(Clone, Debug)]
 enum Step {
-    Update(Spec),
+    Update(Pod),
     Remove(usize),
-    Set(Vec<Spec>),
+    Set(Vec<Pod>),
     Batch(Vec<Step>),
     Heard,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Spec {
-    uid: usize,
-    name: usize,
-    ips: usize,
-    own: bool,
-    created: i64,
-    not_before: Option<i64>,
-    by: Option<i64>,
-    stopped: bool,
-    until: Option<i64>,
-}
-
-fn specs() -> impl Strategy<Value = Spec> {
-    let maybe = || prop::option::of(0..60i64);
-    let names = (0..4usize, 0..2usize, 0..4usize, any::<bool>(), 0..60i64);
-    (names, (maybe(), maybe(), prop::bool::weighted(0.3), maybe())).prop_map(
-        |((uid, name, ips, own, created), (not_before, by, stopped, until))| Spec {
-            uid,
-            name,
-            ips,
+prop_compose! {
+    fn specs()(
+        uid in 0..4usize,
+        name in 0..2usize,
+        ips in 0..4usize,
+        own: bool,
+        created in 0..60i64,
+        [not_before, by, until] in [(); 3].map(|()| prop::option::of(0..60i64)),
+        may_lack_sandbox in prop::bool::weighted(0.3),
+    ) -> Pod {
+        Pod {
+            uid: format!("u{uid}"),
+            name: format!("n{name}"),
+            ips: [&[][..], &[1], &[2], &[1, 2]][ips].to_vec(),
             own,
-            created,
-            not_before,
-            by,
-            stopped,
-            until,
-        },
-    )
+            life: Life {
+                created: Some(time(created)),
+                ip_not_before: not_before.map(time),
+                ip_by: by.map(time),
+                may_lack_sandbox,
+                ip_until: until.map(time),
+            },
+        }
+    }
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -424,22 +420,6 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => vec(single(), 0..4).prop_map(Step::Batch),
         4 => Just(Step::Heard),
     ]
-}
-
-fn pod(spec: &Spec) -> Pod {
-    Pod {
-        uid: format!("u{}", spec.uid),
-        name: format!("n{}", spec.name),
-        ips: [&[][..], &[1], &[2], &[1, 2]][spec.ips].to_vec(),
-        own: spec.own,
-        life: Life {
-            created: Some(time(spec.created)),
-            ip_not_before: spec.not_before.map(time),
-            ip_by: spec.by.map(time),
-            stopped: spec.stopped,
-            ip_until: spec.until.map(time),
-        },
-    }
 }
 
 /// A key in the model: an IP, the name, or the custom key.
@@ -487,8 +467,9 @@ impl Model {
             self.end(&pod.uid, word, old.as_ref().expect("it had words").life, false);
         }
         for word in words(pod) {
-            let runs_again =
-                |before: &Life| matches!(word, Word::Ip(_)) && before.stopped && !pod.life.stopped;
+            let runs_again = |before: &Life| {
+                matches!(word, Word::Ip(_)) && before.may_lack_sandbox && !pod.life.may_lack_sandbox
+            };
             if let Some(old) = old.as_ref().filter(|old| old_words.contains(&word) && runs_again(&old.life)) {
                 self.end(&pod.uid, &word, old.life, false);
             }
@@ -501,7 +482,7 @@ impl Model {
                     mine.end = None;
                     if let Some(old) = old.as_ref().filter(|_| old_words.contains(&word)) {
                         mine.by = said_by(mine, &old.life);
-                        if pod.life.stopped && !old.life.stopped {
+                        if pod.life.may_lack_sandbox && !old.life.may_lack_sandbox {
                             mine.ran = self.heard;
                         }
                     }
@@ -535,15 +516,12 @@ impl Model {
     }
 
     /// As the whole set is stored: pods that stay were never gone.
-    fn set(&mut self, pods: &[Pod]) {
-        let last: BTreeMap<_, _> = pods.iter().map(|pod| (pod.uid.clone(), pod.clone())).collect();
-        let before = std::mem::take(&mut self.pods);
-        // What is overwritten within the set was there for a moment.
-        self.pods.clone_from(&before);
-        for uid in before.keys().filter(|uid| !last.contains_key(*uid)) {
+    fn set(&mut self, pods: &BTreeMap<String, Pod>) {
+        let gone: Vec<_> = self.pods.keys().filter(|uid| !pods.contains_key(*uid)).cloned().collect();
+        for uid in &gone {
             self.remove(uid);
         }
-        for pod in last.values() {
+        for pod in pods.values() {
             self.store(pod);
         }
     }
@@ -574,11 +552,11 @@ impl Model {
             let from = known(one.heard).max(ticks(life.ip_not_before).unwrap_or(-FOREVER));
             let by = one.by.min(ticks(life.ip_by).unwrap_or(FOREVER));
             let stopped = known(one.ran).max(ticks(life.ip_until).unwrap_or(-FOREVER));
-            let is_open = one.end.as_ref().is_some_and(|(.., removed)| *removed && !life.stopped);
+            let is_open = one.end.as_ref().is_some_and(|(.., removed)| *removed && !life.may_lack_sandbox);
             return [
                 from,
                 by,
-                if life.stopped { stopped } else { there },
+                if life.may_lack_sandbox { stopped } else { there },
                 if is_open { FOREVER } else { gone },
             ];
         }
@@ -591,7 +569,7 @@ impl Model {
         let (first, last) = (at - SKEW, at + SKEW);
         let all: Vec<_> =
             self.list.iter().filter(|one| one.word == *word).map(|one| (one, self.bounds(one))).collect();
-        let runs = |one: &Interval| one.end.is_none() && !self.pods[&one.uid].life.stopped;
+        let runs = |one: &Interval| one.end.is_none() && !self.pods[&one.uid].life.may_lack_sandbox;
         let certain: Vec<_> =
             all.iter().filter(|(_, [_, by, until, _])| *by <= first && last < *until).collect();
         let current: Vec<_> = certain.iter().filter(|(one, _)| runs(one)).collect();
@@ -641,24 +619,19 @@ fn said_by(one: &Interval, life: &Life) -> i64 {
 
 fn apply(model: &mut Model, step: &Step) -> Vec<Operation<Pod>> {
     match step {
-        Step::Update(spec) => {
-            model.store(&pod(spec));
-            vec![Operation::Update(pod(spec).into())]
+        Step::Update(pod) => {
+            model.store(pod);
+            vec![Operation::Update(pod.clone().into())]
         }
         Step::Remove(uid) => {
             model.remove(&format!("u{uid}"));
             vec![Operation::Remove(format!("u{uid}").as_str().into())]
         }
-        Step::Set(specs) => {
+        Step::Set(pods) => {
             // Each UID once: what is overwritten within a set is another matter.
-            let mut pods: Vec<Pod> = Vec::new();
-            for pod in specs.iter().map(pod) {
-                if pods.iter().all(|other| other.uid != pod.uid) {
-                    pods.push(pod);
-                }
-            }
+            let pods: BTreeMap<_, _> = pods.iter().map(|pod| (pod.uid.clone(), pod.clone())).collect();
             model.set(&pods);
-            vec![Operation::Set(pods.into_iter().map(Arc::new).collect())]
+            vec![Operation::Set(pods.into_values().map(Arc::new).collect())]
         }
         Step::Batch(steps) => steps.iter().flat_map(|step| apply(model, step)).collect(),
         Step::Heard => Vec::new(),
@@ -697,6 +670,7 @@ fn every_answer_is_what_a_list_of_intervals_says() {
                     4 => (Word::Name("n1".into()), ("default", "n1").into()),
                     _ => (Word::Own, own.into()),
                 };
+                assert_eq!(snapshot.is_contested(key), snapshot.claimants(key).count() > 1, "{word:?}");
                 let expected = model.answer(&word, *at);
                 let at = snapshot.at(time(*at)).skew(span(SKEW)).delay(span(DELAY));
                 let (answer, kind) = match at.get(key) {
@@ -729,176 +703,198 @@ fn every_answer_is_what_a_list_of_intervals_says() {
 
 // -------------------------------------------------------------------------------------------------------- by hand
 
+/// A pod with the IP of all of these tests.
+fn pod(uid: &str, life: Life) -> Pod {
+    Pod { uid: uid.into(), name: uid.into(), ips: vec![7], own: false, life }
+}
+
+/// Writes at these ticks; before and after each, everything was heard.
+struct Told {
+    writer: Writer<Pod>,
+    reader: Reader<Pod>,
+    start: Instant,
+}
+
+impl Told {
+    fn new() -> Self {
+        let (mut writer, reader, start) = index(40_000, 100);
+        writer.heard(time(0));
+        Self { writer, reader, start }
+    }
+
+    fn tell(&mut self, tick: i64, operations: impl IntoIterator<Item = Operation<Pod>>) {
+        self.writer.heard(time(tick));
+        self.writer.expire(self.start + span(tick));
+        self.writer.set_time(time(tick));
+        assert!(self.writer.apply(operations).refused.is_empty());
+        self.writer.heard(time(tick));
+    }
+
+    /// The certain pod, or the possible ones, each with a question mark, or why none is known.
+    fn who<'k>(&self, tick: i64, key: impl Into<Key<'k>>) -> String {
+        let snapshot = self.reader.load();
+        match snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY)).get(key) {
+            Holder::Pod(found) => found.pod.uid.clone(),
+            Holder::Ambiguous { candidates: all, .. } => {
+                all.iter().map(|one| one.pod.uid.clone() + "?").collect()
+            }
+            Holder::Unknown(why) => format!("{why:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn add(pod: Pod) -> Operation<Pod> {
+    Operation::Add(pod.into())
+}
+
 #[test]
 fn reuse_in_one_publication_is_told_apart() {
-    let (mut writer, reader, start) = index(4000, 100);
-    let pod = |uid: &str| Arc::new(Pod { uid: uid.into(), name: uid.into(), ips: vec![7], ..Pod::default() });
-    writer.heard(time(0));
-    writer.heard(time(398));
-    writer.set_time(time(400));
-    writer.add_pod(pod("one")).expect("a good pod");
-    writer.heard(time(800));
-    writer.expire(start + span(800));
-    writer.set_time(time(800));
-    assert!(writer.apply([Operation::Remove("one".into()), Operation::Add(pod("two"))]).refused.is_empty());
-    writer.heard(time(1200));
-    let snapshot = reader.load();
-    let who = |tick: i64| match snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY)).get(ip(7)) {
-        Holder::Pod(found) => found.pod.uid.clone(),
-        Holder::Ambiguous { candidates: all, .. } => {
-            all.iter().map(|one| one.pod.uid.clone() + "?").collect::<Vec<_>>().concat()
-        }
-        Holder::Unknown(why) => why.to_string(),
-        other => panic!("{other:?}"),
-    };
+    let mut told = Told::new();
+    told.tell(398, []);
+    // Not heard between 398 and 800.
+    told.writer.set_time(time(400));
+    told.writer.add_pod(pod("one", Life::default())).expect("a good pod");
+    told.tell(800, [Operation::Remove("one".into()), add(pod("two", Life::default()))]);
+    told.tell(1200, []);
+    let who = |tick| told.who(tick, ip(7));
     let edge = 800 - DELAY - SKEW;
     assert_eq!([400 + SKEW, edge - 1].map(who), ["one", "one"]);
     assert_eq!(who(405), "one?", "it may have come a moment later");
     assert!([edge, 805].map(who).iter().all(|both| both.contains("one?") && both.contains("two?")));
     assert_eq!([800 + SKEW, 1200 - DELAY - SKEW - 1].map(who), ["two", "two"]);
     assert_eq!(who(1200 - DELAY - SKEW), "two?", "it may be gone, and nobody has told");
-    assert_eq!(who(100), NotFound::NoPod.to_string());
-    assert_eq!(who(-100), NotFound::TooEarly.to_string());
+    assert_eq!([100, -100].map(who), ["NoPod", "TooEarly"]);
 }
 
 /// A manifest that is edited and edited back has its first UID again.
 #[test]
 fn a_static_pod_that_returns_was_gone_meanwhile() {
-    let (mut writer, reader, start) = index(40_000, 100);
-    let pod = |uid: &str| Pod { uid: uid.into(), name: "web".into(), ips: vec![7], ..Pod::default() };
-    writer.heard(time(0));
+    let mut told = Told::new();
     for (tick, gone, uid) in [(400, "", "first"), (800, "first", "second"), (1200, "second", "first")] {
-        writer.heard(time(tick));
-        writer.expire(start + span(tick));
-        writer.set_time(time(tick));
-        writer.remove_pod_by_uid(gone);
-        writer.add_pod(pod(uid)).expect("a good pod");
+        let new = Pod { name: "web".into(), ..pod(uid, Life::default()) };
+        told.tell(tick, [Operation::Remove(gone.into()), add(new)]);
     }
-    writer.heard(time(1600));
-    let snapshot = reader.load();
-    let who =
-        |tick: i64| match snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY)).get(("default", "web"))
-        {
-            Holder::Pod(found) => found.pod.uid.clone(),
-            unsure => panic!("{unsure:?}"),
-        };
-    assert_eq!([600, 1000, 1400].map(who), ["first", "second", "first"]);
+    told.tell(1600, []);
+    assert_eq!(
+        [600, 1000, 1400].map(|tick| told.who(tick, ("default", "web"))),
+        ["first", "second", "first"]
+    );
 }
 
 /// A pod may have come and gone while no source answered.
 #[test]
 fn after_an_outage_no_key_is_said_to_have_been_nobodys_before() {
-    let (mut writer, reader, _) = index(40_000, 100);
-    let stays = Pod { uid: "stays".into(), name: "stays".into(), ips: vec![8], ..Pod::default() };
-    writer.heard(time(0));
-    writer.set_time(time(100));
-    writer.add_pod(stays).expect("a good pod");
-    writer.heard(time(400));
-    let ask = |number| {
-        let snapshot = reader.load();
-        let at = snapshot.at(time(600)).skew(span(SKEW)).delay(span(DELAY));
-        match at.get(ip(number)) {
-            Holder::Pod(found) => Ok(found.pod.uid.clone()),
-            Holder::Unknown(why) => Err(why),
-            unsure => panic!("{unsure:?}"),
-        }
-    };
-    assert_eq!(ask(7), Err(NotFound::TooLate));
-    writer.heard(time(800));
-    assert_eq!(ask(7), Err(NotFound::NoPod));
-    writer.missed(time(790));
-    writer.missed(time(500));
-    assert_eq!(ask(7), Err(NotFound::TooEarly));
-    assert_eq!(ask(8), Ok("stays".into()), "what is certain stays so");
-    assert_eq!(reader.load().at(time(600)).delay(span(DELAY)).known(), Some((time(790), time(780))));
+    let mut told = Told::new();
+    told.tell(100, [add(pod("stays", Life::default()))]);
+    told.tell(400, []);
+    assert_eq!(told.who(600, ip(8)), "TooLate");
+    told.writer.heard(time(800));
+    assert_eq!(told.who(600, ip(8)), "NoPod");
+    told.writer.missed(time(790));
+    told.writer.missed(time(500));
+    assert_eq!(told.who(600, ip(8)), "TooEarly");
+    assert_eq!(told.who(600, ip(7)), "stays", "what is certain stays so");
+    assert_eq!(told.reader.load().at(time(600)).delay(span(DELAY)).known(), Some((time(790), time(780))));
     // The next publication still knows it.
-    writer.remove_pod_by_uid("stays");
-    assert_eq!(ask(7), Err(NotFound::TooEarly));
+    told.writer.remove_pod_by_uid("stays");
+    assert_eq!(told.who(600, ip(8)), "TooEarly");
 }
 
 #[test]
 fn an_ambiguous_answer_lists_some_pods_and_the_number_of_the_others() {
-    let (mut writer, reader, _) = index(40_000, 100);
-    writer.heard(time(0));
-    writer.set_time(time(100));
-    for number in 0..20 {
-        let (uid, name) = (format!("u{number}"), format!("n{number}"));
-        writer.add_pod(Pod { uid, name, own: true, ..Pod::default() }).expect("a good pod");
-    }
-    writer.heard(time(800));
-    let snapshot = reader.load();
+    let mut told = Told::new();
+    let pods = (0..20).map(|number| Pod { own: true, ..pod(&format!("u{number}"), Life::default()) });
+    told.tell(100, pods.map(add));
+    told.tell(800, []);
+    let snapshot = told.reader.load();
     let at = snapshot.at(time(400));
     let Holder::Ambiguous { candidates, more } = at.get((OWN, &b"own"[..])) else { panic!("twenty have it") };
     assert_eq!((candidates.len(), more, at.candidates((OWN, &b"own"[..])).len()), (16, 4, 20));
 }
 
+/// A mirror pod is found by its name, unless a pod had that name.
+#[test]
+fn a_name_is_a_mirror_pods_only_while_no_pod_had_it() {
+    let mut told = Told::new();
+    let named = |uid| add(Pod { name: "web".into(), ..pod(uid, Life::default()) });
+    told.tell(400, [named("mirror")]);
+    told.tell(800, [named("own")]);
+    told.tell(1200, []);
+    assert_eq!([600, 1000].map(|tick| told.who(tick, ("default", "web"))), ["mirror", "own"]);
+}
+
+#[test]
+fn a_link_to_a_log_is_of_the_pod_with_its_container_and_else_of_the_one_with_its_name_then() {
+    let mut told = Told::new();
+    told.tell(400, [add(Pod { name: "web".into(), ..pod("logged", Life::default()) })]);
+    let next = Pod { name: "web".into(), ..pod("next", Life::default()) };
+    told.tell(800, [Operation::Remove("logged".into()), add(next)]);
+    told.tell(1200, []);
+    let snapshot = told.reader.load();
+    let of = |tick, id: &str| {
+        let text = format!("/var/log/containers/web_default_app-{}.log", id.repeat(32));
+        let identity = Identity::parse(&text).expect("a link to a log");
+        match identity.resolve_at(&snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY))) {
+            Holder::Pod(found) => (found.pod.uid.clone(), found.by),
+            unsure => panic!("{unsure:?}"),
+        }
+    };
+    assert_eq!(of(1000, "ab"), ("logged".into(), FoundBy::ContainerId));
+    assert_eq!(of(1000, "cd"), ("next".into(), FoundBy::NameOnly));
+    assert_eq!(of(600, "cd"), ("logged".into(), FoundBy::NameOnly));
+}
+
+/// Four for each removed pod: with its name, a pod has two keys here.
+#[test]
+fn the_number_of_ended_holds_is_limited_and_what_was_before_the_dropped_ones_is_unknown() {
+    let (writer, reader, start) = index(40_000, 1);
+    let mut told = Told { writer, reader, start };
+    told.tell(0, []);
+    for (tick, floor) in [(400, 0), (800, 0), (1200, 600)] {
+        told.tell(tick, [add(pod("one", Life::default()))]);
+        told.tell(tick + 200, [Operation::Remove("one".into())]);
+        assert_eq!(told.reader.load().at(time(0)).known().map(|(floor, _)| floor), Some(time(floor)));
+    }
+}
+
 #[test]
 fn an_index_that_keeps_no_times_knows_only_what_needs_none() {
-    let (mut writer, reader) = pod_index::new();
-    let pod = Pod { uid: "one".into(), name: "one".into(), ips: vec![7], ..Pod::default() };
-    writer.set_time(time(0));
-    writer.add_pod(pod).expect("a good pod");
-    writer.heard(time(1000));
-    let snapshot = reader.load();
-    let at = snapshot.at(time(500));
-    assert!(matches!(at.get("one"), Holder::Pod(_)) && at.known().is_none());
-    assert!(matches!(at.get(ip(7)), Holder::Unknown(NotFound::TooLate)));
+    let (writer, reader) = pod_index::new();
+    let mut told = Told { writer, reader, start: Instant::now() };
+    told.tell(0, [add(pod("one", Life::default()))]);
+    told.tell(1000, []);
+    assert_eq!((told.who(500, "one"), told.who(500, ip(7))), ("one".into(), "TooLate".into()));
+    assert_eq!(told.reader.load().at(time(500)).known(), None);
 }
 
 #[test]
 fn what_ended_before_the_first_heard_time_is_unknown_although_a_gap_ended_earlier() {
-    let (mut writer, reader, _) = index(40_000, 100);
+    let (mut writer, reader, start) = index(40_000, 100);
     writer.missed(time(50));
-    writer.heard(time(400));
-    writer.heard(time(800));
-    let ask = |moment| {
-        let snapshot = reader.load();
-        match snapshot.at(time(moment)).skew(span(SKEW)).delay(span(DELAY)).get(ip(7)) {
-            Holder::Unknown(why) => why,
-            sure => panic!("{sure:?}"),
-        }
-    };
-    assert_eq!(ask(200), NotFound::TooEarly);
-    assert_eq!(ask(600), NotFound::NoPod);
+    let mut told = Told { writer, reader, start };
+    told.tell(400, []);
+    told.tell(800, []);
+    assert_eq!([200, 600].map(|tick| told.who(tick, ip(7))), ["TooEarly", "NoPod"]);
 }
 
 /// A pod whose containers all ended may have got a new sandbox, and another pod the IP meanwhile.
 #[test]
 fn a_pod_that_runs_again_may_have_been_without_its_ip() {
-    let (mut writer, reader, start) = index(40_000, 100);
-    let pod = |uid: &str, stopped, by| Pod {
-        uid: uid.into(),
-        name: uid.into(),
-        ips: vec![7],
-        life: Life { stopped, ip_by: Some(time(by)), ..Life::default() },
-        ..Pod::default()
+    let mut told = Told::new();
+    let pod = |uid: &str, may_lack_sandbox, by| {
+        add(pod(uid, Life { may_lack_sandbox, ip_by: Some(time(by)), ..Life::default() }))
     };
-    writer.heard(time(0));
-    let mut tell = |tick, pod: Result<Pod, &str>| {
-        writer.heard(time(tick));
-        writer.expire(start + span(tick));
-        writer.set_time(time(tick));
-        match pod {
-            Ok(pod) => drop(writer.add_pod(pod).expect("a good pod")),
-            Err(gone) => drop(writer.remove_pod_by_uid(gone)),
-        }
-        writer.heard(time(tick));
-    };
-    tell(400, Ok(pod("first", false, 400)));
-    tell(800, Ok(pod("first", true, 400)));
-    tell(1000, Ok(pod("second", false, 1000)));
-    tell(1400, Ok(pod("second", true, 1000)));
-    tell(1500, Err("second"));
-    tell(2000, Ok(pod("first", false, 2000)));
-    tell(2400, Ok(pod("first", false, 2000)));
-    let snapshot = reader.load();
-    let who = |tick| match snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY)).get(ip(7)) {
-        Holder::Pod(found) => found.pod.uid.clone(),
-        Holder::Ambiguous { candidates: all, .. } => format!("{} candidates", all.len()),
-        unsure => format!("{unsure:?}"),
-    };
+    told.tell(400, [pod("first", false, 400)]);
+    told.tell(800, [pod("first", true, 400)]);
+    told.tell(1000, [pod("second", false, 1000)]);
+    told.tell(1400, [pod("second", true, 1000)]);
+    told.tell(1500, [Operation::Remove("second".into())]);
+    told.tell(2000, [pod("first", false, 2000)]);
+    told.tell(2400, [pod("first", false, 2000)]);
+    let who = |tick| told.who(tick, ip(7));
     assert_eq!([600, 1200, 2200].map(who), ["first", "second", "first"]);
-    assert_eq!(who(900), "1 candidates", "it may still have it");
-    assert_eq!(who(1450), "1 candidates", "the second may still have it, the first has lost it before");
-    assert_eq!(who(1700), "Unknown(NoPod)");
+    assert_eq!(who(900), "first?", "it may still have it");
+    assert_eq!(who(1450), "second?", "it may still have it, the first has lost it before");
+    assert_eq!(who(1700), "NoPod");
 }

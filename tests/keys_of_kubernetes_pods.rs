@@ -136,7 +136,7 @@ fn the_life_of_a_pod_is_what_its_containers_prove() {
     assert_eq!(life("Running", "Always", false, &all), Life { ip_until: Some(at(4)), ..runs });
     let once = Life { ip_by: Some(at(4)), ip_until: Some(at(4)), ..base };
     assert_eq!(life("Running", "Never", false, &all), once);
-    let over = Life { stopped: true, ip_until: Some(at(40)), ..base };
+    let over = Life { may_lack_sandbox: true, ip_until: Some(at(40)), ..base };
     assert_eq!(life("Succeeded", "OnFailure", false, &[ended(3, 40), lost.clone()]), over);
     assert_eq!(life("Running", "Always", true, &[ended(3, 40), lost]), over);
     // Being deleted, it runs on.
@@ -187,13 +187,13 @@ fn a_pod_without_a_running_container_may_have_lost_its_ip() {
     let (mut runs, mut ended) = (waiting(), waiting());
     runs["state"] = json!({"running": {"startedAt": "2026-11-22T10:00:05Z"}});
     ended["state"] = json!({"terminated": {"exitCode": 0}});
-    let stopped = |containers: &[&Value], sandbox: Option<&str>, deleted| {
+    let may_lack_sandbox = |containers: &[&Value], sandbox: Option<&str>, deleted| {
         let conditions: Vec<_> = sandbox
             .iter()
             .map(|status| json!({"type": "PodReadyToStartContainers", "status": status}))
             .collect();
         let status = json!({"phase": "Running", "conditions": conditions, "containerStatuses": containers});
-        PodMeta::life(&told("u1", &json!({}), &json!({"containers": []}), deleted, &status)).stopped
+        PodMeta::life(&told("u1", &json!({}), &json!({"containers": []}), deleted, &status)).may_lack_sandbox
     };
     let waits = waiting();
     for (containers, sandbox, deleted, expected) in [
@@ -209,7 +209,11 @@ fn a_pod_without_a_running_container_may_have_lost_its_ip() {
         (&[&runs, &crashed], Some("False"), true, false),
         (&[], None, true, false),
     ] {
-        assert_eq!(stopped(containers, sandbox, deleted), expected, "{containers:?} {sandbox:?} {deleted}");
+        assert_eq!(
+            may_lack_sandbox(containers, sandbox, deleted),
+            expected,
+            "{containers:?} {sandbox:?} {deleted}"
+        );
     }
 }
 

@@ -71,7 +71,7 @@ impl PodMeta for SimPod {
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
         self.ip.into_iter().for_each(|ip| keys.ip(ip));
-        keys.finished(self.life.stopped);
+        keys.finished(self.life.may_lack_sandbox);
         keys.created(self.life.created.map_or(0, |created| created.as_nanos() / 1_000_000_000));
     }
     fn life(&self) -> Life {
@@ -126,7 +126,7 @@ impl System for Ours {
                 created: Some(time(facts.created)),
                 ip_not_before: Some(time(facts.started)),
                 ip_by: running.map(|at| time(at + 1_000)),
-                stopped: finished.is_some(),
+                may_lack_sandbox: finished.is_some(),
                 ip_until: finished.map(time),
             };
             let ip = has_ip.then(|| address(facts.ip));

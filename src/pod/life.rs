@@ -111,9 +111,9 @@ pub struct Life {
     pub ip_not_before: Option<Time>,
     /// The pod has had its present IPs since this time at the latest.
     pub ip_by: Option<Time>,
-    /// None of its containers runs any more. From then on, its IPs may be another pod's. If it runs again, it may have got
-    /// the same IP a second time.
-    pub stopped: bool,
-    /// If it has stopped, it had its IPs at least until this time.
+    /// None of its containers runs, and its sandbox may be gone: its IPs may be another pod's, although its object still
+    /// has them. If this becomes false again, it may have got the same IP a second time.
+    pub may_lack_sandbox: bool,
+    /// If it may lack its sandbox, it had its IPs at least until this time.
     pub ip_until: Option<Time>,
 }

@@ -84,10 +84,10 @@ impl PodMeta for Pod {
         let is_final = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
         let mut conditions = status.conditions.iter().flatten();
         let sandbox = conditions.find(|condition| condition.type_ == "PodReadyToStartContainers");
-        let may_lack_sandbox = self.metadata.deletion_timestamp.is_some()
+        let may_end = self.metadata.deletion_timestamp.is_some()
             || sandbox.map_or(has_run, |condition| condition.status != "True");
-        let stopped = is_final || (is_any && !runs && may_lack_sandbox);
-        Life { created, ip_not_before, ip_by, stopped, ip_until }
+        let may_lack_sandbox = is_final || (is_any && !runs && may_end);
+        Life { created, ip_not_before, ip_by, may_lack_sandbox, ip_until }
     }
 }
 

@@ -7,7 +7,7 @@ use super::Snapshot;
 use super::found::{Found, Key};
 use super::tables::Tables;
 use crate::identity::ContainerId;
-use crate::pod::{KeyKind, KeyRef, PodMeta, ip_number};
+use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, ip_number};
 
 /// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -25,7 +25,8 @@ pub struct KeyCounts {
 
 impl<P: PodMeta> Snapshot<P> {
     /// The current pod with this key. Ignores mirror pods, and translates no UID. If several pods claim the key, returns
-    /// the one with the strongest claim; see [`claimants`](Self::claimants).
+    /// the one with the strongest claim; [`is_contested`](Self::is_contested) says so, and
+    /// [`claimants`](Self::claimants) lists them all.
     ///
     /// # Complexity
     /// O(1) expected; no allocation.
@@ -51,6 +52,20 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Option<Found<'_, P>> {
         self.live.get(key.into(), &self.hashing)
+    }
+
+    /// Whether several current pods claim this key, so that [`get`](Self::get) returns only the strongest one of them. It
+    /// is a method of its own so that a `get` which does not ask pays nothing.
+    ///
+    /// # Complexity
+    /// O(1) and a few instructions while no key is contested, O(log n) for n claims otherwise; no allocation.
+    ///
+    /// # Examples
+    /// See [`claimants`](Self::claimants).
+    #[inline]
+    #[must_use]
+    pub fn is_contested<'k>(&self, key: impl Into<Key<'k>>) -> bool {
+        key.into().claimed(PodKind::Pod).is_some_and(|key| self.live.first_contender(key).is_some())
     }
 
     /// All current pods that claim this key, the strongest claim first: the pod that [`get`](Self::get) returns, then the
@@ -79,6 +94,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// let ip = IpAddr::from([10, 0, 0, 7]);
     /// let uids: Vec<_> = pods.claimants(ip).map(|found| found.pod.0).collect();
     /// assert_eq!(uids, ["u1", "u2"]); // so the IP alone does not tell which of the two it is
+    /// assert!(pods.is_contested(ip) && !pods.is_contested("u1"));
     /// # Ok::<(), pod_index::Error>(())
     /// ```
     pub fn claimants<'a>(&'a self, key: impl Into<Key<'a>>) -> impl Iterator<Item = Found<'a, P>> {

@@ -203,7 +203,8 @@ impl<V> Tables<V> {
         self.contenders.range(Before(key)..).take_while(move |contender| contender.key() == key)
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the key need not be in memory for what is nearly always done")]
+    #[inline(always)]
     pub(crate) fn first_contender(&self, key: KeyRef<'_>) -> Option<&Contender> {
         // Nearly always.
         if self.contenders.is_empty() {

@@ -37,11 +37,11 @@ pub(crate) struct Stay {
 #[derive(Clone, PartialEq)]
 pub(crate) struct Hold {
     /// The index was complete up to this time before it learnt of the hold.
-    pub(crate) heard: Option<Time>,
+    pub(crate) heard: Time,
     /// The pod has had the key since this time at the latest: the index knew it, or a replaced object said so.
     pub(crate) by: Time,
-    /// The index was complete up to this time before it learnt that the pod had stopped.
-    pub(crate) ran: Option<Time>,
+    /// The index was complete up to this time before it learnt that the pod's sandbox may be gone.
+    pub(crate) ran: Time,
     pub(crate) end: Option<Arc<End>>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct End {
     /// When the index learnt of it.
     pub(crate) learned: Time,
     /// The index was complete up to this time before it learnt of it.
-    pub(crate) heard: Option<Time>,
+    pub(crate) heard: Time,
     /// What the last object with the key said.
     pub(crate) life: Life,
     /// The pod itself was removed. Otherwise it lost the key.
@@ -65,7 +65,7 @@ pub(crate) struct End {
 pub(crate) struct Moment {
     pub(crate) at: Instant,
     pub(crate) learned: Time,
-    pub(crate) heard: Option<Time>,
+    pub(crate) heard: Time,
 }
 
 /// Ended holds for each removed pod at most, on average.
@@ -77,17 +77,6 @@ impl Keyed for Stay {
     }
 }
 
-#[inline]
-fn raw(atomic: &AtomicI64) -> Time {
-    Time::stored(atomic.load(Ordering::Relaxed))
-}
-
-#[inline]
-fn time(atomic: &AtomicI64) -> Option<Time> {
-    let time = raw(atomic);
-    (time != Time::MIN).then_some(time)
-}
-
 impl Times {
     pub(crate) fn new(limits: KeepRemoved) -> Self {
         let [as_of, floor] = [(); 2].map(|()| AtomicI64::new(Time::MIN.as_nanos()));
@@ -95,25 +84,21 @@ impl Times {
         Self { holds: OrdMap::new(), ended: Queue::new(KeepRemoved { max_pods, ..limits }), as_of, floor }
     }
 
-    #[inline]
-    pub(crate) fn as_of(&self) -> Option<Time> {
-        time(&self.as_of)
-    }
-
     /// The first time, if nothing was heard.
     #[inline]
-    pub(crate) fn as_of_or_min(&self) -> Time {
-        raw(&self.as_of)
+    pub(crate) fn as_of(&self) -> Time {
+        Time::stored(self.as_of.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn floor(&self) -> Option<Time> {
-        time(&self.floor)
+    /// Later than the first time, if anything was heard.
+    pub(crate) fn floor(&self) -> Time {
+        Time::stored(self.floor.load(Ordering::Relaxed))
     }
 
     /// The pods of this snapshot are all that there were at this time, late news apart.
     pub(crate) fn heard(&self, as_of: Time) {
         // What ended before the first time was never known.
-        if self.as_of().is_none() {
+        if self.as_of() == Time::MIN {
             self.missed(as_of);
         }
         self.as_of.store(as_of.as_nanos(), Ordering::Relaxed);
@@ -146,7 +131,9 @@ impl Times {
         now: Moment,
     ) {
         // Its sandbox may be another one than before.
-        let runs_again = |before: &Life| matches!(key, OwnedKey::Ip(_)) && before.stopped && !life.stopped;
+        let runs_again = |before: &Life| {
+            matches!(key, OwnedKey::Ip(_)) && before.may_lack_sandbox && !life.may_lack_sandbox
+        };
         if let Some(before) = before.filter(runs_again) {
             self.end(&key, uid, before, false, now);
         }
@@ -155,7 +142,7 @@ impl Times {
         let last = self.last_of(&key, uid).filter(|(_, hold)| hold.end.as_ref().is_none_or(returns));
         let Some((stay, last)) = last else {
             let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };
-            self.holds.insert(stay, Hold { heard: now.heard, by: now.learned, ran: None, end: None });
+            self.holds.insert(stay, Hold { heard: now.heard, by: now.learned, ran: Time::MIN, end: None });
             return;
         };
         let mut hold = last.clone();
@@ -165,7 +152,7 @@ impl Times {
         }
         if let Some(before) = before {
             hold.by = stay.by_with(hold.by, &before);
-            if life.stopped && !before.stopped {
+            if life.may_lack_sandbox && !before.may_lack_sandbox {
                 hold.ran = now.heard;
             }
         }
