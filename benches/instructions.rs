@@ -1,4 +1,5 @@
-//! Instructions counted by callgrind: the same in every run, even on a loaded machine, so CI can check them.
+//! Instructions counted by callgrind: the same on a loaded machine, so CI can check them. Those of lookups are the same
+//! in every run; those of updates differ by up to 3 %, because hashes have a random seed.
 //!
 //! Each bench does its work a thousand times, and fails if that takes 5 % more instructions than the recorded
 //! count. If the change is an improvement or worth its cost, update the count here.
@@ -203,7 +204,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(301_548))]
+#[library_benchmark(setup = full_names, config = held_at(275_892))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
@@ -249,7 +250,7 @@ fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(3_145_077))]
+#[library_benchmark(setup = updates, config = held_at(3_212_024))]
 #[bench::batches_of_64()]
 fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     for batch in on.pods.chunks(64) {
@@ -258,7 +259,7 @@ fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(24_663_174))]
+#[library_benchmark(setup = whole, config = held_at(25_877_417))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
@@ -310,7 +311,7 @@ fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
-#[library_benchmark(setup = container_ids, config = held_at(111_281))]
+#[library_benchmark(setup = container_ids, config = held_at(108_279))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
     for id in &on.keys {
@@ -319,7 +320,7 @@ fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> 
     on
 }
 
-#[library_benchmark(setup = container_texts, config = held_at(230_235))]
+#[library_benchmark(setup = container_texts, config = held_at(202_276))]
 #[bench::cached()]
 fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     for id in &on.keys {
@@ -331,7 +332,7 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
 #[bench::an_ip(args = (0), config = held_at(7_492_525))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_824_158))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(13_275_061))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));

@@ -194,6 +194,7 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// Kubelet: `GetPodByFullName` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPodByFullName")]
+    #[inline]
     #[must_use]
     pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<&Arc<P>> {
         let (name, namespace) = id::split(full_name.as_ref())?;
@@ -428,7 +429,8 @@ impl<P: PodMeta> Snapshot<P> {
     }
 
     /// The holder of a full name.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
+    #[inline(always)]
     pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
         Some(self.live.find(KeyRef::Name(kind, name, namespace), &self.hashing)?.1)
     }
