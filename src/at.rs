@@ -246,7 +246,9 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     #[must_use]
     pub fn known(&self) -> Option<(Time, Time)> {
         let times = self.snapshot.times.as_deref().filter(|times| times.as_of() > Time::MIN)?;
-        Some((times.floor(), self.settled(times)))
+        // In this order: `Times::as_of` says why.
+        let settled = self.settled(times);
+        Some((times.floor(), settled))
     }
 
     /// The range of times at which the event happened.

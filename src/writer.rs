@@ -294,11 +294,11 @@ impl<P: PodMeta> Writer<P> {
     /// [keeps times](crate::Options::keep_times).
     ///
     /// Call it after the writes, and now and then without any. Do not call it while a source does not answer: lookups
-    /// [at a time](Snapshot::at) are certain only of times before this one. Afterwards, call [`missed`](Self::missed) if the
-    /// source may have left something out. The first call also says that what ended before is unknown.
+    /// [at a time](Snapshot::at) are certain only of times before this one. If the source may have left something out, call
+    /// [`missed`](Self::missed) first, before the next call of this. The first call also says that what ended before is unknown.
     ///
     /// While a machine is suspended, [`Instant`] stands still on Linux: an age of the sources' news that is measured with it
-    /// is too small afterwards. Then do not call this until each source has answered anew, and call `missed`.
+    /// is too small afterwards. Then do not call this until each source has answered anew, and call `missed` first.
     ///
     /// # Complexity
     /// O(1); publishes nothing. Readers of the current snapshot see the new time.

@@ -84,10 +84,11 @@ impl Times {
         Self { holds: OrdMap::new(), ended: Queue::new(KeepRemoved { max_pods, ..limits }), as_of, floor }
     }
 
-    /// The first time, if nothing was heard.
+    /// The first time, if nothing was heard. Who reads the floor after this reads that of this time or a later one: an
+    /// earlier floor would make the index sure of times at which it missed something.
     #[inline]
     pub(crate) fn as_of(&self) -> Time {
-        Time::stored(self.as_of.load(Ordering::Relaxed))
+        Time::stored(self.as_of.load(Ordering::Acquire))
     }
 
     /// Later than the first time, if anything was heard.
@@ -101,7 +102,7 @@ impl Times {
         if self.as_of() == Time::MIN {
             self.missed(as_of);
         }
-        self.as_of.store(as_of.as_nanos(), Ordering::Relaxed);
+        self.as_of.store(as_of.as_nanos(), Ordering::Release);
     }
 
     /// What ended before this time may be unknown.
