@@ -546,7 +546,7 @@ impl<'a, E> Page<'a, E> {
     /// # Safety
     /// The page belongs to the draft, and has room at `index`.
     unsafe fn write(self, index: usize, Slot { tag, born, entry }: Slot<E>) {
-        assert!(page_lines::<E>(index + 1) <= self.lines);
+        assert!(index < MAX_LEN && page_lines::<E>(index + 1) <= self.lines);
         // SAFETY: there is room, and the page belongs to the draft. The slot is moved there.
         unsafe {
             self.at.cast::<u8>().add(index).write(tag.get());
