@@ -138,7 +138,10 @@ impl Following {
             self.cost.get_or_insert_default();
             let Some((armed, names)) = self.names().await else { continue };
             let names = self.files.named(names);
-            self.read(names).await;
+            // Without a listing, files that hang keep their threads.
+            if self.files.problem.is_none() {
+                self.read(names).await;
+            }
             let mut listing = self.files.listing();
             let problem = self.files.problem.as_ref();
             // Whether there may be pods that it could not see, besides those seen before.
