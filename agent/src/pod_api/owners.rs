@@ -100,8 +100,10 @@ pub(super) struct Follower {
     kinds: Vec<Kind>,
     owners: Owners,
     received: HashMap<Key, Received>,
-    /// The owners whose last request failed.
+    /// The owners whose last request failed, until they are requested again.
     failed: HashMap<Key, Pause>,
+    /// The owners that were never read since they failed. They are requested after all others.
+    unreadable: HashSet<Key>,
     /// The kinds that the agent may not read.
     denied: HashMap<usize, Pause>,
     backoff: Backoff,
@@ -122,6 +124,7 @@ impl Follower {
             owners: Owners::default(),
             received: HashMap::new(),
             failed: HashMap::new(),
+            unreadable: HashSet::new(),
             denied: HashMap::new(),
             backoff: Backoff::new(PAUSES.0, PAUSES.1),
         };
@@ -246,7 +249,8 @@ impl Follower {
             let is_open =
                 |name: &&Key| !self.failed.contains_key(*name) && !self.denied.contains_key(&name.kind);
             let is_old = |name: &&Key| self.received.get(*name).is_none_or(|known| known.refresh_at <= now);
-            let due: Vec<_> = needed.iter().filter(is_open).filter(is_old).cloned().collect();
+            let mut due: Vec<_> = needed.iter().filter(is_open).filter(is_old).cloned().collect();
+            due.sort_by_key(|name| self.unreadable.contains(name));
             if due.is_empty() || failures >= FAILURES {
                 // Asked again: the pods of a source may go while another one joins.
                 if was_complete && self.readiness.has_pods() {
@@ -279,6 +283,7 @@ impl Follower {
                     (true, why) => drop(self.denied.insert(name.kind, (until, why))),
                     (false, why) => {
                         failures += 1;
+                        self.unreadable.insert(name.clone());
                         self.failed.insert(name, (until, why));
                     }
                 }
@@ -308,6 +313,7 @@ impl Follower {
     }
 
     fn received(&mut self, name: Key, owner: Option<Arc<Owner>>) {
+        self.unreadable.remove(&name);
         self.put(&name, owner.as_ref());
         let refresh_at = Instant::now() + REFRESH.mul_f64(jitter());
         self.received.insert(name, Received { owner, is_restored: false, refresh_at });
@@ -315,6 +321,7 @@ impl Follower {
 
     /// Forgets what no pod needs. What was restored stays until all that may name it was read.
     fn forget(&mut self, needed: &HashSet<Key>) {
+        self.unreadable.retain(|name| needed.contains(name));
         let unread = needed.iter().filter(|name| !self.received.contains_key(*name));
         let unread: HashSet<_> = unread.map(|name| name.kind).collect();
         for (name, known) in std::mem::take(&mut self.received) {
@@ -451,7 +458,7 @@ mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
-    /// Every GET of one `StatefulSet` fails.
+    /// Every GET of one `StatefulSet` fails, later of five.
     #[tokio::test(start_paused = true)]
     async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() {
         let (failures, is_healed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -459,7 +466,7 @@ mod tests {
             let (failures, is_healed) = (Arc::clone(&failures), Arc::clone(&is_healed));
             async move |uri: axum::http::Uri| {
                 let name = uri.path().rsplit('/').next().unwrap().to_owned();
-                if name == "bad" && is_healed.load(Ordering::Relaxed) == 0 {
+                if name.starts_with("bad") && is_healed.load(Ordering::Relaxed) == 0 {
                     failures.fetch_add(1, Ordering::Relaxed);
                     return (StatusCode::INTERNAL_SERVER_ERROR, "planted".to_owned());
                 }
@@ -510,5 +517,18 @@ mod tests {
         is_healed.store(0, Ordering::Relaxed);
         sleep(Duration::from_secs(3600)).await;
         stateful_sets.current(true).await.unwrap();
+        // Several that fail end a pass. New ones are requested before them.
+        for number in 0..4 {
+            writer
+                .add_pod(pod(&format!("of-bad-{number}"), "StatefulSet", &format!("bad-{number}")))
+                .unwrap();
+        }
+        for round in 0..10 {
+            sleep(Duration::from_secs(600)).await;
+            let name = format!("late-{round}");
+            writer.add_pod(pod(&name, "StatefulSet", &name)).unwrap();
+            sleep(Duration::from_secs(70)).await;
+            assert!(has(stateful_sets, &name), "round {round}");
+        }
     }
 }
