@@ -117,9 +117,12 @@ impl Collection {
                     _ => "the history has not reached the latest publication".to_owned(),
                 }
             }
-            Origin::Server { known, .. } => {
+            Origin::Server { known, status } => {
                 let mut known = known.clone();
-                let _ = timeout(START, known.wait_for(|known| known.read.is_some())).await;
+                // The first pass over owners takes a request for each.
+                let is_known =
+                    |known: &Known| known.read.is_some() || (status.is_none() && known.stored.is_some());
+                let _ = timeout(START, known.wait_for(is_known)).await;
                 let why = match known.borrow().clone() {
                     Known { stored: Some(_), .. } | Known { read: Some(Ok(())), .. } => return Ok(()),
                     Known { read: Some(Err(why)), .. } => format!(": {why}"),

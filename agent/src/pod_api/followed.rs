@@ -48,11 +48,11 @@ async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, kn
             Ok(()) = status.changed() => {
                 let problem = status.borrow_and_update().problems.first().map(|problem| problem.message().to_string());
                 known.send_if_modified(|known| {
-                    let is_first = problem.is_some() && known.read.is_none();
-                    if is_first {
+                    let is_news = problem.is_some() && !matches!(known.read, Some(Ok(())));
+                    if is_news {
                         known.read = problem.map(Err);
                     }
-                    is_first
+                    is_news
                 });
             }
             _ = aging.tick() => history.age(),
