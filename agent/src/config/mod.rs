@@ -166,10 +166,13 @@ impl Settings {
         run: &RunArgs,
         output: Output,
     ) -> Result<Self, Failure> {
-        // So that another order is no difference at a reload.
+        // So that another order, or a repeated item, is no difference at a reload.
         given.serve_resources.sort_unstable();
+        given.serve_resources.dedup();
         given.allowed_client_names.sort_unstable();
+        given.allowed_client_names.dedup();
         given.allowed_client_groups.sort_unstable();
+        given.allowed_client_groups.dedup();
         let tls = tls(&given)?;
         let address = server.address;
         rule(

@@ -66,20 +66,22 @@ async fn pod_by_key(
         Some(_) => {
             format!("; it is the UID of a mirror pod and translates to {}", snapshot.translate_pod_uid(&*key))
         }
-        None => suggestion(&snapshot, &key).unwrap_or_default(),
+        None => client.share.work(|| suggestion(&snapshot, &key)).await.flatten().unwrap_or_default(),
     };
     not_found(format!("no pod has the UID or the full name {key:?}{hint}"))
 }
 
 async fn pod_by_name(
     State(app): State<App>,
+    client: Client,
     Path((namespace, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
     if let Some(pod) = app.reader.get((&*namespace, &*name)) {
         return one(&headers, &pod, app.pods.owners());
     }
-    let hint = suggestion(&app.reader.load(), &name).unwrap_or_default();
+    let hint =
+        client.share.work(|| suggestion(&app.reader.load(), &name)).await.flatten().unwrap_or_default();
     not_found(format!("no pod {name:?} in namespace {namespace:?}{hint}"))
 }
 
