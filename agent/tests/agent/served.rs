@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
 use crate::config::serve_manifests;
-use crate::support::{Agent, Directory};
+use crate::support::{Agent, Directory, serve};
 
 const CANARY: &str = "hunter2-canary";
 
@@ -53,6 +53,11 @@ async fn redacted_environment_values_are_never_served_and_everything_else_is() {
     directory.write("of-file.json", &manifest("of-file"));
     let url = serve_manifests(Arc::new(Mutex::new(manifest("of-url"))), Arc::default());
     let kubeconfig = kubeconfig(&kept, &server);
+    let mut of_kubelet = pod_with_passwords("of-kubelet");
+    of_kubelet["metadata"]["uid"] = json!("uid-of-kubelet");
+    let list =
+        json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [of_kubelet] }).to_string();
+    let kubelet = format!("http://{}", serve(move |_| ("200 OK", list.clone())));
     let (path, checkpoints) = (directory.0.to_str().unwrap(), kept.0.join("checkpoints"));
     let sources = ["--pod-manifest-path", path, "--manifest-url", &url, "--kubeconfig", &kubeconfig];
     let others = [
@@ -71,6 +76,10 @@ async fn redacted_environment_values_are_never_served_and_everything_else_is() {
         let body: Value = answer.json();
         let pods = body["items"].as_array().unwrap();
         assert_eq!(pods.len(), 3);
+        let beside_a_kubelet =
+            Agent::start(&[&["--kubelet", &kubelet, "--node-name", "node-1"], flag].concat());
+        let answer = beside_a_kubelet.until("/pods", |answer| answer.body.contains("of-kubelet"));
+        assert_eq!(answer.body.contains(CANARY), !redacts, "{}", answer.body);
         let applied = pods.iter().find(|pod| pod["metadata"]["name"] == "applied").unwrap();
         let value = json!(if redacts { "[redacted]" } else { CANARY });
         assert_eq!(values(applied), [&value, &json!(""), &Value::Null].repeat(3));
