@@ -134,7 +134,7 @@ async fn only_selected_pods_of_the_api_server_are_followed() {
     assert_eq!(agent.names(), ["meant"]);
     // No other pod has arrived.
     let sources = agent.get("/sources").body;
-    let origin = "/api/v1/namespaces/a/pods?fieldSelector=spec.nodeName=node-1,status.phase=Running&labelSelector=app=web,app!=db";
+    let origin = "/api/v1/namespaces/a/pods?fieldSelector=status.phase=Running,spec.nodeName=node-1&labelSelector=app=web,app!=db";
     assert!(sources.contains(origin), "{sources}");
 
     server.put("pods", &selectable("a", "in-another-phase", "web", "Running"));
