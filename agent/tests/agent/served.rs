@@ -55,9 +55,9 @@ async fn redacted_environment_values_are_never_served_and_everything_else_is() {
     let kubeconfig = kubeconfig(&kept, &server);
     let mut of_kubelet = pod_with_passwords("of-kubelet");
     of_kubelet["metadata"]["uid"] = json!("uid-of-kubelet");
-    let list =
+    let pods_of_kubelet =
         json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [of_kubelet] }).to_string();
-    let kubelet = format!("http://{}", serve(move |_| ("200 OK", list.clone())));
+    let kubelet = format!("http://{}", serve(move |_| ("200 OK", pods_of_kubelet.clone())));
     let (path, checkpoints) = (directory.0.to_str().unwrap(), kept.0.join("checkpoints"));
     let sources = ["--pod-manifest-path", path, "--manifest-url", &url, "--kubeconfig", &kubeconfig];
     let others = [
