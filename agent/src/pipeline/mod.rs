@@ -11,4 +11,5 @@ pub(crate) mod readiness;
 pub(crate) mod removed;
 pub(crate) mod source_metrics;
 pub(crate) mod sources;
+mod suspension;
 pub(crate) mod writer;

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::checkpoints::Unclaimed;
 use super::readiness::Readiness;
 use super::removed;
+use super::suspension::Suspension;
 use crate::metrics::{Metrics, Writing, number};
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
@@ -76,7 +77,9 @@ impl WriterThread {
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::register(metrics.ours(), pods, sources));
         let (heard, gaps) = ((Instant::now(), None), (0, Some(SystemTime::now())));
-        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps };
+        let suspension = Suspension::new(Instant::now(), SystemTime::now());
+        let mut work =
+            Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps, suspension };
         work.restore();
         let work = move || work.until(&stopped, own_derived, own_node_read, &received);
         (Self { stop, derive_own, own_node, needs_own_node: node_needed }, reports, work)
@@ -114,6 +117,7 @@ struct Work {
     heard: (Instant, Option<SystemTime>),
     /// How often pods may have come and gone unseen, and until when, unless everything since is known.
     gaps: (u64, Option<SystemTime>),
+    suspension: Suspension,
 }
 
 impl Work {
@@ -231,15 +235,17 @@ impl Work {
             }
             self.writer.heard(heard);
         }
-        let known = self.readiness.age().and_then(|age| SystemTime::now().checked_sub(age));
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let age = self.readiness.age().unwrap_or(Duration::MAX);
+        let known = wall.checked_sub(age).filter(|_| self.suspension.covers(age, now, wall));
         let known = known.filter(|_| self.merge.all_sources_seen() && self.restored.is_none());
         let gaps = self.readiness.gaps();
         // At the start, the sources are not read yet.
         if known.is_none() || (gaps != self.gaps.0 && self.heard.1.is_some()) {
-            self.gaps.1 = Some(SystemTime::now());
+            self.gaps.1 = Some(wall);
         }
         self.gaps.0 = gaps;
-        self.heard = (Instant::now(), known);
+        self.heard = (now, known);
     }
 
     /// Sets the time of the writes that follow, and forgets the removed pods that are too old.
