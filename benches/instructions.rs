@@ -285,6 +285,16 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
+// As `ip_hit`, by the method for any key.
+#[library_benchmark(setup = ips, config = held_at(82_247))]
+#[bench::cached()]
+fn ip_get(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
+    for ip in &on.keys {
+        black_box(on.cached.load().get(black_box(*ip)));
+    }
+    on
+}
+
 /// Of an index that keeps times, and has just heard.
 fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
     let mut workload = Workload::new(PODS);
@@ -358,6 +368,7 @@ library_benchmark_group!(
         set_pods,
         add_and_remove,
         ip_hit,
+        ip_get,
         ip_hit_at_a_time,
         container_id_hit,
         container_text_hit,

@@ -216,7 +216,8 @@ impl<V> Tables<V> {
 
 impl<V: Claimant> Tables<V> {
     /// The pod with this key that has the strongest claim, without mirrors.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
+    #[inline(always)]
     pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let pod = match key {
             Sought::Uid(uid) => self.pod(uid, hashing)?,
@@ -226,7 +227,8 @@ impl<V: Claimant> Tables<V> {
         Some(pod.found(key.found_by()))
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a call would pass the place through memory")]
+    #[inline(always)]
     pub(crate) fn by_container_id(&self, id: ContainerId, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let (_, Container { pod, name }) = self.find_container(id, hashing)?;
         Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) })
