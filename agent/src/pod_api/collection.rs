@@ -13,7 +13,6 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 use super::history::{History, Limits};
-use super::keep::restore;
 use super::resource::Resource;
 use super::seats::Seats;
 use super::status::Refusal;
@@ -46,13 +45,6 @@ impl Begin<'_> {
     pub(super) fn history(self, of: &'static Resource) -> Arc<History> {
         let limits = Limits { events: EVENTS, age: AGE, bytes: BYTES };
         Arc::new(History::new(of, self.version, limits, self.seats))
-    }
-
-    /// The history of objects of the API server, and what is known of them. Shows those of the last run.
-    pub(super) fn restored(self, of: &'static Resource) -> (Arc<History>, channel::Sender<Known>) {
-        let history = self.history(of);
-        let stored = self.directory.and_then(|directory| restore(&history, directory));
-        (history, channel::Sender::new(Known { stored, read: None }))
     }
 }
 

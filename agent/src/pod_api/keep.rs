@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 use pod_index_kubelet::checkpoint::{read_list, write_list};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use super::collection::{Collection, Known, key};
+use super::collection::{Begin, Collection, Known, key};
 use super::history::History;
 use super::list::List;
 use super::resource::Resource;
@@ -60,8 +61,17 @@ fn file(of: &Resource, directory: &Path) -> PathBuf {
     directory.join(format!("{}.yaml", of.name))
 }
 
+impl Begin<'_> {
+    /// The history of objects of the API server, and what is known of them. Shows those of the last run.
+    pub(super) fn restored(self, of: &'static Resource) -> (Arc<History>, channel::Sender<Known>) {
+        let history = self.history(of);
+        let stored = self.directory.and_then(|directory| restore(&history, directory));
+        (history, channel::Sender::new(Known { stored, read: None }))
+    }
+}
+
 /// Shows the objects of the last run. Returns when they were stored, if they were.
-pub(super) fn restore(history: &History, directory: &Path) -> Option<SystemTime> {
+fn restore(history: &History, directory: &Path) -> Option<SystemTime> {
     #[derive(Deserialize)]
     struct Stored<'a> {
         kind: String,
@@ -96,7 +106,7 @@ mod tests {
 
     use k8s_openapi::api::core::v1::{Namespace, Node};
 
-    use super::super::collection::{Begin, Origin};
+    use super::super::collection::Origin;
     use super::super::resource::Item;
     use super::super::seats::Seats;
     use super::super::{namespace::NAMESPACES, node::NODES};
