@@ -181,8 +181,9 @@ fn a_thread_that_wrote_leaves_no_pages_behind_when_it_ends() {
     assert_eq!(NODES.load(Ordering::Relaxed), before);
     held();
     assert_eq!(NODES.load(Ordering::Relaxed), before);
-    removed(false, [300..550, 100..220]);
-    removed(true, [300..550, 1200..1700]);
+    // A sixth above and below what was measured. It differs by 2 % between runs, because hashing is seeded.
+    removed(false, [440..620, 180..255]);
+    removed(true, [440..620, 1210..1700]);
     assert_eq!(NODES.load(Ordering::Relaxed), before);
     lists();
     every_table();

@@ -71,7 +71,8 @@ pub(super) type Root<E> = Array<Array<PageLink<E>>>;
 
 /// A link to a page. Its tag is the page's number of lines minus one.
 ///
-/// A page consists of its head and up to 15 entries, each with its birth.
+/// A page consists of its head, up to 15 entries, and their births. Births are not read by lookups, so they lie at the end of
+/// the page, the first one last. Where an entry leaves room in its line, its birth lies there instead.
 #[repr(transparent)]
 pub(super) struct PageLink<E> {
     at: NonNull<Line>,
@@ -88,13 +89,6 @@ struct PageHead {
     /// The next page with entries of the same hash bits, if this one is full and a split would not help.
     /// Tagged like a link.
     next: Option<NonNull<Line>>,
-}
-
-/// An entry in a page.
-#[repr(C)]
-pub(super) struct Stored<E> {
-    pub(super) entry: E,
-    born: u64,
 }
 
 /// A page.
@@ -282,28 +276,34 @@ impl<T> Array<T> {
     }
 }
 
-/// Where the entries of a page begin: behind the head, or in the next line if each fills a line.
-const fn first<E>() -> usize {
-    if size_of::<Stored<E>>().is_multiple_of(size_of::<Line>()) {
-        size_of::<Line>()
-    } else {
-        size_of::<PageHead>()
-    }
-}
+/// The size of a page's parts, which depends on the type of its entries.
+struct Layout<E>(PhantomData<E>);
 
-const fn page_lines<E>(len: usize) -> usize {
-    (first::<E>() + len * size_of::<Stored<E>>()).div_ceil(size_of::<Line>())
+impl<E> Layout<E> {
+    const LINE: usize = size_of::<Line>();
+    const BIRTH: usize = size_of::<u64>();
+    /// An entry of more than half a line gets a whole one for itself and its birth, so that a lookup reads one line of it.
+    const IS_LINE: bool = 2 * size_of::<E>() > Self::LINE && size_of::<E>() + Self::BIRTH <= Self::LINE;
+    /// From one entry to the next.
+    const STRIDE: usize = if Self::IS_LINE { Self::LINE } else { size_of::<E>() };
+    /// Where the entries begin: behind the head.
+    const FIRST: usize = if Self::IS_LINE { Self::LINE } else { size_of::<PageHead>() };
+
+    /// Evaluated where pages are made, for each type of entries.
+    const FITS: () = {
+        assert!(size_of::<PageHead>() == 32 && align_of::<E>() <= Self::BIRTH);
+        // A link has room for the number of lines.
+        assert!(Self::lines(MAX_LEN) <= TAG + 1);
+    };
+
+    const fn lines(len: usize) -> usize {
+        let births = if Self::IS_LINE { 0 } else { len * Self::BIRTH };
+        (Self::FIRST + len * Self::STRIDE + births).div_ceil(Self::LINE)
+    }
 }
 
 impl<E> PageLink<E> {
     pub(super) const EMPTY: Self = Self { at: NonNull::from_ref(&EMPTY_PAGE), entries: PhantomData };
-
-    /// Evaluated where pages are made, for each type of entries.
-    const FITS: () = {
-        assert!(size_of::<PageHead>() == 32 && align_of::<Stored<E>>() <= size_of::<PageHead>());
-        // A link has room for the number of lines.
-        assert!(page_lines::<E>(MAX_LEN) <= TAG + 1);
-    };
 
     /// Moves `slots` to new pages: one page, or a chain if there are too many.
     pub(super) fn new<P>(slots: &mut Vec<Slot<E>>, memory: &mut Memory<P>) -> Self {
@@ -327,13 +327,13 @@ impl<E> PageLink<E> {
         unsafe { Page::at(self.at) }
     }
 
-    /// Prefetches the first lines together: the tags and half of the entries of a full page. Four lines if an entry and its
-    /// birth have four words.
+    /// Prefetches the first lines together: the tags and half of the entries of a full page. Three lines if an entry has
+    /// three words.
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
-        for line in 0..size_of::<Stored<E>>().div_ceil(8) {
+        for line in 0..Layout::<E>::STRIDE.div_ceil(8) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: it accesses nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(untagged(self.at).as_ptr().wrapping_add(line).cast()) };
@@ -348,13 +348,17 @@ impl<E> PageLink<E> {
         if len + more > MAX_LEN || next.is_some() {
             return None;
         }
-        if page_lines::<E>(len + more) != page.lines || born != memory.generation {
+        if Layout::<E>::lines(len + more) != page.lines || born != memory.generation {
             let copy = Page::new(len + more, None, memory);
             // SAFETY: by the rules the page exists. The copy is new and large enough. This link, which is the draft's, is
             // replaced by one to the copy.
             unsafe {
                 copy.head().cast::<[u8; TAGS]>().write(page.read_head().tags);
-                ptr::copy_nonoverlapping(page.stored(0).as_ptr(), Page::<E>::stored(copy, 0).as_ptr(), len);
+                let (from, to) = (page.entry(0).cast::<u8>(), Page::<E>::entry(copy, 0).cast());
+                from.copy_to_nonoverlapping(to, len * Layout::<E>::STRIDE);
+                if !Layout::<E>::IS_LINE {
+                    page.births(len).copy_to_nonoverlapping(Page::<E>::births(copy, len), len);
+                }
                 memory.retire(born, Dead::Node(page.at, page.lines));
             }
             self.at = copy.link();
@@ -431,8 +435,8 @@ impl<E> Copy for Page<'_, E> {}
 impl<'a, E> Page<'a, E> {
     /// A page with room for so many entries, and without any.
     fn new<P>(capacity: usize, next: Option<NonNull<Line>>, memory: &mut Memory<P>) -> Self {
-        let () = PageLink::<E>::FITS;
-        let lines = page_lines::<E>(capacity);
+        let () = Layout::<E>::FITS;
+        let lines = Layout::<E>::lines(capacity);
         let page = Self { at: memory.allocate(lines), lines, entries: PhantomData };
         // SAFETY: the memory is new.
         unsafe { page.head().write(PageHead { tags: [0; TAGS], born: memory.generation, next }) };
@@ -462,7 +466,7 @@ impl<'a, E> Page<'a, E> {
     /// Whether the page has no more lines than its entries need.
     #[cfg(test)]
     pub(super) fn fits(self) -> bool {
-        self.lines == page_lines::<E>(self.len())
+        self.lines == Layout::<E>::lines(self.len())
     }
 
     fn head(self) -> NonNull<PageHead> {
@@ -487,15 +491,33 @@ impl<'a, E> Page<'a, E> {
 
     /// The place of an entry.
     #[inline]
-    fn stored(self, index: usize) -> NonNull<Stored<E>> {
+    fn entry(self, index: usize) -> NonNull<E> {
         // SAFETY: no index is beyond the end of the page.
-        unsafe { self.at.byte_add(first::<E>()).cast().add(index) }
+        unsafe { self.at.byte_add(Layout::<E>::FIRST + index * Layout::<E>::STRIDE).cast() }
+    }
+
+    /// The births of the first `len` entries, in descending order, in a page whose entries fill no line.
+    #[inline]
+    fn births(self, len: usize) -> NonNull<u64> {
+        // SAFETY: no page has more entries than births.
+        unsafe { self.at.add(self.lines).cast::<u64>().sub(len) }
+    }
+
+    /// The birth of an entry.
+    #[inline]
+    fn birth(self, index: usize) -> NonNull<u64> {
+        if Layout::<E>::IS_LINE {
+            // SAFETY: an entry that has a line leaves room for its birth.
+            unsafe { self.entry(index).add(1).cast() }
+        } else {
+            self.births(index + 1)
+        }
     }
 
     #[inline]
-    pub(super) fn entries(self) -> &'a [Stored<E>] {
+    pub(super) fn entries(self) -> impl ExactSizeIterator<Item = &'a E> + Clone {
         // SAFETY: by the rules the page exists and is not written to. It has as many entries as tags.
-        unsafe { slice::from_raw_parts(self.stored(0).as_ptr(), self.len()) }
+        (0..self.len()).map(move |index| unsafe { self.entry(index).as_ref() })
     }
 
     /// The next page of a chain. Only a full page has one.
@@ -518,7 +540,7 @@ impl<'a, E> Page<'a, E> {
             while hits != 0 {
                 let index = hits.trailing_zeros() as usize;
                 // SAFETY: by the rules the page exists and is not written to. Each tag has an entry.
-                let entry = unsafe { &page.stored(index).as_ref().entry };
+                let entry = unsafe { page.entry(index).as_ref() };
                 if is(entry) {
                     return Some((before + index, entry));
                 }
@@ -536,8 +558,11 @@ impl<'a, E> Page<'a, E> {
     unsafe fn read(self, index: usize) -> Slot<E> {
         // SAFETY: the entry at `index` exists, so its tag, its birth and itself are written. The tag of an entry is not 0.
         unsafe {
-            let Stored { entry, born } = self.stored(index).cast::<Stored<ManuallyDrop<E>>>().read();
-            Slot { tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()), born, entry }
+            Slot {
+                tag: NonZero::new_unchecked(self.at.cast::<u8>().add(index).read()),
+                born: self.birth(index).read(),
+                entry: self.entry(index).cast().read(),
+            }
         }
     }
 
@@ -546,11 +571,12 @@ impl<'a, E> Page<'a, E> {
     /// # Safety
     /// The page belongs to the draft, and has room at `index`.
     unsafe fn write(self, index: usize, Slot { tag, born, entry }: Slot<E>) {
-        assert!(index < MAX_LEN && page_lines::<E>(index + 1) <= self.lines);
+        assert!(index < MAX_LEN && Layout::<E>::lines(index + 1) <= self.lines);
         // SAFETY: there is room, and the page belongs to the draft. The slot is moved there.
         unsafe {
             self.at.cast::<u8>().add(index).write(tag.get());
-            self.stored(index).cast().write(Stored { entry, born });
+            self.birth(index).write(born);
+            self.entry(index).cast().write(entry);
         }
     }
 }

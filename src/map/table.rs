@@ -17,9 +17,8 @@
 
 use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::slice;
 
-use super::node::{Array, MAX_LEN, Memory, Page, PageLink, Root, Slot, Stored};
+use super::node::{Array, MAX_LEN, Memory, Page, PageLink, Root, Slot};
 use super::{Entry, Hashing, Key, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
@@ -80,18 +79,19 @@ impl<K, V> Table<K, V> {
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry<K, V>> + Clone {
         let mut links = self.root.children().iter().flat_map(Array::children);
         let mut ahead = links.clone().skip(1);
-        let (mut page, mut entries): (_, slice::Iter<Stored<Entry<K, V>>>) = (None, [].iter());
+        let (mut page, mut entries) = (None, None);
         (0..self.len).map(move |_| {
             loop {
-                if let Some(stored) = entries.next() {
-                    break &stored.entry;
+                if let Some(entry) = entries.as_mut().and_then(Iterator::next) {
+                    break entry;
                 }
                 page = page.and_then(Page::next).or_else(|| {
                     // By the time a page is done, the next one is loaded.
                     ahead.next().into_iter().for_each(PageLink::prefetch);
                     links.next().map(PageLink::page)
                 });
-                entries = page.expect("as many entries as were counted").entries().iter();
+                entries = page.map(Page::entries);
+                assert!(page.is_some(), "as many entries as were counted");
             }
         })
     }
@@ -137,7 +137,7 @@ fn each_page<E>(link: &PageLink<E>) -> impl Iterator<Item = Page<'_, E>> + Clone
 }
 
 fn each_entry<E>(link: &PageLink<E>) -> impl Iterator<Item = &E> {
-    each_page(link).flat_map(Page::entries).map(|stored| &stored.entry)
+    each_page(link).flat_map(Page::entries)
 }
 
 /// Number of entries of a chunk.
