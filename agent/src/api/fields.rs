@@ -49,11 +49,6 @@ impl Fields {
     pub(crate) fn matches<'a>(&self, field: impl Fn(usize) -> &'a str) -> bool {
         self.0.iter().all(|term| (field(term.field) == term.value) == term.is_equal)
     }
-
-    /// The value that this field has in every selected object.
-    pub(crate) fn necessary(&self, field: usize) -> Option<&str> {
-        self.0.iter().find(|term| term.field == field && term.is_equal).map(|term| &*term.value)
-    }
 }
 
 /// Splits at commas that are not escaped with a backslash.

@@ -65,16 +65,6 @@ impl Labels {
             .iter()
             .all(|requirement| requirement.holds(labels.and_then(|labels| labels.get(&requirement.key))))
     }
-
-    /// Label values that every selected pod has.
-    pub(crate) fn necessary(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().filter(|requirement| !requirement.is_negated).filter_map(|requirement| {
-            match &requirement.test {
-                Test::In(values) if values.len() == 1 => Some((&*requirement.key, &**values.first()?)),
-                _ => None,
-            }
-        })
-    }
 }
 
 impl Requirement {
@@ -280,11 +270,5 @@ mod tests {
         ] {
             assert!(Labels::parse(selector).is_err(), "{selector:?}");
         }
-    }
-
-    #[test]
-    fn a_requirement_with_a_single_value_is_necessary() {
-        let labels = Labels::parse("a=1, b in (2), c in (3,4), d!=5, e").unwrap();
-        assert_eq!(labels.necessary().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
     }
 }

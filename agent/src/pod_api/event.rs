@@ -1,11 +1,11 @@
 //! A change of an object in the API, and its effect on a watch.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Bytes;
 
 use super::object::Object;
-use super::selection::{Marks, Selection};
+use super::selection::Selection;
 use super::shape::{Form, Kind};
 
 /// A change of the object with this key.
@@ -16,44 +16,13 @@ pub(super) struct Event {
     pub(super) now: Option<Arc<Object>>,
     /// The object before the event.
     pub(super) was: Option<Arc<Object>>,
-    /// The marks of the objects before and after the event.
-    pub(super) marks: Marks,
-    /// The event as a line, in the forms of the watches that it may affect. They share the bytes.
-    lines: Vec<(Form, Bytes)>,
+    /// The event as a line, in the forms and kinds that watches have asked for. They share the bytes.
+    lines: Mutex<Vec<(Form, Kind, Bytes)>>,
 }
 
 impl Event {
-    /// Encodes the event in these forms.
-    pub(super) fn new(
-        version: u64,
-        was: Option<Arc<Object>>,
-        now: Option<Arc<Object>>,
-        forms: impl Fn(Marks) -> Vec<Form>,
-    ) -> Self {
-        let marks = [&was, &now].into_iter().flatten().map(|object| Marks::of(&object.content())).collect();
-        let mut event = Self { version, now, was, marks, lines: Vec::new() };
-        let kind = event.kind();
-        event.lines = forms(marks).into_iter().map(|form| (form, event.encode(form, kind, false))).collect();
-        event
-    }
-
-    /// The memory of its lines.
-    pub(super) fn bytes(&self) -> usize {
-        self.lines.iter().map(|(_, line)| line.len()).sum()
-    }
-
-    /// The number of encoded lines.
-    pub(super) fn encoded(&self) -> usize {
-        self.lines.len()
-    }
-
-    /// The kind of the event for a watch that selects the object before and after it.
-    fn kind(&self) -> Kind {
-        match (&self.was, &self.now) {
-            (None, _) => Kind::Added,
-            (Some(_), Some(_)) => Kind::Modified,
-            (Some(_), None) => Kind::Deleted,
-        }
+    pub(super) fn new(version: u64, was: Option<Arc<Object>>, now: Option<Arc<Object>>) -> Self {
+        Self { version, now, was, lines: Mutex::default() }
     }
 
     /// The kind of the event for a watch with this selection: an object that enters the selection is added, one that
@@ -69,15 +38,14 @@ impl Event {
         }
     }
 
-    /// The event as a line, if it was encoded in this form.
+    /// The event as a line, if a watch has encoded it.
     pub(super) fn kept_line(&self, form: Form, kind: Kind) -> Option<Bytes> {
-        let (_, line) = self.lines.iter().find(|(known, _)| *known == form)?;
-        let own = self.kind();
-        if kind == own {
-            return Some(line.clone());
-        }
-        // The same object in an event of another kind. A deleted object is another.
-        (kind != Kind::Deleted && own != Kind::Deleted).then(|| kind.line(&line[own.head().len()..]))
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().find(|line| (line.0, line.1) == (form, kind)).map(|(_, _, line)| line.clone())
+    }
+
+    pub(super) fn keep_line(&self, form: Form, kind: Kind, line: Bytes) {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push((form, kind, line));
     }
 
     /// Encodes the event as a line.

@@ -1,12 +1,12 @@
-//! The current objects, the events that led to them, and the positions of the watches that follow, under one lock.
+//! The current objects, the events that led to them, and the watches that follow.
 //!
 //! Each event has its own version. The first version is the time of the agent's start in microseconds since 1970. Each
 //! later one is greater by one. Therefore,
 //! - a client that is disconnected in the middle of a publication resumes at the next event;
 //! - versions of an earlier run are smaller, unless the clock was set back in between.
 //!
-//! One thread appends. It encodes the replaced objects, and the events for the watches that they may affect, before it
-//! takes the lock. A watch matches events with its selector after it has released the lock.
+//! One thread appends. It encodes a replaced object before it takes the lock. A watch takes its next events under the lock,
+//! and matches and encodes them after it has released it.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -14,21 +14,20 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hyper::body::Bytes;
 use im::OrdMap;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::event::Event;
 use super::object::{Content, Object};
 use super::resource::{Item, Resource};
 use super::seats::{Seat, Seats};
-use super::selection::{Marks, Selection};
+use super::selection::Selection;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
 
-/// The number of events to append, or to look through, before releasing the lock.
+/// The number of events that a watch takes at a time.
 const TURN: usize = 128;
-/// Maximum bytes to encode before appending.
-const TURN_BYTES: usize = 1 << 20;
 /// A watch matches events with at most this many terms of its selector before it yields.
 const WORK: usize = 2048;
 
@@ -56,6 +55,8 @@ pub(super) struct History {
     limits: Limits,
     pub(super) seats: Arc<Seats>,
     inner: Mutex<Inner>,
+    /// The version of the last event, for the watches. `None`: the agent is shutting down.
+    latest: watch::Sender<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -67,9 +68,6 @@ struct Inner {
     events: VecDeque<Kept>,
     /// The sum of the events' `bytes`.
     bytes: usize,
-    /// A watch keeps its index here. New watches reuse free indices.
-    watches: Vec<Option<Place>>,
-    is_closed: bool,
 }
 
 #[derive(Debug)]
@@ -81,36 +79,15 @@ struct Kept {
     bytes: usize,
 }
 
-/// The position of a watch.
-#[derive(Debug)]
-struct Place {
-    marks: Marks,
-    form: Form,
-    /// The version that the watch has reached.
-    version: u64,
-    wake: Arc<Notify>,
-}
-
-/// The sizes of the history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sizes {
-    /// Stored events.
-    pub(super) events: usize,
-    /// The memory of the objects that they replaced, and of the encoded events.
-    pub(super) bytes: usize,
-    /// Open watches.
-    pub(super) watches: usize,
-}
-
 /// The next step of a watch.
 #[derive(Debug)]
 pub(super) enum Next {
     /// The next selected event. Only one at a time: a watch whose client does not read must not hold replaced objects.
     Event(Kind, Arc<Event>),
-    /// No selected events up to this version. There may be more.
-    More(u64),
-    /// No events. This version is the latest.
-    Nothing(u64),
+    /// None of the next events is selected. There may be more.
+    More,
+    /// There are no more events.
+    Nothing,
     /// The next event is no longer stored.
     TooOld(Refusal),
     /// The agent is shutting down.
@@ -120,48 +97,60 @@ pub(super) enum Next {
 impl History {
     /// An empty history that starts at this version.
     pub(super) fn new(of: &'static Resource, version: u64, limits: Limits, seats: &Arc<Seats>) -> Self {
-        let inner = Inner {
-            state: State::new(),
-            version,
-            events: VecDeque::new(),
-            bytes: 0,
-            watches: Vec::new(),
-            is_closed: false,
-        };
-        Self { of, limits, seats: Arc::clone(seats), inner: Mutex::new(inner) }
+        let inner = Inner { state: State::new(), version, events: VecDeque::new(), bytes: 0 };
+        let latest = watch::Sender::new(Some(version));
+        Self { of, limits, seats: Arc::clone(seats), inner: Mutex::new(inner), latest }
     }
 
     /// Records the objects to show. Only one thread calls this.
     pub(super) fn show(&self, shown: Vec<Shown>) {
-        let mut shown = shown.into_iter().peekable();
-        while shown.peek().is_some() {
-            let mut turn = {
-                let inner = self.lock();
-                let watched = inner.places().map(|place| (place.marks, place.form)).collect();
-                Turn {
-                    of: self.of,
-                    state: inner.state.clone(),
-                    version: inner.version,
-                    watched,
-                    kept: Vec::new(),
-                    bytes: 0,
+        for (key, object) in shown {
+            let was = self.lock().state.get(&key).cloned();
+            match (was, object) {
+                (None, None) => {}
+                (Some(was), Some((object, is_listed))) if was.is(&object) && was.is_listed == is_listed => {}
+                (Some(was), Some(object)) if uid(&was) != object.0.metadata().uid => {
+                    self.append(Arc::clone(&key), Some(was), None);
+                    self.append(key, None, Some(object));
                 }
-            };
-            while turn.kept.len() < TURN && turn.bytes < TURN_BYTES {
-                let Some((key, object)) = shown.next() else { break };
-                turn.change(key, object);
+                (was, object) => self.append(key, was, object),
             }
-            let encoded: usize = turn.kept.iter().map(|kept| kept.event.encoded()).sum();
-            self.seats.counts.encoded.fetch_add(encoded as u64, Ordering::Relaxed);
-            let dropped = self.lock().append(turn, &self.limits);
-            drop(dropped);
         }
+    }
+
+    fn append(&self, key: Arc<str>, was: Option<Arc<Object>>, object: Option<(Arc<dyn Item>, bool)>) {
+        let version = self.lock().version + 1;
+        let now = object.map(|(object, is_listed)| Object::new(self.of, object, version, is_listed));
+        let bytes = was.as_ref().map_or(0, |was| was.replace());
+        let event = Arc::new(Event::new(version, was, now.clone()));
+        let mut inner = self.lock();
+        match now {
+            Some(now) => inner.state.insert(key, now),
+            None => inner.state.remove(&key),
+        };
+        inner.version = version;
+        inner.bytes += bytes;
+        inner.events.push_back(Kept { event, since: Instant::now(), bytes });
+        self.trim(inner);
+        self.latest.send_if_modified(|latest| latest.as_mut().map(|latest| *latest = version).is_some());
     }
 
     /// Drops events past their maximum age.
     pub(super) fn age(&self) {
-        let dropped = self.lock().trim(&self.limits, Instant::now());
-        drop(dropped);
+        self.trim(self.lock());
+    }
+
+    /// Drops the oldest events while a limit is exceeded, without the lock: freeing objects takes time.
+    fn trim(&self, mut inner: MutexGuard<'_, Inner>) {
+        let (mut dropped, Inner { events, bytes, .. }) = (Vec::new(), &mut *inner);
+        let Limits { events: most, age, bytes: most_bytes } = self.limits;
+        while let Some(oldest) = events.front()
+            && (events.len() > most || oldest.since.elapsed() > age || *bytes > most_bytes)
+        {
+            *bytes -= oldest.bytes;
+            dropped.extend(events.pop_front());
+        }
+        drop(inner);
     }
 
     /// The current objects and their version.
@@ -170,48 +159,55 @@ impl History {
         (inner.state.clone(), inner.version)
     }
 
-    pub(super) fn sizes(&self) -> Sizes {
+    /// The number of stored events, and the memory of the objects that they replaced and of the encoded events.
+    pub(super) fn sizes(&self) -> (usize, usize) {
         let inner = self.lock();
-        Sizes { events: inner.events.len(), bytes: inner.bytes, watches: inner.places().count() }
+        (inner.events.len(), inner.bytes)
     }
 
-    /// Starts a watch `after` a version, or else at the current one. The outer error means too many watches, the inner one
-    /// that a watch cannot start at that version.
+    /// Starts a watch `after` a version, or else at the current one, with the objects of now. The outer error means too many
+    /// watches, the inner one that a watch cannot start at that version.
     pub(super) fn watch(
         self: &Arc<Self>,
         selection: Arc<Selection>,
-        form: Form,
         client: &Arc<str>,
         after: Option<u64>,
-    ) -> Result<Result<Begun, Refusal>, Refusal> {
-        let marks = selection.marks();
+    ) -> Result<Result<(Watcher, State), Refusal>, Refusal> {
         let seat = self.seats.take(client).map_err(|limit| {
             self.seats.counts.refused.fetch_add(1, Ordering::Relaxed);
             Refusal::too_many_watches(&limit)
         })?;
-        let mut inner = self.lock();
+        let inner = self.lock();
         let version = after.unwrap_or(inner.version);
         if inner.index_behind(version).is_none() {
             return Ok(Err(inner.expired(version)));
         }
-        let wake = Arc::new(Notify::new());
-        let place = Place { marks, form, version, wake: Arc::clone(&wake) };
-        // There may already be later events.
-        wake.notify_one();
-        let id = inner.watches.iter().position(Option::is_none).unwrap_or(inner.watches.len());
-        if id == inner.watches.len() {
-            inner.watches.push(None);
-        }
-        inner.watches[id] = Some(place);
-        let watcher = Watcher { history: Arc::clone(self), id, selection, wake, _seat: seat };
-        Ok(Ok(Begun { watcher, state: inner.state.clone(), version }))
+        let (history, latest) = (Arc::clone(self), self.latest.subscribe());
+        Ok(Ok((Watcher { history, version, selection, latest, _seat: seat }, inner.state.clone())))
     }
 
-    /// Ends all watches and rejects new ones.
-    pub(super) fn close(&self) {
+    /// The event as a line, which the other watches of this form share.
+    pub(super) fn line(&self, event: &Event, form: Form, kind: Kind) -> Bytes {
+        // Another watch may have encoded it in the meantime.
+        if let Some(line) = event.kept_line(form, kind) {
+            return line;
+        }
+        let line = event.encode(form, kind, false);
+        self.seats.counts.encoded.fetch_add(1, Ordering::Relaxed);
+        event.keep_line(form, kind, line.clone());
         let mut inner = self.lock();
-        inner.is_closed = true;
-        inner.places().for_each(|place| place.wake.notify_one());
+        let at = inner.index_behind(event.version - 1);
+        if let Some(kept) = at.and_then(|at| inner.events.get_mut(at)) {
+            kept.bytes += line.len();
+            inner.bytes += line.len();
+            self.trim(inner);
+        }
+        line
+    }
+
+    /// Ends all watches.
+    pub(super) fn close(&self) {
+        self.latest.send_replace(None);
     }
 
     /// Fails if this version does not exist yet, or, if the list has to be `exact`, is not the latest.
@@ -226,56 +222,6 @@ impl History {
     }
 }
 
-/// Events that are not appended yet.
-struct Turn {
-    of: &'static Resource,
-    state: State,
-    version: u64,
-    /// The marks and the form of each watch.
-    watched: Vec<(Marks, Form)>,
-    kept: Vec<Kept>,
-    bytes: usize,
-}
-
-impl Turn {
-    /// Records the events of one key.
-    fn change(&mut self, key: Arc<str>, object: Option<(Arc<dyn Item>, bool)>) {
-        let was = self.state.get(&key).cloned();
-        match (was, object) {
-            (None, None) => {}
-            (Some(was), Some((object, is_listed))) if was.is(&object) && was.is_listed == is_listed => {}
-            (Some(was), Some(object)) if uid(&was) != object.0.metadata().uid => {
-                self.event(key.clone(), Some(was), None);
-                self.event(key, None, Some(object));
-            }
-            (was, object) => self.event(key, was, object),
-        }
-    }
-
-    fn event(&mut self, key: Arc<str>, was: Option<Arc<Object>>, object: Option<(Arc<dyn Item>, bool)>) {
-        self.version += 1;
-        let now = object.map(|(object, is_listed)| Object::new(self.of, object, self.version, is_listed));
-        match &now {
-            Some(now) => self.state.insert(key, Arc::clone(now)),
-            None => self.state.remove(&key),
-        };
-        let watched = &self.watched;
-        let forms = |marks: Marks| {
-            let mut forms = Vec::new();
-            for (wanted, form) in watched {
-                if !forms.contains(form) && marks.may_have(*wanted) {
-                    forms.push(*form);
-                }
-            }
-            forms
-        };
-        let event = Event::new(self.version, was, now, forms);
-        let bytes = event.bytes() + event.was.as_ref().map_or(0, |was| was.replace());
-        self.bytes += bytes;
-        self.kept.push(Kept { event: Arc::new(event), since: Instant::now(), bytes });
-    }
-}
-
 /// The UID of a current object.
 pub(super) fn uid(object: &Object) -> Option<String> {
     match object.content() {
@@ -285,50 +231,6 @@ pub(super) fn uid(object: &Object) -> Option<String> {
 }
 
 impl Inner {
-    fn places(&self) -> impl Iterator<Item = &Place> {
-        self.watches.iter().flatten()
-    }
-
-    /// Appends events and wakes the watches that they may affect. Advances the others. Returns what to drop without the
-    /// lock: freeing objects takes time.
-    #[must_use]
-    fn append(&mut self, turn: Turn, limits: &Limits) -> (State, Vec<Kept>) {
-        let before = self.version;
-        for place in self.watches.iter_mut().flatten() {
-            // A watch at an older version has been woken but has not run yet.
-            if place.version != before {
-                continue;
-            }
-            if turn.kept.iter().any(|kept| kept.event.marks.may_have(place.marks)) {
-                place.wake.notify_one();
-            } else {
-                place.version = turn.version;
-            }
-        }
-        let state = std::mem::replace(&mut self.state, turn.state);
-        self.version = turn.version;
-        self.bytes += turn.bytes;
-        self.events.extend(turn.kept);
-        (state, self.trim(limits, Instant::now()))
-    }
-
-    /// Removes the oldest events while a limit is exceeded. Drop them without the lock.
-    #[must_use]
-    fn trim(&mut self, limits: &Limits, now: Instant) -> Vec<Kept> {
-        let mut dropped = Vec::new();
-        while let Some(oldest) = self.events.front() {
-            let is_over = self.events.len() > limits.events
-                || now.saturating_duration_since(oldest.since) > limits.age
-                || self.bytes > limits.bytes;
-            if !is_over {
-                break;
-            }
-            self.bytes -= oldest.bytes;
-            dropped.extend(self.events.pop_front());
-        }
-        dropped
-    }
-
     /// The index of the first event after `version`. `None` if that event is no longer stored or the version does not
     /// exist yet.
     fn index_behind(&self, version: u64) -> Option<usize> {
@@ -348,80 +250,47 @@ impl Inner {
     }
 }
 
-/// A started watch.
-#[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) watcher: Watcher,
-    /// The objects at the start.
-    pub(super) state: State,
-    /// The version after which its events begin.
-    pub(super) version: u64,
-}
-
 /// A running watch. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) history: Arc<History>,
-    id: usize,
-    pub(super) selection: Arc<Selection>,
-    wake: Arc<Notify>,
+    /// The version that it has reached.
+    pub(super) version: u64,
+    selection: Arc<Selection>,
+    latest: watch::Receiver<Option<u64>>,
     _seat: Seat,
 }
 
 impl Watcher {
     /// Waits until there may be events.
-    pub(super) async fn woken(&self) {
-        self.wake.notified().await;
+    pub(super) async fn woken(&mut self) {
+        let reached = self.version;
+        // Fails only if the history is gone, but `self` holds it.
+        let _ = self.latest.wait_for(|latest| latest.is_none_or(|latest| latest > reached)).await;
     }
 
     /// The next step. Advances the position. Bounded work: the caller yields after [`Next::More`].
-    pub(super) fn next(&self) -> Next {
-        // The events that the watch may select.
+    pub(super) fn next(&mut self) -> Next {
+        if self.latest.borrow().is_none() {
+            return Next::Closed;
+        }
         let most = (WORK / self.selection.terms().max(1)).clamp(1, TURN);
-        let mut may_match = Vec::new();
-        let mut reached;
-        {
-            let mut inner = self.history.lock();
-            let Inner { events, watches, version, is_closed, .. } = &mut *inner;
-            let Some(place) = watches[self.id].as_mut().filter(|_| !*is_closed) else { return Next::Closed };
-            let behind = usize::try_from(*version - place.version).unwrap_or(usize::MAX);
-            let Some(first) = events.len().checked_sub(behind) else {
-                let version = place.version;
-                self.history.seats.counts.too_old.fetch_add(1, Ordering::Relaxed);
-                return Next::TooOld(inner.expired(version));
-            };
-            reached = place.version;
-            for kept in events.range(first..).take(TURN) {
-                reached = kept.event.version;
-                if kept.event.marks.may_have(place.marks) {
-                    may_match.push(Arc::clone(&kept.event));
-                    if may_match.len() == most {
-                        break;
-                    }
-                }
+        let inner = self.history.lock();
+        let Some(first) = inner.index_behind(self.version) else {
+            self.history.seats.counts.too_old.fetch_add(1, Ordering::Relaxed);
+            return Next::TooOld(inner.expired(self.version));
+        };
+        let events: Vec<_> =
+            inner.events.range(first..).take(most).map(|kept| Arc::clone(&kept.event)).collect();
+        let latest = inner.version;
+        drop(inner);
+        for event in events {
+            self.version = event.version;
+            if let Some(kind) = event.to(&self.selection) {
+                return Next::Event(kind, event);
             }
         }
-        let found = may_match.into_iter().find_map(|event| Some((event.to(&self.selection)?, event)));
-        if let Some((_, event)) = &found {
-            reached = event.version;
-        }
-        let mut inner = self.history.lock();
-        let latest = inner.version;
-        if let Some(place) = &mut inner.watches[self.id] {
-            place.version = reached;
-        }
-        drop(inner);
-        match found {
-            Some((kind, event)) => Next::Event(kind, event),
-            None if reached == latest => Next::Nothing(latest),
-            None => Next::More(reached),
-        }
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.history.lock().watches[self.id] = None;
+        if self.version == latest { Next::Nothing } else { Next::More }
     }
 }
 

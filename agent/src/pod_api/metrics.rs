@@ -8,18 +8,16 @@ use crate::metrics::{Scrape, number};
 
 pub(crate) fn show(api: &PodApi, to: &mut Scrape<'_>) {
     let sizes: Vec<_> = api.served.iter().map(|served| served.history.sizes()).collect();
-    let Counts { events_sent, encoded, coalesced, too_old, refused } = &api.seats.counts;
+    let Counts { events_sent, encoded, too_old, refused } = &api.seats.counts;
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    to.gauge("watches", "Open watches.", number(sizes.iter().map(|sizes| sizes.watches).sum()));
+    to.gauge("watches", "Open watches.", number(api.seats.open()));
     let help = "Stored events, from which a watch can start or resume.";
-    to.gauge("watch_history_events", help, number(sizes.iter().map(|sizes| sizes.events).sum()));
+    to.gauge("watch_history_events", help, number(sizes.iter().map(|(events, _)| events).sum()));
     let help = "Estimated memory of the replaced objects in the stored events, in bytes.";
-    to.gauge("watch_history_bytes", help, number(sizes.iter().map(|sizes| sizes.bytes).sum()));
+    to.gauge("watch_history_bytes", help, number(sizes.iter().map(|(_, bytes)| bytes).sum()));
     to.counter("watch_events_sent", "Events sent to watches.", count(events_sent));
     let help = "Objects encoded for watches. Watches of the same form share the bytes.";
     to.counter("watch_events_encoded", help, count(encoded));
-    let help = "Publications whose changes reached watches together with a later one's.";
-    to.counter("watch_publications_coalesced", help, count(coalesced));
     let drops = [([("reason", "history")], count(too_old)), ([("reason", "limit")], count(refused))];
     to.counters("watch_drops", "Watches ended or refused by the agent, by reason.", drops);
 }

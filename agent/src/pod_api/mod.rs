@@ -38,7 +38,6 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -47,7 +46,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::Client;
-use pod_index::{Reader, Snapshot, WaitError};
+use pod_index::{Reader, WaitError};
 use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
@@ -110,13 +109,7 @@ impl PodApi {
                     }
                     Err(_) => return,
                 };
-                let before = step.before().map_or(0, Snapshot::generation);
                 let (changes, generation) = (step.changes(), step.after().generation());
-                history
-                    .seats
-                    .counts
-                    .coalesced
-                    .fetch_add(generation.saturating_sub(before + 1), Ordering::Relaxed);
                 history.show(follow::touched(&changes, step.after(), static_pods));
                 reach.send_replace(generation);
                 events.count(&changes, generation);

@@ -31,10 +31,7 @@ pub(super) enum Content {
 /// An encoded object, and what selectors ask of it.
 #[derive(Debug)]
 pub(super) struct Encoded {
-    json: Bytes,
-    /// Where the version is in `json`.
-    version_at: usize,
-    digits: usize,
+    json: Box<[u8]>,
     labels: BTreeMap<String, String>,
     fields: Vec<Box<str>>,
 }
@@ -42,12 +39,9 @@ pub(super) struct Encoded {
 impl Encoded {
     fn new(of: &Resource, object: &dyn Item, version: u64) -> Self {
         let mut json = Vec::new();
-        let version_at = write::whole(of, object, version, true, &mut json);
-        json.shrink_to_fit();
+        write::whole(of, object, version, true, &mut json);
         Self {
             json: json.into(),
-            version_at,
-            digits: version.to_string().len(),
             labels: object.metadata().labels.clone().unwrap_or_default(),
             fields: (0..of.fields.len()).map(|at| object.field(at).into()).collect(),
         }
@@ -58,13 +52,6 @@ impl Encoded {
         let labels = self.labels.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>());
         let fields = self.fields.iter().map(|field| field.len() + size_of::<Box<str>>());
         size_of::<Self>() + self.json.len() + labels.sum::<usize>() + fields.sum::<usize>()
-    }
-
-    /// Appends its JSON with another version.
-    fn write(&self, version: u64, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.json[..self.version_at]);
-        out.extend_from_slice(version.to_string().as_bytes());
-        out.extend_from_slice(&self.json[self.version_at + self.digits..]);
     }
 }
 
@@ -134,7 +121,9 @@ impl Object {
         };
         match self.content() {
             Content::Live(object) => write(&*object),
-            Content::Replaced(encoded) if form == Form::Marked => encoded.write(version, out),
+            Content::Replaced(encoded) if form == Form::Marked && version == self.version => {
+                out.extend_from_slice(&encoded.json);
+            }
             Content::Replaced(encoded) => {
                 // What was encoded can be decoded.
                 match str::from_utf8(&encoded.json).map(self.of.decode) {

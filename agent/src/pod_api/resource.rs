@@ -120,5 +120,3 @@ pub(super) trait Item: fmt::Debug + Send + Sync + 'static {
 
 /// The index of `metadata.namespace` in [`Resource::fields`].
 pub(super) const NAMESPACE: usize = 1;
-/// Fields before this one are marked: an event is matched only by the watches that select their values.
-pub(super) const MARKED: usize = 2;

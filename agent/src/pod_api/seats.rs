@@ -20,8 +20,6 @@ pub(super) struct Counts {
     pub(super) events_sent: AtomicU64,
     /// Objects encoded for watches.
     pub(super) encoded: AtomicU64,
-    /// Publications merged into a later one, without events of their own.
-    pub(super) coalesced: AtomicU64,
     /// Watches that ended because their next event was no longer stored.
     pub(super) too_old: AtomicU64,
     /// Watches rejected because there were too many.
@@ -53,6 +51,11 @@ impl Seats {
         }
         taken.insert(Arc::clone(client), of_client + 1);
         Ok(Seat { seats: Arc::clone(self), client: Arc::clone(client) })
+    }
+
+    /// The number of open watches.
+    pub(super) fn open(&self) -> usize {
+        self.taken().values().sum()
     }
 
     fn taken(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {

@@ -1,7 +1,5 @@
 //! Forms of pods and kinds of events.
 
-use hyper::body::Bytes;
-
 /// The object in each row of a `Table`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
@@ -41,10 +39,5 @@ impl Kind {
             Self::Modified => br#"{"type":"MODIFIED","object":"#,
             Self::Deleted => br#"{"type":"DELETED","object":"#,
         }
-    }
-
-    /// An event of this kind. `rest` is what follows the head.
-    pub(super) fn line(self, rest: &[u8]) -> Bytes {
-        [self.head(), rest].concat().into()
     }
 }

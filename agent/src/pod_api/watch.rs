@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::event::Event;
-use super::history::{Begun, History, Next, State, Watcher, range};
+use super::history::{History, Next, State, Watcher, range};
 use super::object::Object;
 use super::query::{Options, Version};
 use super::selection::Selection;
@@ -52,8 +52,7 @@ pub(super) async fn body(
         Version::Latest | Version::Any => None,
     };
     let selection = Arc::new(options.selection);
-    let begun = history.watch(Arc::clone(&selection), form, &client.share.name, after)?;
-    let Begun { watcher, state, version } = match begun {
+    let (watcher, state) = match history.watch(Arc::clone(&selection), &client.share.name, after)? {
         Ok(begun) => begun,
         Err(refusal) => return Ok(refused(&refusal)),
     };
@@ -66,14 +65,13 @@ pub(super) async fn body(
     let now = Instant::now();
     client.peer.is_watching.store(true, Ordering::Relaxed);
     let lacks_columns = form.is_table() && initial.is_empty();
-    let end = (with_initial && options.bookmarks).then(|| form.bookmark(history.of, version, true));
+    let end = (with_initial && options.bookmarks).then(|| form.bookmark(history.of, watcher.version, true));
     let initial = in_turns(&client.share, parts(Arc::clone(history), form, initial, end));
     let watch = Watch {
         watcher,
         share: Arc::clone(&client.share),
         peer: Watching(Arc::clone(&client.peer)),
         form,
-        version,
         bookmarks: options.bookmarks,
         bookmark_at: now + BOOKMARKS,
         ends_at: now + duration(options.timeout),
@@ -151,8 +149,6 @@ struct Watch {
     #[expect(dead_code, reason = "what matters is that it is dropped")]
     peer: Watching,
     form: Form,
-    /// The history version reached.
-    version: u64,
     bookmarks: bool,
     bookmark_at: Instant,
     ends_at: Instant,
@@ -164,36 +160,24 @@ struct Watch {
 impl Watch {
     /// The next bytes. `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            if self.is_over {
-                return None;
-            }
+        while !self.is_over {
             let now = Instant::now();
-            let is_late = now >= self.ends_at;
+            if now >= self.ends_at {
+                self.is_over = true;
+                return self.bookmarks.then(|| self.bookmark());
+            }
             match self.watcher.next() {
                 Next::Closed => return None,
                 Next::TooOld(refusal) => {
                     self.is_over = true;
                     return Some(error(&refusal));
                 }
-                // The client resumes before this event.
-                Next::Event(..) if is_late => {}
-                Next::Event(kind, event) => {
-                    self.version = event.version;
-                    return Some(self.event(kind, &event).await);
-                }
-                Next::More(version) => {
-                    self.version = version;
+                Next::Event(kind, event) => return Some(self.event(kind, &event).await),
+                Next::More => {
                     yield_now().await;
-                    if !is_late {
-                        continue;
-                    }
+                    continue;
                 }
-                Next::Nothing(version) => self.version = version,
-            }
-            if is_late {
-                self.is_over = true;
-                return self.bookmarks.then(|| self.bookmark());
+                Next::Nothing => {}
             }
             if self.bookmarks && now >= self.bookmark_at {
                 return Some(self.bookmark());
@@ -204,22 +188,23 @@ impl Watch {
                 () = sleep_until(timer) => {}
             }
         }
+        None
     }
 
-    async fn event(&mut self, kind: Kind, event: &Arc<Event>) -> Bytes {
-        let counts = &self.watcher.history.seats.counts;
-        counts.events_sent.fetch_add(1, Ordering::Relaxed);
+    async fn event(&mut self, kind: Kind, event: &Event) -> Bytes {
+        let (history, form) = (&self.watcher.history, self.form);
+        history.seats.counts.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut self.lacks_columns);
-        if !with_columns && let Some(line) = event.kept_line(self.form, kind) {
+        if !with_columns && let Some(line) = event.kept_line(form, kind) {
             return line;
         }
-        counts.encoded.fetch_add(1, Ordering::Relaxed);
-        let (event, form) = (Arc::clone(event), self.form);
-        self.share.work(move || event.encode(form, kind, with_columns)).await.unwrap_or_default()
+        let encode =
+            || if with_columns { event.encode(form, kind, true) } else { history.line(event, form, kind) };
+        self.share.work(encode).await.unwrap_or_default()
     }
 
     fn bookmark(&mut self) -> Bytes {
         self.bookmark_at = Instant::now() + BOOKMARKS;
-        self.form.bookmark(self.watcher.history.of, self.version, false).into()
+        self.form.bookmark(self.watcher.history.of, self.watcher.version, false).into()
     }
 }

@@ -13,25 +13,13 @@ const META: &str = "meta.k8s.io/v1";
 /// The annotation on the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Appends a whole object, marked or as its source has it. Returns where its version is.
-pub(super) fn whole(
-    of: &Resource,
-    object: &dyn Item,
-    version: u64,
-    is_marked: bool,
-    out: &mut Vec<u8>,
-) -> usize {
+/// Appends a whole object, marked or as its source has it.
+pub(super) fn whole(of: &Resource, object: &dyn Item, version: u64, is_marked: bool, out: &mut Vec<u8>) {
     let head = format!(r#"{{"kind":"{}","apiVersion":"{}","metadata":"#, of.kind, of.api_version);
     out.extend_from_slice(head.as_bytes());
-    let before = out.len();
     write(out, &metadata(object, version, is_marked));
-    // The last occurrence: an annotation may have the same name and value.
-    let field = format!(r#""resourceVersion":"{version}""#);
-    let at = out[before..].windows(field.len()).rposition(|bytes| bytes == field.as_bytes());
-    let version_at = at.map_or(before, |at| before + at + r#""resourceVersion":""#.len());
     object.write_rest(of, out);
     out.push(b'}');
-    version_at
 }
 
 fn partial(object: &dyn Item, version: u64, out: &mut Vec<u8>) {
@@ -54,10 +42,7 @@ impl Form {
     /// Appends an object as an item of a list.
     pub(super) fn write_item(self, of: &Resource, object: &dyn Item, version: u64, out: &mut Vec<u8>) {
         let include = match self {
-            Self::Object | Self::Marked => {
-                whole(of, object, version, self == Self::Marked, out);
-                return;
-            }
+            Self::Object | Self::Marked => return whole(of, object, version, self == Self::Marked, out),
             Self::Metadata => return partial(object, version, out),
             Self::Table(include) => Some(include),
             Self::Rows => None,
@@ -76,9 +61,7 @@ impl Form {
         out.extend_from_slice(br#","object":"#);
         match include {
             Some(Include::Metadata) => partial(object, version, out),
-            Some(Include::Object) => {
-                whole(of, object, version, false, out);
-            }
+            Some(Include::Object) => whole(of, object, version, false, out),
             Some(Include::Nothing) | None => out.extend_from_slice(b"null"),
         }
         out.push(b'}');

@@ -53,8 +53,7 @@ impl World {
     fn watch(&self, selector: &str, start: Option<u64>) -> Result<Watcher, Refusal> {
         let labels = Labels::parse(selector).unwrap();
         let selection = Arc::new(Selection { labels, ..Selection::default() });
-        let begun = self.history.watch(selection, Form::Object, &"client".into(), start).unwrap();
-        begun.map(|begun| begun.watcher)
+        self.history.watch(selection, &"client".into(), start).unwrap().map(|(watcher, _)| watcher)
     }
 
     /// The oldest version from which a watch can start.
@@ -70,13 +69,16 @@ fn limits(bytes: usize) -> Limits {
 }
 
 /// The number of events until the watch has caught up. `Err`: it fell out of the history.
-fn follow(watcher: &Watcher) -> Result<u64, Refusal> {
+fn follow(watcher: &mut Watcher) -> Result<u64, Refusal> {
     let mut events = 0;
     loop {
         match watcher.next() {
-            Next::Event(..) => events += 1,
-            Next::More(_) => {}
-            Next::Nothing(_) => return Ok(events),
+            Next::Event(kind, event) => {
+                watcher.history.line(&event, Form::Object, kind);
+                events += 1;
+            }
+            Next::More => {}
+            Next::Nothing => return Ok(events),
             Next::TooOld(refusal) => return Err(refusal),
             Next::Closed => unreachable!(),
         }
@@ -87,44 +89,44 @@ fn follow(watcher: &Watcher) -> Result<u64, Refusal> {
 fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     let mut world = World::new(limits(MIB));
     world.change(LARGE);
-    let (first, slow) = (world.watch("", None).unwrap(), world.watch("", None).unwrap());
+    let (mut first, mut slow) = (world.watch("", None).unwrap(), world.watch("", None).unwrap());
     for change in 2..1000 {
         world.change(LARGE);
         assert_eq!(world.replaced(), 0, "replaced pods are kept encoded");
-        assert!(world.history.sizes().bytes <= MIB, "after {change} changes");
-        assert_eq!(follow(&first).unwrap(), 1, "a watch that follows loses nothing");
+        assert!(world.history.sizes().1 <= MIB, "after {change} changes");
+        assert_eq!(follow(&mut first).unwrap(), 1, "a watch that follows loses nothing");
     }
-    let Sizes { events, bytes, .. } = world.history.sizes();
+    let (events, bytes) = world.history.sizes();
     assert!(bytes > MIB - 3 * LARGE, "only as many are dropped as necessary");
     // Each event keeps its line and the pod that it replaced.
     assert!((2 * LARGE..2 * LARGE + 2000).contains(&(bytes / events)), "{bytes} for {events} events");
     let oldest = world.oldest();
-    assert_eq!(follow(&world.watch("", Some(oldest)).unwrap()).unwrap(), events as u64);
+    assert_eq!(follow(&mut world.watch("", Some(oldest)).unwrap()).unwrap(), events as u64);
     assert!(world.watch("", Some(oldest - 1)).is_err(), "410, as for a version that is too old");
-    assert!(follow(&slow).is_err());
+    assert!(follow(&mut slow).is_err());
 }
 
 #[test]
 fn no_event_stays_beyond_the_limit_however_large_its_pod_is() {
     let mut world = World::new(limits(MIB));
     (0..PODS).for_each(|_| world.change(MIB));
-    let watch = world.watch("", None).unwrap();
+    let mut watch = world.watch("", None).unwrap();
     world.change(MIB);
-    assert_eq!((world.history.sizes().events, world.history.sizes().bytes), (0, 0));
-    assert!(follow(&watch).is_err(), "410: the client lists again");
+    assert_eq!(world.history.sizes(), (0, 0));
+    assert!(follow(&mut watch).is_err(), "410: the client lists again");
     world.change(1);
-    assert!(follow(&world.watch("", None).unwrap()).is_ok());
+    assert!(follow(&mut world.watch("", None).unwrap()).is_ok());
 }
 
 #[test]
 fn added_pods_take_no_space_and_old_events_give_theirs_back() {
     let mut world = World::new(Limits { age: Duration::ZERO, ..limits(MIB) });
     (0..PODS).for_each(|_| world.change(LARGE));
-    assert_eq!(world.history.sizes().bytes, 0, "nothing was replaced");
+    assert_eq!(world.history.sizes().1, 0, "nothing was replaced");
     world.change(LARGE);
     world.history.lock().events.iter_mut().for_each(|kept| kept.since -= Duration::from_secs(1));
     world.history.age();
-    assert_eq!(world.history.sizes(), Sizes { events: 0, bytes: 0, watches: 0 });
+    assert_eq!(world.history.sizes(), (0, 0));
 }
 
 /// A watch that was away gets the same events as one that followed.
@@ -133,21 +135,21 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
     let mut world = World::new(limits(10 * MIB));
     (0..PODS).for_each(|_| world.change(10));
     let (_, start) = world.history.now();
-    let followed = world.watch("pod in (1,2)", None).unwrap();
+    let mut followed = world.watch("pod in (1,2)", None).unwrap();
     let mut lines = Vec::new();
     for _ in 0..30 {
         world.change(10);
         while let Next::Event(kind, event) = followed.next() {
-            lines.push(event.kept_line(Form::Object, kind).unwrap());
+            lines.push(world.history.line(&event, Form::Object, kind));
         }
     }
     assert_eq!(lines.len(), 6);
-    let late = world.watch("pod in (1,2)", Some(start)).unwrap();
+    let mut late = world.watch("pod in (1,2)", Some(start)).unwrap();
     for line in lines {
         let found = loop {
             match late.next() {
                 Next::Event(kind, event) => break event.encode(Form::Object, kind, false),
-                Next::More(_) => {}
+                Next::More => {}
                 other => panic!("{other:?}"),
             }
         };
@@ -160,13 +162,13 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
 fn a_watch_matches_a_bounded_number_of_terms_in_a_step() {
     let mut world = World::new(limits(10 * MIB));
     let long = (0..250).map(|n| format!("!z{n}")).collect::<Vec<_>>().join(",") + ",!pod";
-    let [short, long] = ["!pod", &*long].map(|selector| world.watch(selector, None).unwrap());
+    let [mut short, mut long] = ["!pod", &*long].map(|selector| world.watch(selector, None).unwrap());
     (0..100).for_each(|_| world.change(1));
-    let steps = |watcher: &Watcher| {
-        (1..1_000_usize).find(|_| !matches!(watcher.next(), Next::More(_) | Next::Event(..))).unwrap()
+    let steps = |watcher: &mut Watcher| {
+        (1..1_000_usize).find(|_| !matches!(watcher.next(), Next::More | Next::Event(..))).unwrap()
     };
-    assert_eq!(steps(&short), 1);
-    assert!(steps(&long) >= 100 * 250 / WORK);
+    assert_eq!(steps(&mut short), 1);
+    assert!(steps(&mut long) >= 100 * 250 / WORK);
 }
 
 #[tokio::test]
@@ -187,5 +189,5 @@ async fn a_watch_whose_client_does_not_read_holds_no_replaced_pods() {
     }
     (0..500).for_each(|_| world.change(LARGE));
     assert_eq!(world.replaced(), 0);
-    assert!(world.history.sizes().bytes <= MIB);
+    assert!(world.history.sizes().1 <= MIB);
 }
