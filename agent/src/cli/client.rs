@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use pod_index_kubelet::https::Connector;
 use serde::de::DeserializeOwned;
@@ -27,10 +28,6 @@ use crate::config::failure::Failure;
 /// Characters that a path need not escape (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Names and values of headers.
-pub(crate) type Headers = &'static [(&'static str, &'static str)];
-/// Asks for pods as rows of a `Table`.
-pub(crate) const TABLE: Headers = &[("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
 /// Timeout of an exchange.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -43,7 +40,7 @@ pub(crate) struct Server {
     flags: &'static str,
     /// The URL up to the path.
     base: String,
-    client: BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, legacy::Error>,
+    client: BoxCloneSyncService<Request<Body>, Response<Incoming>, legacy::Error>,
 }
 
 /// Why there is no body, with the code of the response, if there is one: it is not 200.
@@ -138,7 +135,7 @@ impl Server {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request
-            .body(Full::new(body))
+            .body(Body::from(body.to_vec()))
             .map_err(|error| (None, Failure::Usage(format!("invalid request: {error}"))))?;
         let response = self.client.clone().oneshot(request).await;
         let response = response.map_err(|error| (None, self.unreachable(&error)))?;
@@ -148,6 +145,18 @@ impl Server {
         }
         let body = self.whole(body).await.map_err(|failure| (None, failure))?;
         Err((Some(code), self.refusal(code, &body)))
+    }
+
+    /// A client of its API, inside a runtime. `is_own`: for the pods of `/pods`, which are there before all sources are read.
+    pub(crate) fn api(&self, is_own: bool) -> kube::Client {
+        let base = self.base.clone();
+        let client = self.client.clone().map_request(move |mut request: Request<Body>| {
+            let path = if is_own { "/pods" } else { request.uri().path() };
+            let uri = format!("{base}{path}?{}", request.uri().query().unwrap_or_default());
+            *request.uri_mut() = uri.parse().unwrap_or_default();
+            request
+        });
+        kube::Client::new(client, "default")
     }
 
     async fn whole(&self, body: Incoming) -> Result<Bytes, Failure> {

@@ -1,61 +1,42 @@
-//! `pod-index list`: the pods as kubectl prints them, from the rows that the agent writes; with `-w`, also each change.
+//! `pod-index list`: the pods as kubectl prints them; with `-w`, also each change.
 
-use pod_index::CONFIG_SEEN_ANNOTATION;
-use serde::Deserialize;
+use std::{mem, slice};
+
+use form_urlencoded::Serializer;
+use hyper::StatusCode;
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use pod_index::{CONFIG_SEEN_ANNOTATION, PodMeta};
+use pod_index_kubelet::sources::api_server::ApiServer;
 use serde_json::Value;
 
-use super::client::{Server, TABLE, escaped};
-use super::follow::{Change, Follower, Key, Target, follow};
+use super::client::{Server, escaped};
+use super::follow::{Change, Follower, follow};
 use super::watch::Changes;
 use super::{ListArgs, Output, Selected, format, runtime};
 use crate::api::table;
 use crate::config::failure::Failure;
-
-/// Pods, in the API server's `Table` format.
-#[derive(Debug, Deserialize)]
-struct Table {
-    #[serde(rename = "columnDefinitions")]
-    columns: Option<Vec<Column>>,
-    rows: Vec<Row>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Column {
-    name: String,
-    priority: u8,
-}
-
-/// The cells of a pod, and its metadata.
-#[derive(Debug, Deserialize)]
-struct Row {
-    cells: Vec<String>,
-    object: Value,
-}
+use crate::pod_api::printed::{COLUMNS, cells};
 
 /// Prints the pods, and with `-w` each of their changes.
 pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(), Failure> {
-    let is_whole = matches!(output, Output::Json | Output::Yaml);
-    let target = target(&asked.selected, if is_whole { &[] } else { TABLE });
     let has_namespaces = asked.selected.namespace.is_none();
     let mut printer =
-        Printer { output, has_namespaces, columns: Vec::new(), widths: Vec::new(), text: String::new() };
+        Printer { output, has_namespaces, is_headed: false, widths: Vec::new(), text: String::new() };
     if asked.watch {
-        return runtime()?.block_on(follow(server, &target, &mut printer));
+        return watched(server, &asked.selected, &mut printer);
     }
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    let path = format!("{}?{}", target.path, query.extend_pairs(&target.query).finish());
-    let body = runtime()?.block_on(server.within(None, server.get(&path, target.headers)))?;
-    let unreadable =
-        |error| Failure::unable(format_args!("cannot read what {} answers", server.place), error);
-    if is_whole {
-        let list: Value = serde_json::from_slice(&body).map_err(unreadable)?;
+    let path = path(&asked.selected, &[]);
+    if matches!(output, Output::Json | Output::Yaml) {
+        let list: Value = runtime()?.block_on(server.within(None, server.get_json(&path)))?;
         return format::answer(output, &list, |_| String::new());
     }
-    let table: Table = serde_json::from_slice(&body).map_err(unreadable)?;
-    if table.rows.is_empty() {
+    let list: List<Pod> = runtime()?.block_on(server.within(None, server.get_json(&path)))?;
+    if list.items.is_empty() {
         eprintln!("No pods found");
     }
-    printer.add(&table);
+    printer.add(&list.items);
     printer.flush().map(drop)
 }
 
@@ -64,140 +45,114 @@ pub(crate) fn watch(server: &Server, selected: &Selected, output: Output) -> Res
     if !matches!(output, Output::Table | Output::Json) {
         return Err(Failure::Usage("watch prints lines of JSON: -o json".to_owned()));
     }
-    let target = target(selected, &[]);
-    runtime()?.block_on(follow(server, &target, &mut Changes::default()))
+    watched(server, selected, &mut Changes::default())
 }
 
-fn target(selected: &Selected, headers: super::client::Headers) -> Target {
-    let Selected { namespace, selector, field_selector } = selected;
+/// The path and the query of these pods.
+fn path(Selected { namespace, selector, field_selector }: &Selected, more: &[(&str, &str)]) -> String {
     let within = namespace.as_ref().map(|namespace| format!("/namespaces/{}", escaped(namespace)));
-    let query = [("labelSelector", selector), ("fieldSelector", field_selector)];
-    let query = query.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
-    Target { path: format!("/api/v1{}/pods", within.unwrap_or_default()), query, headers, is_patient: false }
+    let selectors = [("labelSelector", selector), ("fieldSelector", field_selector)];
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(selectors.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))));
+    let query = query.extend_pairs(more).finish();
+    format!("/api/v1{}/pods?{query}", within.unwrap_or_default())
+}
+
+/// Follows these pods. Fails if the agent does not answer at all, or refuses.
+fn watched(server: &Server, selected: &Selected, follower: &mut impl Follower) -> Result<(), Failure> {
+    // A watch that ends at once.
+    let trial = [
+        ("watch", "true"),
+        ("sendInitialEvents", "false"),
+        ("resourceVersionMatch", "NotOlderThan"),
+        ("timeoutSeconds", "-1"),
+    ];
+    let trial = path(selected, &trial);
+    runtime()?.block_on(async {
+        let answer = async {
+            match server.stream(&trial, &[]).await {
+                // The agent is starting, or has too many watches.
+                Err((Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _)) => Ok(()),
+                answer => answer.map(drop).map_err(|(_, failure)| failure),
+            }
+        };
+        server.within(None, answer).await?;
+        let Selected { namespace, selector, field_selector } = selected;
+        let mut pods = ApiServer::new(server.api(false)).managed_fields(true);
+        if let Some(namespace) = namespace {
+            pods = pods.namespace(namespace);
+        }
+        if let Some(selector) = selector {
+            pods = pods.labels(selector);
+        }
+        if let Some(selector) = field_selector {
+            pods = pods.fields(selector);
+        }
+        follow(pods, follower).await
+    })
 }
 
 /// Prints pods in one form.
 struct Printer {
     output: Output,
     has_namespaces: bool,
-    /// The indexes of the columns to print. Empty before the first row.
-    columns: Vec<usize>,
+    is_headed: bool,
     widths: Vec<usize>,
     /// What was not printed yet.
     text: String,
 }
 
 impl Printer {
-    fn add(&mut self, table: &Table) {
-        let mut lines: Vec<Vec<String>> = Vec::new();
-        let row = |namespace: &str, cells: &[String], columns: &[usize]| {
+    fn add(&mut self, pods: &[Pod]) {
+        let is_wide = self.output == Output::Wide;
+        let columns = COLUMNS.iter().take_while(|(.., priority)| *priority == 0 || is_wide);
+        let names: Vec<_> = columns.map(|(name, ..)| name.to_uppercase()).collect();
+        let line = |namespace: &str, cells: &[String]| -> Vec<String> {
             let namespace = self.has_namespaces.then(|| namespace.to_owned());
-            namespace.into_iter().chain(columns.iter().filter_map(|at| cells.get(*at).cloned())).collect()
+            namespace.into_iter().chain(cells[..names.len()].iter().cloned()).collect()
         };
-        if let Some(columns) = table.columns.as_ref().filter(|_| self.columns.is_empty()) {
-            let is_shown = |column: &Column| column.priority == 0 || self.output == Output::Wide;
-            self.columns = (0..columns.len()).filter(|at| is_shown(&columns[*at])).collect();
-            let names: Vec<_> = columns.iter().map(|column| column.name.to_uppercase()).collect();
-            if !table.rows.is_empty() && self.output != Output::Name {
-                lines.push(row("NAMESPACE", &names, &self.columns));
-            }
-        }
-        let metadata =
-            |row: &Row, name: &str| row.object["metadata"][name].as_str().unwrap_or_default().to_owned();
-        if self.output == Output::Name {
-            lines.extend(table.rows.iter().map(|row| vec![format!("pod/{}", metadata(row, "name"))]));
-        } else {
-            lines.extend(
-                table.rows.iter().map(|pod| row(&metadata(pod, "namespace"), &pod.cells, &self.columns)),
-            );
-        }
+        let row = |pod: &Pod| match self.output {
+            Output::Name => vec![format!("pod/{}", pod.name())],
+            _ => line(pod.namespace(), &cells(pod, Timestamp::now())),
+        };
+        let has_heading = !pods.is_empty() && self.output != Output::Name && !self.is_headed;
+        let heading = has_heading.then(|| line("NAMESPACE", &names));
+        let lines: Vec<_> = heading.into_iter().chain(pods.iter().map(row)).collect();
+        self.is_headed |= has_heading;
         self.text += &table::lines(&mut self.widths, &lines);
     }
 }
 
-/// What only a change of the pod changes: its cells without times since, or the pod without its version.
-fn content(kept: &Value) -> Value {
-    let mut content = kept.pointer("/rows/0/cells").unwrap_or(kept).clone();
-    if let Some([_, _, _, restarts, age, ..]) = content.as_array_mut().map(Vec::as_mut_slice) {
-        // The rest is the time since the last one.
-        *restarts = restarts.as_str().and_then(|text| text.split(' ').next()).into();
-        age.take();
+/// What only a change of the pod changes.
+fn content(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    pod.metadata.resource_version = None;
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.remove(CONFIG_SEEN_ANNOTATION);
     }
-    if let Some(metadata) = content.pointer_mut("/metadata").and_then(Value::as_object_mut) {
-        metadata.remove("resourceVersion");
-        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-            annotations.remove(CONFIG_SEEN_ANNOTATION);
-        }
-    }
-    content
+    pod
 }
 
 impl Follower for Printer {
-    /// The whole object: a table of one row, or the pod.
-    type Kept = Value;
+    type Kept = Pod;
 
-    fn keep(&mut self, object: &Value) -> Option<(Key, String, Value)> {
-        let pod = object.pointer("/rows/0/object").unwrap_or(object);
-        let text = |name: &str| Some(pod["metadata"][name].as_str()?.to_owned());
-        Some(((text("namespace")?, text("name")?), text("uid").unwrap_or_default(), object.clone()))
+    fn keep(&mut self, pod: &Pod) -> Pod {
+        pod.clone()
     }
 
-    fn change(&mut self, change: Change<'_, Value>) {
-        let Change { before, after, is_event, .. } = change;
+    fn change(&mut self, Change { before, after, .. }: Change<'_, Pod>) {
         // After a lost version, the list has all pods again.
-        if let (false, Some(before), Some(after)) = (is_event, before, after)
-            && content(&before.kept) == content(&after.kept)
-        {
-            return;
-        }
-        let Some(pod) = after.or(before) else { return };
+        let is_same = before.zip(after).is_some_and(|(before, after)| content(before) == content(after));
+        let Some(pod) = after.or(before).filter(|_| !is_same) else { return };
         match self.output {
-            Output::Json => self.text += &(pod.kept.to_string() + "\n"),
-            Output::Yaml => self.text.extend(["---\n", &format::yaml(&pod.kept).unwrap_or_default()]),
-            _ => {
-                if let Ok(table) = Table::deserialize(&pod.kept) {
-                    self.add(&table);
-                }
-            }
+            // Serializing a pod does not fail.
+            Output::Json => self.text += &(serde_json::to_string(pod).unwrap_or_default() + "\n"),
+            Output::Yaml => self.text.extend(["---\n", &format::yaml(pod).unwrap_or_default()]),
+            _ => self.add(slice::from_ref(pod)),
         }
     }
 
     fn flush(&mut self) -> Result<bool, Failure> {
-        format::write(std::mem::take(&mut self.text).as_bytes())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::content;
-
-    fn row(version: &str, status: &str, restarts: &Value, age: &str) -> Value {
-        let object = json!({ "metadata": { "name": "web", "resourceVersion": version } });
-        json!({ "rows": [{ "cells": ["web", "1/1", status, restarts, age, "10.0.0.1"], "object": object }] })
-    }
-
-    fn whole(version: &str, phase: &str) -> Value {
-        let annotations = json!({ "kubernetes.io/config.seen": version });
-        let metadata = json!({ "name": "web", "resourceVersion": version, "annotations": annotations });
-        json!({ "metadata": metadata, "status": { "phase": phase } })
-    }
-
-    #[test]
-    fn after_a_lost_version_only_pods_that_changed_are_printed() {
-        let of = |kept: Value| content(&kept);
-        let (before, later) = (
-            row("1", "Running", &json!("1 (5m ago)"), "6m"),
-            row("9", "Running", &json!("1 (6m ago)"), "7m"),
-        );
-        assert_eq!(of(before.clone()), of(later));
-        for changed in
-            [row("9", "Error", &json!("1 (5m ago)"), "6m"), row("9", "Running", &json!("2 (1s ago)"), "6m")]
-        {
-            assert_ne!(of(before.clone()), of(changed));
-        }
-        assert_eq!(of(whole("1", "Running")), of(whole("2", "Running")));
-        assert_ne!(of(whole("1", "Running")), of(whole("2", "Failed")));
+        format::write(mem::take(&mut self.text).as_bytes())
     }
 }

@@ -1,10 +1,10 @@
 //! `pod-index watch`: changes as lines of JSON. Names the fields that have changed and prints no values.
 
+use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::fields::Fields;
-use super::follow::{Change, Follower, Key, Pod};
+use super::follow::{Change, Follower};
 use super::format;
 use crate::config::failure::Failure;
 
@@ -15,7 +15,7 @@ struct Line<'a> {
     kind: &'static str,
     namespace: &'a str,
     name: &'a str,
-    uid: &'a str,
+    uid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'a str>,
     /// Whether the pod existed before the watch began.
@@ -40,26 +40,24 @@ pub(super) struct Seen {
 impl Follower for Changes {
     type Kept = Seen;
 
-    fn keep(&mut self, pod: &Value) -> Option<(Key, String, Seen)> {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let metadata = &pod["metadata"];
-        let key = (text(&metadata["namespace"])?, text(&metadata["name"])?);
-        let seen = Seen { phase: text(&pod["status"]["phase"]), fields: Fields::of(pod) };
-        Some((key, text(&metadata["uid"]).unwrap_or_default(), seen))
+    fn keep(&mut self, pod: &Pod) -> Seen {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+        // Serializing a pod does not fail.
+        Seen { phase, fields: Fields::of(&serde_json::to_value(pod).unwrap_or_default()) }
     }
 
     fn change(&mut self, change: Change<'_, Seen>) {
-        let Change { key: (namespace, name), before, after, is_initial, .. } = change;
+        let Change { key: (namespace, name), uid, before, after, is_initial } = change;
         let (kind, changed) = match (before, after) {
-            (Some(before), Some(after)) => ("changed", before.kept.fields.changed(&after.kept.fields)),
+            (Some(before), Some(after)) => ("changed", before.fields.changed(&after.fields)),
             (None, _) => ("added", Vec::new()),
             (_, None) => ("removed", Vec::new()),
         };
-        let Some(Pod { uid, kept, .. }) = after.or(before) else { return };
+        let Some(Seen { phase, .. }) = after.or(before) else { return };
         if kind == "changed" && changed.is_empty() {
             return;
         }
-        let phase = kept.phase.as_deref();
+        let (uid, phase) = (uid.to_string(), phase.as_deref());
         let line = Line { kind, namespace, name, uid, phase, initial: is_initial, changed };
         // Serializing a line does not fail.
         self.0 += &(serde_json::to_string(&line).unwrap_or_default() + "\n");

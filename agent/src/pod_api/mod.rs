@@ -25,7 +25,7 @@ mod object;
 mod owner;
 pub(crate) mod owners;
 mod pod;
-mod printed;
+pub(crate) mod printed;
 mod query;
 mod resource;
 mod routes;
@@ -53,6 +53,7 @@ use tokio::sync::watch as channel;
 
 use self::collection::{Begin, Collection, Origin};
 use self::owners::Owners;
+pub(crate) use self::pod::own_cells;
 pub(crate) use self::printed::since;
 pub(crate) use self::query::{is_watch, resource};
 use self::seats::Seats;

@@ -105,24 +105,26 @@ impl Item for Pod {
     }
 
     fn own_cells(&self) -> Vec<String> {
-        let [_, ready, status, restarts, _, ip, node, ..] = printed::cells(self, Timestamp::UNIX_EPOCH);
-        let known = |text: String| if text == "<none>" { String::new() } else { text };
-        // Without the time of the last restart, which is relative to now.
-        let restarts = restarts.split(' ').next().unwrap_or_default().to_owned();
-        let created = self.metadata.creation_timestamp.as_ref().map(|Time(time)| time.to_string());
-        let workload = Workload::of::<ObjectMeta>(&self.metadata, None);
-        let workload = workload.map(|Workload { kind, name, .. }| format!("{kind}/{name}"));
-        let images = self
-            .spec
-            .iter()
-            .flat_map(|spec| &spec.containers)
-            .filter_map(|container| container.image.clone());
-        let labels = self.metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
-        let [images, labels] = [images.collect::<Vec<_>>(), labels.collect()].map(|all| all.join(","));
-        let more = [known(node), ready, status, restarts, created.unwrap_or_default(), known(ip)];
-        let more = more.into_iter().chain([workload.unwrap_or_default(), images, labels]);
-        table::row(self).into_iter().map(str::to_owned).chain(more).collect()
+        own_cells(self)
     }
+}
+
+/// The cells of a pod, in the order of [`TABLE_COLUMNS`].
+pub(crate) fn own_cells(pod: &Pod) -> Vec<String> {
+    let [_, ready, status, restarts, _, ip, node, ..] = printed::cells(pod, Timestamp::UNIX_EPOCH);
+    let known = |text: String| if text == "<none>" { String::new() } else { text };
+    // Without the time of the last restart, which is relative to now.
+    let restarts = restarts.split(' ').next().unwrap_or_default().to_owned();
+    let created = pod.metadata.creation_timestamp.as_ref().map(|Time(time)| time.to_string());
+    let workload = Workload::of::<ObjectMeta>(&pod.metadata, None);
+    let workload = workload.map(|Workload { kind, name, .. }| format!("{kind}/{name}"));
+    let images =
+        pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(|container| container.image.clone());
+    let labels = pod.metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
+    let [images, labels] = [images.collect::<Vec<_>>(), labels.collect()].map(|all| all.join(","));
+    let more = [known(node), ready, status, restarts, created.unwrap_or_default(), known(ip)];
+    let more = more.into_iter().chain([workload.unwrap_or_default(), images, labels]);
+    table::row(pod).into_iter().map(str::to_owned).chain(more).collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ pub(super) const AGE: (&str, &str, u8) =
     ("Age", "CreationTimestamp is a timestamp representing the server time when this object was created.", 0);
 
 /// Name, description and priority of each column. Priorities above 0 are for `-o wide`.
-pub(super) const COLUMNS: [(&str, &str, u8); 9] = [
+pub(crate) const COLUMNS: [(&str, &str, u8); 9] = [
     NAME,
     ("Ready", "The aggregate readiness state of this pod for accepting traffic.", 0),
     ("Status", "The aggregate status of the containers in this pod.", 0),
@@ -46,7 +46,7 @@ pub(super) fn conditions(pod: &Pod) -> Vec<Value> {
 }
 
 /// The cells, in the order of [`COLUMNS`].
-pub(super) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
+pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
     let (no_spec, no_status) = (PodSpec::default(), PodStatus::default());
     let spec = pod.spec.as_ref().unwrap_or(&no_spec);
     let status = pod.status.as_ref().unwrap_or(&no_status);

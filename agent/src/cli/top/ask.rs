@@ -4,6 +4,8 @@ use std::array;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
+use pod_index_kubelet::sources::api_server::ApiServer;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -12,9 +14,10 @@ use tokio::time::sleep;
 use crate::api::seen::{Mirrors, Sources};
 use crate::api::table::harmless;
 use crate::api::types::TABLE_COLUMNS;
-use crate::cli::client::{Server, TABLE, escaped};
-use crate::cli::follow::{Change, Follower, Key, Target, follow};
+use crate::cli::client::{Server, escaped};
+use crate::cli::follow::{Change, Follower, Key, follow};
 use crate::config::failure::Failure;
+use crate::pod_api::own_cells;
 
 /// The pause after a round is at least this many times the round's duration, to limit the load on the agent.
 const REST: u32 = 4;
@@ -62,10 +65,8 @@ pub(super) struct Round {
 
 /// Keeps the pods current as long as they are shown.
 pub(super) async fn follow_pods(server: Server, seen: watch::Sender<Seen>) {
-    let (path, query) = ("/pods".to_owned(), Vec::new());
-    let target = Target { path, query, headers: TABLE, is_patient: true };
     // It waits for every agent, so this ends with the user.
-    let _ = follow(&server, &target, &mut Rows(seen)).await;
+    let _ = follow(ApiServer::new(server.api(true)), &mut Rows(seen)).await;
 }
 
 struct Rows(watch::Sender<Seen>);
@@ -73,19 +74,15 @@ struct Rows(watch::Sender<Seen>);
 impl Follower for Rows {
     type Kept = Cells;
 
-    fn keep(&mut self, table: &Value) -> Option<(Key, String, Cells)> {
-        let cells = table.pointer("/rows/0/cells")?.as_array()?;
-        let identity = |at: usize| Some(cells.get(at)?.as_str()?.to_owned());
-        let (namespace, name, uid) = (identity(0)?, identity(1)?, identity(2)?);
-        // Another version of the agent may have fewer columns, or more.
-        let text = |at: usize| cells.get(at).and_then(Value::as_str).unwrap_or_default();
-        Some(((namespace, name), uid, array::from_fn(|at| harmless(text(at)).into_owned())))
+    fn keep(&mut self, pod: &Pod) -> Cells {
+        let cells = own_cells(pod);
+        array::from_fn(|at| harmless(&cells[at]).into_owned())
     }
 
     fn change(&mut self, Change { key, after, .. }: Change<'_, Cells>) {
         self.0.send_if_modified(|seen| {
             match after {
-                Some(pod) => seen.pods.insert(key.clone(), pod.kept.clone()),
+                Some(cells) => seen.pods.insert(key.clone(), cells.clone()),
                 None => seen.pods.remove(key),
             };
             false
@@ -171,22 +168,14 @@ fn words(failure: &Failure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn rows_of_other_versions_are_read_and_incomplete_rows_are_not() {
-        let mut rows = Rows(watch::channel(Seen::default()).0);
-        let mut read = |cells: Value| rows.keep(&json!({ "rows": [{ "cells": cells }] }));
-        let (key, uid, cells) = read(json!(["ns", "a\u{1b}b", "u", "api"])).unwrap();
-        assert_eq!((key, &*uid), (("ns".to_owned(), "a\u{1b}b".to_owned()), "u"));
-        assert_eq!((&*cells[1], &*cells[3], &*cells[14]), ("a\u{fffd}b", "api", ""));
-        let many: Vec<_> = (0..20).map(|at| at.to_string()).collect();
-        assert_eq!(read(json!(many)).unwrap().2[14], "14");
-        assert_eq!(read(json!(["ns", "n", "u", 7, null, { "a": [] }])).unwrap().2[3], "");
-        for incomplete in [json!(["ns", "n"]), json!([]), json!(null), json!(["ns", 7, "u"])] {
-            assert_eq!(read(incomplete), None);
-        }
+    fn the_cells_of_a_pod_are_safe_to_show() {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some("a\u{1b}b".to_owned());
+        pod.metadata.labels = Some([("app".to_owned(), "\u{9b}x".to_owned())].into());
+        let cells = Rows(watch::channel(Seen::default()).0).keep(&pod);
+        assert_eq!((&*cells[1], &*cells[3], &*cells[14]), ("a\u{fffd}b", "api", "app=\u{fffd}x"));
     }
 }
