@@ -205,16 +205,26 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     (new["metadata"]["uid"], new["metadata"]["name"]) = (json!("5"), json!("5"));
     let mut nameless = pod("6", "6", "api");
     nameless["metadata"]["name"] = json!("");
-    kubelet.answers(&list(&[one, undecodable, pod("3", "3", "api"), pod("4", "4", "api"), new, nameless]));
+    // Commas in a text are no parts.
+    let [whole, large] = [("4", vec![r#""\,,,"#; 3000]), ("7", vec!["a"; 9000])].map(|(uid, args)| {
+        let mut pod = pod(uid, uid, "api");
+        pod["spec"] = json!({"containers": [{"name": "c", "args": args}], "nodeName": "n"});
+        pod
+    });
+    kubelet.answers(&list(&[one, undecodable, pod("3", "3", "api"), whole, new, nameless, large]));
     let mut second = next(&mut source).await;
     second.sort_by(|a, b| a.name().cmp(b.name()));
-    assert_eq!(names(&second), ["1", "2", "3", "4"], "neither 5 nor 6 was ever decoded");
+    assert_eq!(names(&second), ["1", "2", "3", "4", "7"], "neither 5 nor 6 was ever decoded");
+    let specs = [3, 4].map(|at: usize| second[at].spec.clone().expect("a spec"));
+    assert_eq!(specs[0].containers[0].args.as_ref().map(Vec::len), Some(3000));
+    assert_eq!((specs[1].containers.len(), specs[1].node_name.as_deref()), (0, Some("n")));
     assert!(!Arc::ptr_eq(&first[0], &second[0]), "1 has changed");
     assert!(Arc::ptr_eq(&first[1], &second[1]) && Arc::ptr_eq(&first[2], &second[2]));
-    let said = problems(&mut source, 3).await;
+    let said = problems(&mut source, 4).await;
     let wrong = "spec.containers[0].env[0].value: cannot be decoded: expected a string";
-    let expected =
-        [format!("ns/2: {wrong}"), format!("ns/5: {wrong}"), "ns/: metadata.name: is missing".to_owned()];
+    let large = "ns/7: spec: has 9001 parts, more than 8192: its lists and mappings are left out";
+    let nameless = "ns/: metadata.name: is missing";
+    let expected = [&*format!("ns/2: {wrong}"), &*format!("ns/5: {wrong}"), nameless, large];
     assert_eq!(said, expected);
     assert_eq!(source.status().borrow().failed_checks, 0, "the looks give information");
 

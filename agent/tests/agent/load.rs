@@ -3,6 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use serde_json::json;
+
+use crate::api::{following, pod};
+use crate::api_server::ApiServer;
 use crate::life::fill;
 use crate::support::{Agent, Directory, PATIENCE};
 
@@ -43,4 +47,25 @@ fn a_long_list_is_sent_in_parts_and_never_whole_in_memory() {
     let grown = memory(&agent, "VmHWM:") - before;
     let whole = (bytes >> 20) as u64;
     assert!(whole >= 16 && grown < whole / 2, "{grown} MiB for four lists of {whole} MiB");
+}
+
+/// Decoded, it would take 30 times its JSON. Whoever may create and label one pod must not end the agent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_of_a_hundred_thousand_parts_is_named_and_found_and_takes_little_memory() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    let mut large = pod("large", "node-1", &json!({}));
+    large["spec"]["containers"][0]["env"] = vec![json!({ "name": "a" }); 107_000].into();
+    large["status"] = json!({ "podIP": "10.9.8.7" });
+    server.put("pods", &large);
+    let agent = following(&server, &directory, &[]);
+    agent.wait_for_log("default/large");
+    for change in 0..4 {
+        let label = format!("change-{change}");
+        large["metadata"]["labels"] = json!({ "app": label });
+        server.put("pods", &large);
+        agent.until("/api/v1/namespaces/default/pods/large", |answer| answer.body.contains(&label));
+    }
+    assert_eq!(agent.get("/whois?q=10.9.8.7").code, 200);
+    let most = memory(&agent, "VmHWM:");
+    assert!(most < 64, "{most} MiB");
 }

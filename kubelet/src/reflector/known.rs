@@ -18,7 +18,7 @@ pub(super) type Version = Option<u64>;
 /// The versions of all objects.
 pub(super) type Versions = HashMap<PodUid, Version>;
 
-/// An object whose latest version cannot be decoded.
+/// An object whose latest version cannot be decoded, or is too large to be decoded whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Undecodable {
     pub(crate) namespace: String,
@@ -27,11 +27,11 @@ pub(crate) struct Undecodable {
     pub(crate) field: String,
     /// Quotes nothing of the object.
     pub(crate) message: String,
-    /// An earlier version was emitted, and stays.
+    /// A version was emitted: an earlier one, which stays, or a part of the latest.
     pub(super) is_held: bool,
 }
 
-/// The objects whose latest version cannot be decoded.
+/// The objects with a problem.
 pub(super) type Undecoded = BTreeMap<PodUid, Undecodable>;
 
 /// Whether a version of this object was emitted. `true` for an object that can be decoded.
@@ -43,7 +43,9 @@ pub(super) fn is_held(undecoded: &Undecoded, uid: &PodUid) -> bool {
 pub(super) struct Received<K> {
     pub(super) uid: PodUid,
     pub(super) version: Version,
-    pub(super) content: Result<K, Undecodable>,
+    /// `None` if it cannot be decoded.
+    pub(super) object: Option<K>,
+    pub(super) problem: Option<Undecodable>,
 }
 
 /// The metadata that any object has.
@@ -90,23 +92,22 @@ pub(super) fn received<K>(json: &[u8]) -> Result<Received<K>, Failure>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    match text::decode::<K>(json) {
-        Ok(object) => {
+    let (object, field, message) = match text::decode_bounded::<K>(json) {
+        Ok((object, None)) => {
             let metadata = object.meta();
             let uid = PodUid::from(metadata.uid.as_deref().unwrap_or_default());
             let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-            Ok(Received { uid, version, content: Ok(object) })
+            return Ok(Received { uid, version, object: Some(object), problem: None });
         }
-        Err((path, message)) => {
-            let Partial { metadata } = decoded(json)?;
-            let (uid, version) = metadata.identity();
-            let Metadata { namespace, name, .. } = metadata;
-            if uid.is_empty() || name.is_empty() {
-                return Err(Failure::new(FailureKind::Doubt, format!("an object without a name {message}")));
-            }
-            let field = text::shorten(&path.to_string());
-            let content = Err(Undecodable { namespace, name, field, message, is_held: false });
-            Ok(Received { uid, version, content })
-        }
+        Ok((object, Some(message))) => (Some(object), "spec".to_owned(), message),
+        Err((path, message)) => (None, text::shorten(&path.to_string()), message),
+    };
+    let Partial { metadata } = decoded(json)?;
+    let (uid, version) = metadata.identity();
+    let Metadata { namespace, name, .. } = metadata;
+    if uid.is_empty() || name.is_empty() {
+        return Err(Failure::new(FailureKind::Doubt, format!("an object without a name {message}")));
     }
+    let problem = Undecodable { namespace, name, field, message, is_held: object.is_some() };
+    Ok(Received { uid, version, object, problem: Some(problem) })
 }

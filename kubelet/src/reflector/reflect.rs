@@ -185,19 +185,20 @@ where
         let (mut versions, mut now_undecoded) = (Versions::new(), Undecoded::new());
         let (mut changed, mut is_rewound) = (Vec::new(), false);
         let position = requests.list(at, self.times.patience, |object| {
-            let Received { uid, version, content } = received::<K>(object)?;
+            let Received { uid, version, object, problem } = received::<K>(object)?;
             let before = known.get(&uid).copied().flatten();
             is_rewound |= before.is_some() && version < before;
-            match content {
-                Ok(_) if *is_set && before.is_some() && before == version => {}
-                Ok(object) => match keep(object) {
+            match object {
+                Some(_) if *is_set && before.is_some() && before == version => {}
+                Some(object) => match keep(object) {
                     Some(kept) => changed.push(kept),
                     None => return Ok(()),
                 },
-                Err(mut problem) => {
-                    problem.is_held = *is_set && known.contains_key(&uid) && is_held(undecoded, &uid);
-                    now_undecoded.insert(uid.clone(), problem);
-                }
+                None => {}
+            }
+            if let Some(mut problem) = problem {
+                problem.is_held |= *is_set && known.contains_key(&uid) && is_held(undecoded, &uid);
+                now_undecoded.insert(uid.clone(), problem);
             }
             versions.insert(uid, version);
             Ok(())
@@ -286,8 +287,11 @@ where
         }
     }
 
-    fn apply(&mut self, Received { uid, version, content }: Received<K>) -> Result<(), Failure> {
-        let Some(kept) = content.map(|object| (self.keep)(object)).transpose() else { return Ok(()) };
+    fn apply(&mut self, Received { uid, version, object, problem }: Received<K>) -> Result<(), Failure> {
+        let kept = match object.map(|object| (self.keep)(object)) {
+            Some(None) => return Ok(()),
+            kept => kept.flatten(),
+        };
         self.record_event(&uid);
         if version.is_some() && self.known.get(&uid) == Some(&version) {
             return Ok(());
@@ -297,19 +301,17 @@ where
         }
         self.advance(version);
         let is_known = self.known.insert(uid.clone(), version).is_some();
-        match kept {
-            Ok(kept) => {
-                self.decoded(&uid);
-                match self.ready.back_mut() {
-                    Some(Update::Upsert(objects)) => objects.push(kept),
-                    _ => self.ready.push_back(Update::Upsert(vec![kept])),
-                }
-            }
-            Err(mut problem) => {
-                problem.is_held = is_known && is_held(&self.undecoded, &uid);
-                self.undecoded.insert(uid, problem);
-                self.observer.undecodable(self.undecoded.values());
-            }
+        if let Some(mut problem) = problem {
+            problem.is_held |= is_known && is_held(&self.undecoded, &uid);
+            self.undecoded.insert(uid, problem);
+            self.observer.undecodable(self.undecoded.values());
+        } else {
+            self.decoded(&uid);
+        }
+        let Some(kept) = kept else { return Ok(()) };
+        match self.ready.back_mut() {
+            Some(Update::Upsert(objects)) => objects.push(kept),
+            _ => self.ready.push_back(Update::Upsert(vec![kept])),
         }
         Ok(())
     }

@@ -7,13 +7,14 @@
 //! * After a failure, the last pods stay.
 //! * A pod that cannot be decoded, or that has no name, is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
-//!   until the pod is no longer listed or can be decoded again.
+//!   until the pod is no longer listed or can be decoded again. A `spec` with too many parts is cut as in
+//!   [`api_server`](super::api_server).
 //! * A pod without a UID may be any pod: while one is listed, the list counts as a failure.
 //! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
 //!   file is read again for each request.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
@@ -96,16 +97,20 @@ fn decode(body: &[u8]) -> Decoded {
         let message = format!("the answer is a {:?}, not a PodList", shorten(&list.kind));
         return unusable(ProblemKind::Syntax, Some("kind"), message);
     }
-    let (mut pods, mut bad) = (Vec::new(), BTreeMap::new());
+    let (mut pods, mut problems, mut unusable_pods) = (Vec::new(), BTreeMap::new(), HashSet::new());
     for item in list.items.unwrap_or_default() {
-        match crate::text::decode::<Pod>(item.get()) {
-            Ok(pod) if is_mirror_pod(&pod) => {
+        match crate::text::decode_bounded::<Pod>(item.get().as_bytes()) {
+            Ok((pod, _)) if is_mirror_pod(&pod) => {
                 let (namespace, name) = (shorten(pod.namespace()), shorten(pod.name()));
                 let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
                 let field = "metadata.annotations[kubernetes.io/config.mirror]";
                 return unusable(ProblemKind::Invalid, Some(field), message);
             }
-            Ok(mut pod) if !pod.uid().is_empty() && !pod.name().is_empty() => {
+            Ok((mut pod, problem)) if !pod.uid().is_empty() && !pod.name().is_empty() => {
+                if let Some(message) = problem {
+                    let problem = undecodable::problem(pod.namespace(), pod.name(), "spec", &message);
+                    problems.insert(pod.uid().to_owned(), problem);
+                }
                 // They record which client wrote which field of the API server's object.
                 pod.metadata.managed_fields = None;
                 pods.push(pod);
@@ -122,11 +127,12 @@ fn decode(body: &[u8]) -> Decoded {
                     Ok(_) => ("metadata.name".to_owned(), "is missing".to_owned()),
                     Err((path, message)) => (shorten(&path.to_string()), message),
                 };
-                bad.insert(uid.to_owned(), undecodable::problem(namespace, name, &field, &message));
+                problems.insert(uid.to_owned(), undecodable::problem(namespace, name, &field, &message));
+                unusable_pods.insert(uid.to_owned());
             }
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    let problems = undecodable::limited(bad.values().cloned());
-    Decoded { pods: Some(pods), problems, unusable: bad.into_keys().collect() }
+    let problems = undecodable::limited(problems.into_values());
+    Decoded { pods: Some(pods), problems, unusable: unusable_pods }
 }
