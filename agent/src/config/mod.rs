@@ -125,8 +125,7 @@ impl Given {
         let Self { command, run, output, .. } = self;
         let mut of_the_file = run.config.as_deref().map(file::read).transpose()?.unwrap_or_default();
         let of_the_user = self.parse(command.clone())?;
-        let is_given =
-            |id: &str| of_the_user.value_source(id).is_some_and(|by| by != ValueSource::DefaultValue);
+        let is_given = |id: &str| is_given(&of_the_user, id);
         let is_set = |id: &str| is_given(id) || of_the_file.contains_key(id);
         let set = settings().into_iter().filter(|(_, setting)| is_set(setting.get_id().as_str()));
         let set = set.map(|(key, _)| key).collect();
@@ -146,11 +145,21 @@ impl Given {
         Settings::of(given, server, set, run, *output)
     }
 
+    /// Whether the user names the agent by its port alone.
+    pub(crate) fn has_port(&self) -> bool {
+        let of_the_user = self.parse(self.command.clone());
+        of_the_user.is_ok_and(|all| is_given(&all, "port") && !is_given(&all, "socket"))
+    }
+
     fn parse(&self, command: Command) -> Result<ArgMatches, Failure> {
         let mut matches = command.try_get_matches_from(&self.arguments).map_err(wrong_usage)?;
         // Only `doctor` takes settings as well.
         Ok(matches.remove_subcommand().map_or(matches, |(_, of_the_command)| of_the_command))
     }
+}
+
+fn is_given(matches: &ArgMatches, id: &str) -> bool {
+    matches.value_source(id).is_some_and(|by| by != ValueSource::DefaultValue)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]

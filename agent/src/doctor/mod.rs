@@ -70,7 +70,12 @@ async fn findings(
         let server = api_server(settings, &mut findings).await;
         kubelet::check(settings, server, healthz, &mut findings).await;
     }
-    let answers = running::ask(settings.map_or(server, |settings| &settings.server), client).await;
+    let mut of_the_agent = settings.map_or(server, |settings| &settings.server).clone();
+    // Before the socket of the file.
+    if given.has_port() {
+        of_the_agent.socket = None;
+    }
+    let answers = running::ask(of_the_agent, client).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
     if answers.is_ok() && given.run.config.is_none() && findings[0].message == NO_SOURCES {
         findings[0] = configuration::not_given();

@@ -33,8 +33,7 @@ pub(super) struct Answers {
 }
 
 /// Asks the agent that the flags or its settings name.
-pub(super) async fn ask(server: &ServerArgs, client: &ClientArgs) -> Result<Answers, Failure> {
-    let mut server = server.clone();
+pub(super) async fn ask(mut server: ServerArgs, client: &ClientArgs) -> Result<Answers, Failure> {
     // An agent that serves on all addresses also serves on loopback.
     if server.address.is_unspecified() {
         server.address = Ipv4Addr::LOCALHOST.into();

@@ -391,6 +391,10 @@ fn a_running_agent_is_examined_without_its_settings() {
     let (findings, code) = report(&["--config", &config, "--port", &port]);
     assert_eq!(code, Some(2));
     assert!(wrong(&findings)[0].2.starts_with("no pods to read: "), "{findings:#?}");
+    // The port that the user gives comes before the socket of the file.
+    directory.write("config.yaml", "hostnameOverride: node-1\nstaticPodPath: .\nsocket: none.sock\n");
+    let (findings, _) = report(&["--config", &config, "--port", &port]);
+    assert_eq!(of(&findings, "agent")[0]["result"], "ok", "{findings:#?}");
 }
 
 #[test]
