@@ -74,3 +74,20 @@ impl Drop for Seat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_client_and_all_together_have_a_limit() {
+        let seats = Seats::new(3, 2);
+        let take = |client: &str| seats.take(&client.into());
+        let open = ["a", "a", "b"].map(|client| take(client).unwrap());
+        assert!(take("a").unwrap_err().contains("(--max-watches)"));
+        drop(open);
+        let _open = ["a", "a"].map(|client| take(client).unwrap());
+        assert!(take("a").unwrap_err().contains("(--max-watches-per-client)"));
+        assert!(take("b").is_ok());
+    }
+}

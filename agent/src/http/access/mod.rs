@@ -224,6 +224,10 @@ mod tests {
         for (path, expected) in [("/whois", "get"), ("/whois/x", "create"), ("/sources", "create")] {
             assert_eq!(verb(&Method::POST, path), expected, "{path}");
         }
+        // Who may list pods may not create them.
+        let request = Request::post("/api/v1/pods").body(axum::body::Body::empty()).unwrap().into_parts().0;
+        let proxy = Right { verb: "create", group: "", resource: "nodes", subresource: "proxy" };
+        assert_eq!(rights_for(&request), [proxy]);
     }
 
     #[test]

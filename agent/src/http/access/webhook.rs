@@ -115,7 +115,7 @@ impl Webhook {
         else {
             return false;
         };
-        let allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
+        let allowed = review.status.is_some_and(|status| status.allowed);
         self.rights.put(key, allowed, if allowed { AUTHORIZED_TTL } else { UNAUTHORIZED_TTL });
         allowed
     }
