@@ -9,8 +9,10 @@ use serde_json::json;
 
 use crate::api::kubeconfig;
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
-use crate::support::{Agent, Answer, Directory, run, stderr};
+use crate::support::{Agent, Answer, Directory, refused};
 use crate::tls::{Authority, Client, Pki};
+
+const REVIEWS: &str = "--authentication-token-webhook --authorization-mode Webhook";
 
 impl Authority {
     /// A certificate with this common name and organization, and its key.
@@ -47,14 +49,8 @@ fn only_allowed_names_and_groups_of_certificates_are_served() {
     let (pki, clients) = (Pki::new(), Authority::new());
     pki.directory.write("clients.pem", &clients.pem);
     let ca = pki.at("clients.pem");
-    let agent = pki.start(&[
-        "--client-ca-file",
-        &ca,
-        "--allowed-client-names",
-        "prometheus,scraper.example",
-        "--allowed-client-groups",
-        "system:masters",
-    ]);
+    let allowed = "--allowed-client-names prometheus,scraper.example --allowed-client-groups system:masters";
+    let agent = pki.start(&format!("--client-ca-file {ca} {allowed}"));
     for (name, group, alternative, code) in [
         ("prometheus", "x", &[][..], 200),
         ("x", "y", &["scraper.example"], 200),
@@ -87,15 +83,7 @@ async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
     let directory = Directory::new();
     let kubeconfig = kubeconfig(&directory, &server);
     let ca = pki.at("clients.pem");
-    let agent = pki.start(&[
-        "--client-ca-file",
-        &ca,
-        "--kubeconfig",
-        &kubeconfig,
-        "--authentication-token-webhook",
-        "--authorization-mode",
-        "Webhook",
-    ]);
+    let agent = pki.start(&format!("--client-ca-file {ca} --kubeconfig {kubeconfig} {REVIEWS}"));
     let asked = |is: Option<&(String, String)>, token: Option<&str>, path: &str| {
         tokio::task::block_in_place(|| answer(&pki, &agent, is.cloned(), token, path).code)
     };
@@ -162,9 +150,8 @@ async fn each_resource_needs_the_right_to_it() {
     let pki = Pki::new();
     let directory = Directory::new();
     let kubeconfig = kubeconfig(&directory, &server);
-    let reviews = ["--authentication-token-webhook", "--authorization-mode", "Webhook"];
-    let extra = ["--kubeconfig", &kubeconfig, "--serve-resources", "nodes,namespaces"];
-    let agent = pki.start(&[&reviews[..], &extra].concat());
+    let resources = "--serve-resources nodes,namespaces";
+    let agent = pki.start(&format!("--kubeconfig {kubeconfig} {REVIEWS} {resources}"));
     for (path, code) in [
         ("/api/v1/pods", 200),
         ("/api/v1/pods?watch=1&timeoutSeconds=-1", 200),
@@ -190,22 +177,17 @@ async fn each_resource_needs_the_right_to_it() {
 #[test]
 fn access_rules_without_client_authentication_are_refused_at_the_start() {
     let pki = Pki::new();
-    let (cert, key, ca) = (pki.at("node.crt"), pki.at("node.key"), pki.at("ca.pem"));
-    let tls = ["--pod-manifest-path", "x", "--tls-cert-file", &cert, "--tls-private-key-file", &key];
+    let (tls, ca) = (pki.flags(), pki.at("ca.pem"));
     for (args, word) in [
-        (&["--allowed-client-names", "a"][..], "--client-ca-file"),
-        (&["--allowed-client-groups", "a"], "--client-ca-file"),
-        (&["--authorization-mode", "Webhook"], "--client-ca-file"),
-        (&["--client-ca-file", &ca, "--authorization-mode", "Webhook"], "API server"),
-        (&["--authentication-token-webhook"], "API server"),
+        (format!("{tls} --allowed-client-names a"), "--client-ca-file"),
+        (format!("{tls} --allowed-client-groups a"), "--client-ca-file"),
+        (format!("{tls} --authorization-mode Webhook"), "--client-ca-file"),
+        (format!("{tls} --client-ca-file {ca} --authorization-mode Webhook"), "API server"),
+        (format!("{tls} --authentication-token-webhook"), "API server"),
+        ("--authentication-token-webhook".to_owned(), "needs TLS"),
     ] {
-        let output = run(&[&tls[..], args, &["--check"]].concat());
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+        refused(&format!("--pod-manifest-path x --check {args}"), 2, word);
     }
-    let output = run(&["--pod-manifest-path", "x", "--authentication-token-webhook", "--check"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("needs TLS"), "{}", stderr(&output));
 }
 
 /// Starts a watch. Returns the code of the response and the connection, which keeps the watch open.
@@ -232,10 +214,9 @@ async fn watches_are_counted_by_the_name_of_the_client_and_not_by_the_address_th
     pki.directory.write("clients.pem", &clients.pem);
     let directory = Directory::new();
     let (kubeconfig, ca) = (kubeconfig(&directory, &server), pki.at("clients.pem"));
-    let token = ["--kubeconfig", &kubeconfig, "--authentication-token-webhook"];
-    for args in [&[][..], &token] {
-        let one = ["--client-ca-file", &ca, "--max-watches-per-client", "1"];
-        let agent = pki.start(&[&one[..], args].concat());
+    let token = format!("--kubeconfig {kubeconfig} --authentication-token-webhook");
+    for args in ["", &token] {
+        let agent = pki.start(&format!("--client-ca-file {ca} --max-watches-per-client 1 {args}"));
         let tokens = if args.is_empty() { &[][..] } else { &["shop", "bank"] };
         tokio::task::block_in_place(|| {
             let certificate = |name: &str| Some(clients.sign_for(name, "", &[]));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::api_server::{ApiServer, Verb, shipped};
 use pod_index_test_support::skipped;
 
-use crate::support::{Agent, Directory, binary, manifest, run, stderr};
+use crate::support::{Agent, Args, Directory, manifest, refused, started_by, stderr};
 use crate::tls::Authority;
 
 pub fn pod(name: &str, node: &str, annotations: &Value) -> Value {
@@ -52,9 +52,9 @@ pub fn kubeconfig_with(directory: &Directory, cluster: &Value, user: &Value) -> 
 }
 
 /// An agent of `node-1` that follows this server.
-pub fn following(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
-    let kubeconfig = kubeconfig(directory, server);
-    Agent::start(&[&["--kubeconfig", &kubeconfig, "--hostname-override", "node-1"], more].concat())
+pub fn following(server: &ApiServer, directory: &Directory, more: &(impl Args + ?Sized)) -> Agent {
+    let (kubeconfig, more) = (kubeconfig(directory, server), more.list().join(" "));
+    Agent::start(&format!("--kubeconfig {kubeconfig} --hostname-override node-1 {more}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,8 +65,8 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     directory.write("web.yaml", &manifest("web"));
     server.put("pods", &pod("other", "node-1", &json!({})));
     server.put("pods", &pod("elsewhere", "node-2", &json!({})));
-    let agent = following(&server, &directory, &["--pod-manifest-path", directory.0.to_str().unwrap()]);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent =
+        following(&server, &directory, &["--pod-manifest-path", directory.0.to_str().unwrap()]).ready();
     assert_eq!(agent.names(), ["other", "web-node-1"], "those of this node");
     let mirrored = || agent.get("/mirrors").body.matches("mirrorUID").count();
     assert_eq!(mirrored(), 0);
@@ -129,8 +129,8 @@ async fn only_selected_pods_of_the_api_server_are_followed() {
     };
     kubeconfig(&directory, &server);
     select("status.phase=Running");
-    let agent = Agent::start(&["--config", config.to_str().unwrap(), "--pod-selector", "app=web,app!=db"]);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent =
+        Agent::start(&["--config", config.to_str().unwrap(), "--pod-selector", "app=web,app!=db"]).ready();
     assert_eq!(agent.names(), ["meant"]);
     // No other pod has arrived.
     let sources = agent.get("/sources").body;
@@ -138,46 +138,31 @@ async fn only_selected_pods_of_the_api_server_are_followed() {
     assert!(sources.contains(origin), "{sources}");
 
     server.put("pods", &selectable("a", "in-another-phase", "web", "Running"));
-    agent.until("/pods/a/in-another-phase", |answer| answer.code == 200);
+    agent.has("/pods/a/in-another-phase");
     server.put("pods", &selectable("a", "meant", "db", "Running"));
-    agent.until("/pods/a/meant", |answer| answer.code == 404);
+    agent.lacks("/pods/a/meant");
 
     // The selection can change while the agent runs.
     server.put("pods", &selectable("a", "waiting", "web", "Pending"));
     select("status.phase=Pending");
     agent.signal("HUP");
-    agent.until("/pods/a/in-another-phase", |answer| answer.code == 404);
+    agent.lacks("/pods/a/in-another-phase");
     assert_eq!(agent.names(), ["waiting"]);
 }
 
 #[test]
 fn an_invalid_selection_is_exit_code_2() {
     for (args, why) in [
+        ("--api-server --pod-selector app=a\tb", "--pod-selector \"app=a\\tb\": found 'b', expected: ','"),
+        ("--api-server --pod-field-selector Running", "--pod-field-selector \"Running\": in"),
+        ("--api-server --namespace a/pods", "--namespace \"a/pods\": must consist of"),
+        ("--pod-manifest-path x --namespace a", "--namespace needs an API server"),
         (
-            &["--api-server", "--pod-selector", "app=a b"][..],
-            "--pod-selector \"app=a b\": found 'b', expected: ','",
-        ),
-        (&["--api-server", "--pod-field-selector", "Running"], "--pod-field-selector \"Running\": in"),
-        (&["--api-server", "--namespace", "a/pods"], "--namespace \"a/pods\": must consist of"),
-        (&["--pod-manifest-path", "x", "--namespace", "a"], "--namespace needs an API server"),
-        (
-            &[
-                "--kubeconfig",
-                "x",
-                "--pod-manifest-path",
-                "x",
-                "--node-name",
-                "n",
-                "--manage-mirror-pods",
-                "--pod-selector",
-                "a",
-            ],
+            "--kubeconfig x --pod-manifest-path x --node-name n --manage-mirror-pods --pod-selector a",
             "--manage-mirror-pods has to see all pods of the node, and --pod-selector leaves some out",
         ),
     ] {
-        let output = run(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+        refused(args, 2, why);
     }
 }
 
@@ -224,10 +209,10 @@ async fn over_tls_the_servers_certificate_must_be_of_the_authority_in_the_kubeco
 
     trusting(&authority, TOKEN);
     agent.signal("HUP");
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     assert_eq!(agent.get("/pods/default/a").code, 200);
     server.put("pods", &pod("b", "node-2", &json!({})));
-    agent.until("/pods/default/b", |answer| answer.code == 200);
+    agent.has("/pods/default/b");
 }
 
 /// In a pod, the environment names the server, and files at a fixed absolute path hold the authority and the token. The
@@ -251,27 +236,19 @@ async fn in_a_pod_the_service_account_leads_to_the_api_server() {
     for (file, text) in [("token", TOKEN), ("ca.crt", &authority.pem), ("namespace", "pod-index")] {
         fs::write(account.join(file), text).unwrap();
     }
-    let agent = binary(&["--api-server", "--all-nodes"]);
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", "mount --bind \"$RUN\" /var/run && exec \"$0\" \"$@\""]);
-    command.arg(agent.get_program()).args(agent.get_args());
-    for (name, _) in agent.get_envs() {
-        command.env_remove(name);
-    }
+    let script = "mount --bind \"$RUN\" /var/run && exec \"$0\" \"$@\"";
+    let mut command = started_by(&["unshare", "-m", "sh", "-c", script], "--api-server --all-nodes");
     // No kubeconfig is named, and there is none in the home directory.
     command.env_remove("KUBECONFIG").env("HOME", &run.0).env("RUN", &run.0);
     let port = server.port().to_string();
     command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1").env("KUBERNETES_SERVICE_PORT", &port);
-    let agent = Agent::spawn(command);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::spawn(command).ready();
     assert_eq!(agent.get("/pods/default/a").code, 200);
     server.put("pods", &pod("b", "node-2", &json!({})));
-    agent.until("/pods/default/b", |answer| answer.code == 200);
+    agent.has("/pods/default/b");
 }
 
 #[test]
 fn a_kubeconfig_that_cannot_be_used_is_exit_code_2() {
-    let output = run(&["--once", "--kubeconfig", "/nonexistent/kubeconfig"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("/nonexistent/kubeconfig"), "{}", stderr(&output));
+    refused(&["--once", "--kubeconfig", "/nonexistent/kubeconfig"], 2, "/nonexistent/kubeconfig");
 }

@@ -9,7 +9,10 @@ use pod_index::PodMeta;
 use serde_json::Value;
 
 use crate::api_server::{ApiServer, Verb};
-use crate::support::{Agent, Directory, PATIENCE, binary, manifest, run, run_within, serve, stderr, stdout};
+use crate::support::{
+    Agent, Directory, PATIENCE, binary, manifest, node_1, refused, run, run_within, serve, shipped, stderr,
+    stdout,
+};
 
 #[test]
 fn the_command_line_overrides_the_environment_which_overrides_the_file() {
@@ -62,23 +65,18 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
         ),
     ] {
         std::fs::write(&path, text).unwrap();
-        for args in [&["--check", "--config", config][..], &["--once", "--config", config]] {
-            let output = run(args);
-            assert_eq!(output.status.code(), Some(2), "{text}");
-            assert!(stderr(&output).contains(line) && stderr(&output).contains(word), "{}", stderr(&output));
+        for args in ["--check", "--once"].map(|what| format!("{what} --config {config}")) {
+            refused(&args, 2, line);
+            refused(&args, 2, word);
         }
     }
-    let output = run(&["--check", "--config", "/nonexistent/config.yaml"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("/nonexistent/config.yaml"));
+    refused(&["--check", "--config", "/nonexistent/config.yaml"], 2, "/nonexistent/config.yaml");
     for (flag, word) in [
         ("--node-name", "--hostname-override"),
         ("--kubeconfig", "--kubeconfig"),
         ("--kubelet-ca", "--kubelet-ca"),
     ] {
-        let output = run(&["--check", "--pod-manifest-path", "/x", flag, ""]);
-        assert_eq!(output.status.code(), Some(2), "{flag}");
-        assert!(stderr(&output).contains(word), "{}", stderr(&output));
+        refused(&["--check", "--pod-manifest-path", "/x", flag, ""], 2, word);
     }
 }
 
@@ -86,18 +84,16 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
 fn a_check_reports_whether_the_named_files_exist() {
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
-    let nowhere = directory.0.join("nowhere");
-    let kubeconfig = directory.0.join("kubeconfig");
     let at = |name: &str| directory.0.join(name).display().to_string();
     let manifests = directory.0.display().to_string();
-    for (args, code, word) in [
-        (vec!["--pod-manifest-path", &manifests], 0, "The configuration is valid."),
-        (vec!["--pod-manifest-path", &at("web.yaml")], 0, "The configuration is valid."),
-        (vec!["--pod-manifest-path", nowhere.to_str().unwrap()], 1, "nowhere: does not exist"),
-        (vec!["--kubeconfig", kubeconfig.to_str().unwrap()], 2, "kubeconfig"),
+    for (path, code, word) in [
+        (&*manifests, 0, "The configuration is valid."),
+        (&at("web.yaml"), 0, "The configuration is valid."),
+        (&at("nowhere"), 1, "nowhere: does not exist"),
     ] {
-        checked(&args, code, &[word]);
+        checked(&format!("--pod-manifest-path {path}"), code, &[word]);
     }
+    checked(&format!("--kubeconfig {}", at("kubeconfig")), 2, &["kubeconfig"]);
 
     // Checkpoint directories: existing, not yet created, blocked by a file, and impossible to create or to write to.
     std::fs::create_dir(directory.0.join("kept")).unwrap();
@@ -109,22 +105,18 @@ fn a_check_reports_whether_the_named_files_exist() {
         ("/proc/here".to_owned(), 3, &["checkpointDir: /proc/here: cannot be made"]),
         ("/proc".to_owned(), 1, &["checkpointDir: /proc: cannot be written to", "without checkpoints"]),
     ] {
-        checked(&["--pod-manifest-path", &manifests, "--checkpoint-dir", &path], code, words);
+        checked(&format!("--pod-manifest-path {manifests} --checkpoint-dir {path}"), code, words);
     }
     assert_eq!(std::fs::read_dir(directory.0.join("kept")).unwrap().count(), 0, "it is left as it was");
     assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), 2, "nothing is made by asking");
 }
 
-fn checked(args: &[&str], code: i32, words: &[&str]) {
-    let output = run(&[&["--check"], args].concat());
+fn checked(args: &str, code: i32, words: &[&str]) {
+    let output = run(&format!("--check {args}"));
     assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
     let said = if code == 0 { stdout(&output) } else { stderr(&output) };
     assert!(words.iter().all(|word| said.contains(word)), "{args:?}: {said}");
-    assert!(
-        code == 0 || !stdout(&output).contains("The configuration is valid"),
-        "{args:?}: {}",
-        stdout(&output)
-    );
+    assert!(code == 0 || !stdout(&output).contains("The configuration is valid"), "{args:?}");
 }
 
 #[test]
@@ -138,10 +130,11 @@ fn unreadable_authorities_of_the_url_are_a_configuration_error() {
     let output = run(&["--check", "--config", &at("config.yaml")]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     for name in ["junk.pem", "nowhere.pem"] {
-        let output =
-            run(&["--check", "--manifest-url", "https://localhost/pods", "--manifest-url-ca", &at(name)]);
-        assert_eq!(output.status.code(), Some(2), "{name}");
-        assert!(stderr(&output).contains(name), "{}", stderr(&output));
+        refused(
+            &format!("--check --manifest-url https://localhost/ --manifest-url-ca {}", at(name)),
+            2,
+            name,
+        );
     }
 }
 
@@ -150,12 +143,11 @@ fn once_does_not_wait_for_ever_for_a_silent_url() {
     // Accepts connections through its backlog, but never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", silent.local_addr().unwrap());
-    let path = crate::support::shipped();
-    let sources = ["--pod-manifest-path", path.to_str().unwrap(), "--manifest-url", &url];
+    let sources = format!("{} --manifest-url {url}", node_1(&shipped()));
     // Only the timeout ends it. On a busy machine, a short one could end before the manifests are read.
     let limits = ["200ms", "5s", "30s"];
     for limit in limits {
-        let output = run_within(PATIENCE * 2, &[&["--once", "--once-timeout", limit], &sources[..]].concat());
+        let output = run_within(PATIENCE * 2, &format!("--once --once-timeout {limit} {sources}"));
         assert_eq!(output.status.code(), Some(3));
         let said = stderr(&output);
         assert!(
@@ -187,12 +179,12 @@ fn files_and_a_url_fill_one_index_and_the_agent_is_ready_once_both_were_read() {
     directory.write("web.yaml", &manifest("from-file"));
     let (body, asked) = (Arc::new(Mutex::new(String::new())), Arc::new(Mutex::new(String::new())));
     let url = serve_manifests(Arc::clone(&body), Arc::clone(&asked));
-    let agent = Agent::with(&format!(
+    let agent = Agent::start(&format!(
         "--pod-manifest-path {} --manifest-url {url} --manifest-url-header X-Token:a:b,X-Node:n \
          --http-check-frequency 20ms --hostname-override node-1",
         directory.0.display()
     ));
-    agent.until("/pods/default/from-file-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/from-file-node-1");
     let answer = agent.get("/readyz");
     assert_eq!(answer.code, 503);
     assert!(answer.body.contains("http") && answer.body.contains(&url), "{}", answer.body);
@@ -201,7 +193,7 @@ fn files_and_a_url_fill_one_index_and_the_agent_is_ready_once_both_were_read() {
     agent.until("/readyz", |answer| answer.body.contains("500"));
 
     *body.lock().unwrap() = manifest("from-url");
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     let list: List<Pod> = agent.get("/pods").json();
     let mut sources: Vec<_> = list
         .items
@@ -229,15 +221,12 @@ async fn a_check_asks_no_server_and_says_so() {
     let server = ApiServer::start().await;
     let directory = Directory::new();
     let kubeconfig = crate::api::kubeconfig(&directory, &server);
-    // Blocking, so outside this runtime.
-    let check = |args: &[&str]| {
-        tokio::task::block_in_place(|| run(&[args, &["--node-name", "n", "--check"]].concat()))
-    };
     for (args, server) in [
-        (["--kubeconfig", &*kubeconfig], "the API server"),
-        (["--manifest-url", "http://127.0.0.1:1/"], "the URL"),
+        (format!("--kubeconfig {kubeconfig}"), "the API server"),
+        ("--manifest-url http://127.0.0.1:1/".to_owned(), "the URL"),
     ] {
-        let output = check(&args);
+        // Blocking, so outside this runtime.
+        let output = tokio::task::block_in_place(|| run(&format!("{args} --node-name n --check")));
         assert!(output.status.success(), "{}", stderr(&output));
         let said = stdout(&output);
         assert!(said.contains("The configuration is valid."), "{said}");

@@ -107,11 +107,9 @@ fn stored(number: u64, pods: u64) -> Value {
     pod
 }
 
-/// A line of the agent's `/proc/PID/status`, in MB.
+#[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
 fn megabytes(agent: &Agent, key: &str) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
-    line.split_whitespace().next().unwrap().parse::<f64>().unwrap() * 1024.0 / 1e6
+    agent.kib(key) as f64 * 1024.0 / 1e6
 }
 
 /// The CPU time that the agent's threads have used. Threads that ended do not count; at rest, none ends.
@@ -141,9 +139,9 @@ async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
         server.put_all("pods", (0..pods).map(|number| stored(number, pods)));
         let directory = Directory::new();
         let kubeconfig = kubeconfig(&directory, &server);
-        let start = |flags: &[&str]| {
-            let args = [&["--kubeconfig", &*kubeconfig, "--hostname-override", "node-1"][..], flags].concat();
-            let mut command = binary(&args);
+        let start = |flags: &str| {
+            let mut command =
+                binary(&format!("--kubeconfig {kubeconfig} --hostname-override node-1 {flags}"));
             // As in the systemd unit.
             command.env("MALLOC_ARENA_MAX", "2");
             let agent = Agent::spawn(command);
@@ -151,21 +149,21 @@ async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
             assert_eq!(value(&agent.get("/metrics").body, r#"pod_index_source_pods{source="api"}"#), pods);
             agent
         };
-        let agent = start(&[]);
-        let resident = megabytes(&agent, "VmRSS:");
+        let agent = start("");
+        let resident = megabytes(&agent, "VmRSS");
         std::thread::sleep(Duration::from_secs(5));
         let rest = load(&agent, || std::thread::sleep(MEASURED));
         print!("{pods} pods: {resident:.0} MB resident, CPU at rest {rest:.3} %");
         if pods > 0 {
             let changing = load(&agent, || change(&server, pods));
-            let (after, most) = (megabytes(&agent, "VmRSS:"), megabytes(&agent, "VmHWM:"));
+            let (after, most) = (megabytes(&agent, "VmRSS"), megabytes(&agent, "VmHWM"));
             print!(
                 ", with {CHANGES} changes a second {changing:.1} %, then {after:.0} MB, at most {most:.0} MB"
             );
         }
         drop(agent);
         if pods <= MANAGED {
-            print!("; with managed fields {:.0} MB", megabytes(&start(&["--keep-managed-fields"]), "VmRSS:"));
+            print!("; with managed fields {:.0} MB", megabytes(&start("--keep-managed-fields"), "VmRSS"));
         }
         println!();
         if pods == 110 {
@@ -181,11 +179,11 @@ async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
                 (0..REPLICA_SETS).map(|number| replica_set(number)["object"].clone()),
             );
             let before = server.requests(Verb::Get);
-            let agent = start(&["--serve-resources", "owners"]);
-            agent.until("/apis/apps/v1/deployments", |answer| answer.code == 200);
+            let agent = start("--serve-resources owners");
+            agent.has("/apis/apps/v1/deployments");
             println!(
                 "with the owners, each pod another, beside {REPLICA_SETS} ReplicaSets: {:.0} MB, {} objects requested",
-                megabytes(&agent, "VmRSS:"),
+                megabytes(&agent, "VmRSS"),
                 server.requests(Verb::Get) - before
             );
         }

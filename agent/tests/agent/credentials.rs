@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::access::answer;
 use crate::api::kubeconfig_with;
 use crate::api_server::ApiServer;
-use crate::support::{Agent, manifest};
+use crate::support::{Agent, manifest, node_1};
 use crate::tls::{Authority, Pki};
 
 const NODE: &str = "node-1";
@@ -48,21 +48,9 @@ impl Site {
         let manifests = self.pki.directory.0.join("manifests");
         std::fs::create_dir(&manifests).unwrap();
         self.add_manifest("first");
-        let (cert, key) = (self.pki.at("node.crt"), self.pki.at("node.key"));
-        let agent = Agent::start(&[
-            "--pod-manifest-path",
-            manifests.to_str().unwrap(),
-            "--kubeconfig",
-            kubeconfig,
-            "--node-name",
-            NODE,
-            "--manage-mirror-pods",
-            "--authentication-token-webhook",
-            "--tls-cert-file",
-            &cert,
-            "--tls-private-key-file",
-            &key,
-        ]);
+        let flags = "--manage-mirror-pods --authentication-token-webhook";
+        let args = format!("{} --kubeconfig {kubeconfig} {flags} {}", node_1(&manifests), self.pki.flags());
+        let agent = Agent::start(&args);
         self.mirrored("first").await;
         agent
     }
@@ -118,8 +106,7 @@ async fn after_a_reload_all_requests_use_the_new_client_certificate_and_after_a_
     site.all_parts_are_served(&agent, "two").await;
 
     site.kubeconfig(&inline(site.demand_another()));
-    agent.signal("HUP");
-    agent.wait_for_log("reloaded the configuration");
+    agent.reload();
     site.all_parts_are_served(&agent, "three").await;
 }
 

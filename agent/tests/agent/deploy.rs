@@ -108,7 +108,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     let kubeconfig = crate::api::kubeconfig(&directory, &server);
     let container = pod(base()).containers.remove(0);
     let args = container.args.as_ref().unwrap();
-    let mut command = binary(&args.iter().map(String::as_str).chain(["--check"]).collect::<Vec<_>>());
+    let mut command = binary(&[&args[..], &["--check".to_owned()]].concat());
     command.envs(environment(&container, &directory)).env("KUBECONFIG", &kubeconfig);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -275,22 +275,17 @@ async fn with_tls_the_daemonset_serves_only_clients_with_a_certificate() {
     }
 
     // Inside the container, and through a port opened by `kubectl port-forward`.
-    let port = agent.address.port().to_string();
+    let port = agent.port();
     let at = |file: &str| directory.0.join(file).display().to_string();
-    let trust = ["translate", "u", "--port", &port, "--certificate-authority", &at("ours.crt")];
-    let trust = [&trust[..], &["--tls-server-name", name]].concat();
-    let (certificate, key) = (at("me.crt"), at("me.key"));
-    let show = ["--client-certificate", &*certificate, "--client-key", &key];
+    let trust = format!(
+        "translate u --port {port} --certificate-authority {} --tls-server-name {name}",
+        at("ours.crt")
+    );
+    let show = format!("{trust} --client-certificate {} --client-key {}", at("me.crt"), at("me.key"));
     for environment in [environment, BTreeMap::new()] {
-        let ask = |args: &[&str]| binary(args).envs(&environment).output().unwrap();
-        let output = ask(&[&trust[..], &show].concat());
-        assert_eq!(
-            output.status.code(),
-            Some(1),
-            "the agent answers that it has no such pod: {}",
-            stderr(&output)
-        );
-        assert_eq!(ask(&trust).status.code(), Some(3), "no agent answers without the certificate");
+        let code = |args: &str| binary(args).envs(&environment).output().unwrap().status.code();
+        assert_eq!(code(&show), Some(1), "the agent answers that it has no such pod");
+        assert_eq!(code(&trust), Some(3), "no agent answers without the certificate");
     }
 }
 

@@ -7,27 +7,22 @@ use serde_json::{Value, json};
 use crate::api::{kubeconfig, kubeconfig_with, pod};
 use crate::api_server::{ApiServer, Right, shipped};
 use crate::restart::without_file_events;
-use crate::support::{Agent, Directory, manifest, run, stderr, stdout};
+use crate::support::{Agent, Directory, manifest, node_1, refused, run, stderr, stdout};
 use crate::tls::Pki;
 
 /// Nothing listens there, and no test gets this port.
 const NOWHERE: &str = "127.0.0.1:1";
 
 /// The findings of doctor with these flags, and its exit code.
-fn report(args: &[&str]) -> (Vec<Value>, Option<i32>) {
-    parsed(&run(&as_str(&with_nothing_else(args))))
+fn report(args: &str) -> (Vec<Value>, Option<i32>) {
+    parsed(&run(&with_nothing_else(args)))
 }
 
 /// On a machine where no kubelet and, unless `args` name one, no agent runs.
-fn with_nothing_else(args: &[&str]) -> Vec<String> {
-    let mut all: Vec<String> =
-        ["doctor", "-o", "json"].into_iter().chain(args.iter().copied()).map(str::to_owned).collect();
-    for (flag, value) in [("--kubelet-healthz", NOWHERE), ("--port", "1")] {
-        if !args.contains(&flag) {
-            all.extend([flag, value].map(str::to_owned));
-        }
-    }
-    all
+fn with_nothing_else(args: &str) -> String {
+    let flags = [("--kubelet-healthz", NOWHERE), ("--port", "1")];
+    let missing = flags.iter().filter(|(flag, _)| !args.contains(flag));
+    missing.fold(format!("doctor -o json {args}"), |all, (flag, value)| format!("{all} {flag} {value}"))
 }
 
 fn parsed(output: &Output) -> (Vec<Value>, Option<i32>) {
@@ -66,36 +61,27 @@ fn of<'a>(findings: &'a [Value], check: &str) -> Vec<&'a Value> {
 }
 
 /// A node with one static pod, its mirror pod and another pod, and the agent's flags.
-async fn node() -> (ApiServer, Directory, Vec<String>) {
+async fn node() -> (ApiServer, Directory, String) {
     let server = ApiServer::start().await;
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
     server.put("pods", &pod("other", "node-1", &json!({})));
     let kubeconfig = kubeconfig(&directory, &server);
-    let path = directory.0.to_str().unwrap().to_owned();
-    let flags = ["--pod-manifest-path", &path, "--node-name", "node-1", "--kubeconfig", &kubeconfig];
-    let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let flags = format!("{} --kubeconfig {kubeconfig}", node_1(&directory.0));
     (server, directory, flags)
-}
-
-fn as_str(flags: &[String]) -> Vec<&str> {
-    flags.iter().map(String::as_str).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_a_working_setup_every_check_reports_what_it_found() {
     let (server, _directory, flags) = node().await;
     server.grant(shipped("pod-index", &["base"]));
-    let agent = Agent::start(&as_str(&flags));
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&flags).ready();
     let uid = agent.get("/pods/default/web-node-1").json::<Value>()["metadata"]["uid"].clone();
     let mirror = crate::api::mirror("web-node-1", uid.as_str().unwrap());
     server.put("pods", &mirror);
     agent.until("/mirrors", |answer| answer.body.contains("mirrorUID"));
-    let port = agent.address.port().to_string();
-    let healthz = healthy();
-    let (findings, code) =
-        report(&[&as_str(&flags)[..], &["--port", &port, "--kubelet-healthz", &healthz]].concat());
+    let flags = format!("{flags} --port {} --kubelet-healthz {}", agent.port(), healthy());
+    let (findings, code) = report(&flags);
     assert_eq!((wrong(&findings), code), (vec![], Some(0)));
     for (check, words) in [
         ("settings", "hostnameOverride: node-1; "),
@@ -119,8 +105,7 @@ async fn in_a_working_setup_every_check_reports_what_it_found() {
     assert_eq!(of(&findings, "sources").len(), 2, "one for each source");
 
     // As a table.
-    let output =
-        run(&[&["doctor", "--port", &port, "--kubelet-healthz", &healthz], &as_str(&flags)[..]].concat());
+    let output = run(&format!("doctor {flags}"));
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).starts_with("RESULT   CHECK"), "{}", stdout(&output));
     assert!(stdout(&output).contains("\nfailures: 0, warnings: 0, ok: "), "{}", stdout(&output));
@@ -143,7 +128,7 @@ async fn a_wrong_token_is_a_failure_and_no_output_has_the_token() {
     let directory = Directory::new();
     let cluster = json!({ "server": server.url() });
     let kubeconfig = kubeconfig_with(&directory, &cluster, &json!({ "token": "the-wrong-one" }));
-    let output = run(&as_str(&with_nothing_else(&["--kubeconfig", &kubeconfig])));
+    let output = run(&with_nothing_else(&format!("--kubeconfig {kubeconfig}")));
     assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains("the-wrong-one"));
     let (findings, code) = parsed(&output);
     assert_eq!(code, Some(2));
@@ -160,7 +145,7 @@ fn an_api_server_that_does_not_answer_is_named_by_its_address_alone() {
     let directory = Directory::new();
     let cluster = json!({ "server": format!("http://{NOWHERE}/a/path") });
     let kubeconfig = kubeconfig_with(&directory, &cluster, &json!({ "token": "hunter2" }));
-    let (findings, code) = report(&["--kubeconfig", &kubeconfig]);
+    let (findings, code) = report(&format!("--kubeconfig {kubeconfig}"));
     assert_eq!(code, Some(2));
     let [finding] = of(&findings, "API server")[..] else { panic!("{findings:#?}") };
     let message = finding["message"].as_str().unwrap();
@@ -168,7 +153,7 @@ fn an_api_server_that_does_not_answer_is_named_by_its_address_alone() {
     assert!(message.starts_with(&format!("http://{NOWHERE} does not answer: ")), "{message}");
     assert!(message.contains("Connection refused"), "{message}");
 
-    let (findings, code) = report(&["--manifest-url", &format!("http://{NOWHERE}/")]);
+    let (findings, code) = report(&format!("--manifest-url http://{NOWHERE}/"));
     let [finding] = of(&findings, "URL")[..] else { panic!("{findings:#?}") };
     assert_eq!((&finding["result"], code), (&json!("warning"), Some(1)), "{findings:#?}");
     assert!(finding["message"].as_str().unwrap().contains("Connection refused"), "{finding}");
@@ -177,12 +162,9 @@ fn an_api_server_that_does_not_answer_is_named_by_its_address_alone() {
 #[test]
 fn an_agent_with_tls_cannot_be_asked_without_its_authority() {
     let (pki, directory) = (Pki::new(), Directory::new());
-    let path = directory.0.to_str().unwrap();
-    let (certificate, key) = (pki.at("node.crt"), pki.at("node.key"));
-    let args = ["--pod-manifest-path", path, "--tls-cert-file", &certificate, "--tls-private-key-file", &key];
+    let args = format!("{} {}", node_1(&directory.0), pki.flags());
     let agent = Agent::start(&args);
-    let port = agent.address.port().to_string();
-    let (findings, _) = report(&[&args[..], &["--port", &port]].concat());
+    let (findings, _) = report(&format!("{args} --port {}", agent.port()));
     let [finding] = of(&findings, "agent")[..] else { panic!("{findings:#?}") };
     assert_eq!(finding["result"], "warning");
     let fix = finding["fix"].as_str().unwrap();
@@ -195,7 +177,7 @@ async fn a_missing_right_is_named_with_the_manifest_that_grants_it_and_is_not_tr
     let mut granted = shipped("pod-index", &["base"]);
     granted.retain(|right: &Right| right.verb != "watch");
     server.grant(granted);
-    let (findings, code) = report(&as_str(&flags));
+    let (findings, code) = report(&flags);
     assert_eq!(code, Some(2));
     let failed: Vec<_> = wrong(&findings).into_iter().filter(|finding| finding.1 == "failure").collect();
     assert_eq!(failed, [("rights", "failure", "test may not watch pods")]);
@@ -207,7 +189,7 @@ async fn a_missing_right_is_named_with_the_manifest_that_grants_it_and_is_not_tr
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_right_of_every_setting_is_reviewed_and_the_shipped_ones_are_enough() {
     let (server, _directory, flags) = node().await;
-    let args = [&as_str(&flags)[..], &["--manage-mirror-pods"]].concat();
+    let args = format!("{flags} --manage-mirror-pods");
     server.grant(std::collections::BTreeSet::new());
     let (findings, _) = report(&args);
     let mut missing: Vec<_> = wrong(&findings)
@@ -237,14 +219,14 @@ async fn every_right_of_every_setting_is_reviewed_and_the_shipped_ones_are_enoug
 async fn a_missing_manifest_folder_is_a_failure_and_an_unusable_manifest_a_warning() {
     let directory = Directory::new();
     let absent = directory.0.join("absent").display().to_string();
-    let (findings, code) = report(&["--pod-manifest-path", &absent]);
+    let (findings, code) = report(&format!("--pod-manifest-path {absent}"));
     let message = format!("staticPodPath: {absent}: does not exist; the agent would run without its pods");
     assert_eq!(code, Some(2));
     assert!(wrong(&findings).contains(&("manifests", "failure", &message)), "{findings:#?}");
     assert_eq!(of(&findings, "file events")[0]["message"], "the manifests cannot be read");
 
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
-    let (findings, code) = report(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
+    let (findings, code) = report(&node_1(&directory.0));
     let found = wrong(&findings).into_iter().find(|finding| finding.0 == "manifests").unwrap();
     assert_eq!((found.1, code), ("warning", Some(1)));
     assert!(found.2.contains("bad.yaml: spec.containers: "), "{found:?}");
@@ -253,7 +235,7 @@ async fn a_missing_manifest_folder_is_a_failure_and_an_unusable_manifest_a_warni
 #[test]
 fn without_an_agent_the_checks_that_need_one_are_skipped() {
     let directory = Directory::new();
-    let (findings, code) = report(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
+    let (findings, code) = report(&node_1(&directory.0));
     assert_eq!(code, Some(1));
     let [(check, result, message)] = wrong(&findings)[..] else { panic!("{findings:#?}") };
     assert_eq!((check, result), ("agent", "warning"));
@@ -276,7 +258,7 @@ async fn a_clock_that_differs_from_the_api_servers_is_reported_with_the_side() {
         (-7_200, "failure", " ahead of the API server's clock"),
     ] {
         server.set_clock_ahead(ahead);
-        let (findings, _) = report(&as_str(&flags));
+        let (findings, _) = report(&flags);
         let [finding] = of(&findings, "clock")[..] else { panic!("{findings:#?}") };
         assert_eq!(finding["result"], result, "{ahead}: {finding}");
         assert!(finding["message"].as_str().unwrap().contains(words), "{ahead}: {finding}");
@@ -286,8 +268,8 @@ async fn a_clock_that_differs_from_the_api_servers_is_reported_with_the_side() {
 #[test]
 fn without_inotify_watches_file_events_are_a_warning() {
     let directory = Directory::new();
-    let args = with_nothing_else(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
-    let Some(mut command) = without_file_events(&as_str(&args)) else { return };
+    let args = with_nothing_else(&node_1(&directory.0));
+    let Some(mut command) = without_file_events(&args) else { return };
     let (findings, code) = parsed(&command.output().unwrap());
     let [finding] = of(&findings, "file events")[..] else { panic!("{findings:#?}") };
     assert_eq!((&finding["result"], code), (&json!("warning"), Some(1)));
@@ -299,8 +281,7 @@ fn without_inotify_watches_file_events_are_a_warning() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_has_been_silent_is_a_failure() {
     let (_server, _directory, flags) = node().await;
-    let agent = Agent::start(&as_str(&flags));
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&flags).ready();
     // The agent's own answers, six minutes after the API server fell silent.
     let mut sources: Value = agent.get("/sources").json();
     for source in sources["sources"].as_array_mut().unwrap() {
@@ -315,7 +296,7 @@ async fn a_source_that_has_been_silent_is_a_failure() {
         _ => metrics.clone(),
     });
     let port = stale.rsplit(':').next().unwrap();
-    let (findings, code) = report(&[&as_str(&flags)[..], &["--port", port]].concat());
+    let (findings, code) = report(&format!("{flags} --port {port}"));
     assert_eq!(code, Some(2));
     let failed: Vec<_> = wrong(&findings).into_iter().filter(|finding| finding.1 == "failure").collect();
     let [("sources", _, message)] = failed[..] else { panic!("{findings:#?}") };
@@ -325,14 +306,14 @@ async fn a_source_that_has_been_silent_is_a_failure() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kubelet_and_an_agent_that_manages_mirror_pods_conflict() {
     let (server, _directory, flags) = node().await;
-    let args = [&as_str(&flags)[..], &["--manage-mirror-pods"]].concat();
+    let args = format!("{flags} --manage-mirror-pods");
     let kubelet = |findings: &[Value]| {
         let [finding] = of(findings, "kubelet")[..] else { panic!("{findings:#?}") };
         (finding["result"].as_str().unwrap().to_owned(), finding["message"].as_str().unwrap().to_owned())
     };
     let (result, message) = kubelet(&report(&args).0);
     assert_eq!(result, "ok", "{message}");
-    let (result, message) = kubelet(&report(&[&args[..], &["--kubelet-healthz", &healthy()]].concat()).0);
+    let (result, message) = kubelet(&report(&format!("{args} --kubelet-healthz {}", healthy())).0);
     assert_eq!(result, "failure", "{message}");
     assert!(message.ends_with("the agent would exit with code 4"), "{message}");
     // Its lease is enough.
@@ -358,8 +339,7 @@ fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
     };
     let pods = [of_kubelet("bad", json!(["hunter2"])), of_kubelet("good", json!("i"))];
     let list = json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods }).to_string();
-    let url = format!("http://{}", serve(move |_| list.clone()));
-    let args = ["--kubelet", &url, "--node-name", "node-1"];
+    let args = format!("--kubelet http://{} --node-name node-1", serve(move |_| list.clone()));
     let problem = "shop/bad: spec.containers[0].image: cannot be decoded: expected a string";
 
     let (findings, _) = report(&args);
@@ -368,8 +348,7 @@ fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
     assert_eq!(finding["result"], "warning", "{message}");
     assert!(message.ends_with(&format!("1 pods, and one that cannot be used: {problem}")), "{message}");
 
-    let agent = Agent::start(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&args).ready();
     let body = agent.get("/pods").body;
     assert!(body.contains("uid-good") && !body.contains("uid-bad"), "{body}");
     assert!(agent.get("/sources").body.contains("expected a string"));
@@ -378,7 +357,7 @@ fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
 #[test]
 fn a_running_agent_is_examined_without_its_settings() {
     let agent = Agent::on(&crate::support::shipped());
-    let (findings, code) = report(&["--port", &agent.address.port().to_string()]);
+    let (findings, code) = report(&format!("--port {}", agent.port()));
     assert_eq!((wrong(&findings), code), (vec![], Some(0)));
     assert_eq!(of(&findings, "settings")[0]["result"], "skipped");
     assert_eq!(of(&findings, "agent")[0]["result"], "ok");
@@ -386,9 +365,8 @@ fn a_running_agent_is_examined_without_its_settings() {
     // A file has the settings of an agent, which does not start with these.
     let directory = Directory::new();
     directory.write("config.yaml", "hostnameOverride: n\n");
-    let config = directory.0.join("config.yaml").display().to_string();
-    let port = agent.address.port().to_string();
-    let (findings, code) = report(&["--config", &config, "--port", &port]);
+    let config = directory.0.join("config.yaml");
+    let (findings, code) = report(&format!("--config {} --port {}", config.display(), agent.port()));
     assert_eq!(code, Some(2));
     assert!(wrong(&findings)[0].2.starts_with("no pods to read: "), "{findings:#?}");
     // The port that the user gives comes before the socket of the file.
@@ -399,15 +377,12 @@ fn a_running_agent_is_examined_without_its_settings() {
 
 #[test]
 fn invalid_settings_are_reported() {
-    let (findings, code) = report(&[]);
+    let (findings, code) = report("");
     assert_eq!(code, Some(2));
     let failed = wrong(&findings);
     assert!(failed.iter().any(|(check, result, message)| {
         (*check, *result) == ("settings", "failure") && message.starts_with("no pods to read")
     }));
     let directory = Directory::new();
-    let path = directory.0.to_str().unwrap();
-    let output = run(&["doctor", "--once", "--pod-manifest-path", path]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("without --once"), "{}", stderr(&output));
+    refused(&format!("doctor --once {}", node_1(&directory.0)), 2, "without --once");
 }

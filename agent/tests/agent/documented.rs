@@ -1,12 +1,11 @@
 //! The agent does what the operators' documents show.
 
 use std::path::Path;
-use std::process::Command;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
-use crate::support::{Agent, Directory, binary, shipped};
+use crate::support::{Agent, Directory, shipped, started_by};
 
 #[test]
 fn every_path_in_the_reference_is_served() {
@@ -37,13 +36,8 @@ fn transcript(directory: &Path, commands: &[&str]) -> String {
     let path = format!("{}:{}", agent.display(), std::env::var("PATH").unwrap());
     let mut printed = String::new();
     for command in commands {
-        // The environment that `binary` sets up, without the agent's variables.
-        let mut shell = Command::new("bash");
-        shell.args(["-c", &format!("exec 2>&1; {command}")]).current_dir(directory).env("PATH", &path);
-        for (name, _) in binary(&[]).get_envs() {
-            shell.env_remove(name);
-        }
-        let output = shell.output().unwrap();
+        let mut shell = started_by(&["bash", "-c", &format!("exec 2>&1; {command}")], "");
+        let output = shell.current_dir(directory).env("PATH", &path).output().unwrap();
         printed.extend(["$ ", command, "\n", str::from_utf8(&output.stdout).unwrap()]);
     }
     printed

@@ -22,15 +22,7 @@ fn every_program_finds_pods_and_follows_changes() {
     let directory = Directory::new();
     let socket = directory.0.join("agent.sock");
     let manifests = shipped();
-    let agent = Agent::start(&[
-        "--pod-manifest-path",
-        manifests.to_str().unwrap(),
-        "--node-name",
-        "node-1",
-        "--socket",
-        socket.to_str().unwrap(),
-    ]);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::on_with(&manifests, &["--socket", socket.to_str().unwrap()]);
     let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
 
     let programs = manifests.parent().unwrap().join("clients");

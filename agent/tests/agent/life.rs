@@ -2,15 +2,15 @@
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
-
 use std::time::{Duration, Instant};
 
 use nix::sys::stat::Mode;
+use pod_index_test_support::files::names;
 use pod_index_test_support::port::Port;
 use serde_json::json;
 
 use crate::api::kubeconfig_with;
-use crate::support::{Agent, Directory, PATIENCE, manifest, run, shipped, stderr};
+use crate::support::{Agent, Directory, manifest, node_1, refused, shipped, started_by, wait_for};
 
 #[test]
 fn the_first_signal_ends_the_agent_with_0() {
@@ -43,18 +43,12 @@ fn the_first_signal_waits_for_open_requests_and_the_second_does_not() {
 fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
     let (manifests, checkpoints) = (Directory::new(), Directory::new());
     manifests.write("one.yaml", &manifest("one"));
-    let mut agent = Agent::with(&crate::restart::of_files(&manifests.0, &checkpoints.0));
-    let saved = || std::fs::read_dir(&checkpoints.0).unwrap().map(|entry| entry.unwrap().file_name());
-    let is_checkpoint =
-        |name: &std::ffi::OsString| name.to_str().is_some_and(|name| name.starts_with("Pod_"));
-    let deadline = Instant::now() + PATIENCE;
-    while !saved().any(|name| is_checkpoint(&name)) {
-        assert!(Instant::now() < deadline, "no checkpoint: {:?}", saved().collect::<Vec<_>>());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut agent = Agent::start(&crate::restart::of_files(&manifests.0, &checkpoints.0));
+    let saved = || names(&checkpoints.0).iter().filter(|name| name.starts_with("Pod_")).count();
+    wait_for(|| "no checkpoint", || saved() > 0);
     nix::unistd::mkfifo(&checkpoints.0.join(".writing"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
     manifests.write("two.yaml", &manifest("two"));
-    agent.until("/pods/default/two-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/two-node-1");
 
     let signal = Instant::now();
     agent.signal("TERM");
@@ -62,7 +56,7 @@ fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
     assert_eq!(agent.wait(), Some(0));
     let took = signal.elapsed();
     assert!(took < Duration::from_secs(15), "a DaemonSet would have killed it: {took:?}");
-    assert_eq!(saved().filter(is_checkpoint).count(), 1, "the disk did hang");
+    assert_eq!(saved(), 1, "the disk did hang");
 }
 
 /// The credential plugin is asked before anything else that the API server needs, and never answers.
@@ -72,12 +66,9 @@ fn a_signal_ends_an_agent_whose_credential_plugin_hangs() {
     let user = crate::secrets::plugin(&directory, "exec sleep 600");
     let path = kubeconfig_with(&directory, &json!({ "server": "https://127.0.0.1:1" }), &user);
     directory.write("web.yaml", &manifest("web"));
-    let manifests = directory.0.to_str().unwrap();
-    let args = ["--kubeconfig", &path, "--pod-manifest-path", manifests, "--hostname-override", "node-1"];
-    let mut agent = Agent::start(&args);
-    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    let mut agent = Agent::start(&format!("--kubeconfig {path} {}", node_1(&directory.0)));
+    agent.has("/pods/default/web-node-1");
+    agent.end();
 }
 
 /// A named pipe blocks its reader, as a file system that hangs does.
@@ -93,18 +84,13 @@ fn a_signal_is_heard_while_a_reload_reads_a_file_that_blocks() {
     agent.signal("HUP");
     // Opens once the agent has opened it to read.
     let _unwritten = std::fs::OpenOptions::new().write(true).open(&config).unwrap();
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
 }
 
 #[test]
 fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
-    let manifests = shipped();
-    let mut command = std::process::Command::new("sh");
     let limited = "ulimit -S -n 60 && ulimit -H -n 500 && exec \"$0\" \"$@\"";
-    command.args(["-c", limited, env!("CARGO_BIN_EXE_pod-index")]);
-    command.args(["--hostname-override", "node-1", "--pod-manifest-path", manifests.to_str().unwrap()]);
-    let agent = Agent::spawn(command);
+    let agent = Agent::spawn(started_by(&["sh", "-c", limited], &node_1(&shipped())));
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", agent.pid())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
     assert_eq!(line.split_whitespace().filter(|word| *word == "500").count(), 2, "{line}");
@@ -113,35 +99,36 @@ fn the_soft_limit_of_open_files_is_raised_to_the_hard_one() {
 #[test]
 fn a_wrong_command_line_is_exit_code_2() {
     for args in [
-        &[][..],
-        &["--no-such-flag"],
-        &["--pod-manifest-path", "x", "--hostname-override", " "],
-        &["--pod-manifest-path", "x", "--address", "0.0.0.0"],
-        &["--pod-manifest-path", "x", "get", "y"],
-        &["--pod-manifest-path", "x", "--check", "--checkpoint-all-pods"],
+        "",
+        "--no-such-flag",
+        "--pod-manifest-path x --hostname-override \t",
+        "--pod-manifest-path x --address 0.0.0.0",
+        "--pod-manifest-path x get y",
+        "--pod-manifest-path x --check --checkpoint-all-pods",
     ] {
-        let output = run(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(!output.stderr.is_empty());
+        refused(args, 2, "\n");
     }
 }
 
 #[test]
 fn an_address_in_use_is_exit_code_3_and_named() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let output = run(&["--pod-manifest-path", shipped().to_str().unwrap(), "--port", &port]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains(&format!("127.0.0.1:{port}")), "{}", stderr(&output));
+    let address = taken.local_addr().unwrap();
+    for (flags, named) in [
+        (format!("--port {}", address.port()), format!("{address}")),
+        (format!("--port 0 --health-address {address}"), format!("{address} (--health-address)")),
+        (format!("--port 0 --metrics-address {address}"), format!("{address} (--metrics-address)")),
+    ] {
+        refused(&format!("{} {flags}", node_1(&shipped())), 3, &named);
+    }
 }
 
 #[test]
 fn asking_where_no_agent_is_is_exit_code_3() {
     let kept = Port::new();
-    let port = kept.address().port().to_string();
-    let output = run(&["get", "default/web", "--port", &port]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("no agent answers"), "{}", stderr(&output));
+    for command in ["get default/web", "watch"] {
+        refused(&format!("{command} --port {}", kept.address().port()), 3, "no agent answers");
+    }
 }
 
 /// Pods of a quarter of a megabyte each: together more than the sockets between two processes hold.

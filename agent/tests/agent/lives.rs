@@ -14,10 +14,12 @@ use std::time::{Duration, Instant};
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
+use pod_index_test_support::files;
 use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
+use crate::restart::of_files;
 use crate::support::{Agent, Answer, Directory, PATIENCE, Stop, binary, manifest};
 
 /// Manifests that stay, manifests that are added and removed, and pods of the API server.
@@ -72,8 +74,7 @@ fn names(list: &List<Pod>) -> BTreeSet<String> {
 
 /// The names of the pods with existing manifests, and of the server's.
 fn expected(manifests: &Path) -> BTreeSet<String> {
-    let files = fs::read_dir(manifests).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-    let of_files = files.map(|file| file.replace(".yaml", "-node-1"));
+    let of_files = files::names(manifests).into_iter().map(|file| file.replace(".yaml", "-node-1"));
     of_files.chain((0..OF_THE_SERVER).map(|number| format!("server-{number}"))).collect()
 }
 
@@ -91,11 +92,8 @@ fn processes(temporary: &Path) -> Vec<String> {
 
 /// Number of the agent's descriptors and threads, and its memory in KiB.
 fn held(agent: &Agent) -> (usize, usize, u64) {
-    let at = |name: &str| format!("/proc/{}/{name}", agent.pid());
-    let count = |name: &str| fs::read_dir(at(name)).unwrap().count();
-    let status = fs::read_to_string(at("status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    (count("fd"), count("task"), line.split_whitespace().next().unwrap().parse().unwrap())
+    let count = |name: &str| fs::read_dir(format!("/proc/{}/{name}", agent.pid())).unwrap().count();
+    (count("fd"), count("task"), agent.kib("VmRSS"))
 }
 
 /// The agent is gone or not running yet.
@@ -168,34 +166,19 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
     let (checkpoints, temporary) = (scratch.0.join("checkpoints"), scratch.0.join("tmp"));
     fs::create_dir(&temporary).unwrap();
     let kubeconfig = kubeconfig(&scratch, &server);
-    let args = [
-        "--pod-manifest-path",
-        manifests.0.to_str().unwrap(),
-        "--kubeconfig",
-        &kubeconfig,
-        "--hostname-override",
-        "node-1",
-        "--checkpoint-dir",
-        checkpoints.to_str().unwrap(),
-        "--checkpoint-all-pods",
-    ];
-    let spawn = || {
-        let mut command = binary(&args);
-        Agent::spawn({
-            command.env("TMPDIR", &temporary);
-            command
-        })
-    };
+    let args = format!("--kubeconfig {kubeconfig} {}", of_files(&manifests.0, &checkpoints));
     let tally = Tally::default();
     let (mut slowest, mut most, mut of_first_life) = (Duration::ZERO, (0, 0, 0), None);
 
     for life in 1..=lives {
-        let mut agent = spawn();
+        let mut command = binary(&args);
+        command.env("TMPDIR", &temporary);
+        let mut agent = Agent::spawn(command);
         let living = processes(&temporary);
         assert_eq!(living.len(), 1, "life {life}: only the agent itself is found: {living:?}");
         // Every fifth is stopped before it has read its pods.
         if life % 5 != 0 {
-            agent.until("/readyz", |answer| answer.code == 200);
+            agent.has("/readyz");
             assert_eq!(names(&agent.get("/pods").json()), expected(&manifests.0), "life {life}");
             let held = held(&agent);
             let (descriptors, threads, memory) = of_first_life.get_or_insert(held);
@@ -231,13 +214,9 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
         server.watched_by(0).await;
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "life {life}: files in $TMPDIR");
         if life % 5 != 0 {
-            let kept = fs::read_dir(&checkpoints).unwrap();
-            let kept: Vec<_> = kept.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-            let of_pods = kept
-                .iter()
-                .filter(|name| name.starts_with("Pod_") && name.strip_suffix(".yaml").is_some())
-                .count();
-            assert_eq!(of_pods, kept.len(), "life {life}: a file that is no checkpoint among {kept:?}");
+            let kept = files::names(&checkpoints);
+            let is_of_pod = |name: &String| name.starts_with("Pod_") && name.strip_suffix(".yaml").is_some();
+            assert!(kept.iter().all(is_of_pod), "life {life}: a file that is no checkpoint among {kept:?}");
             assert!((stay.len()..=stay.len() + CHURN).contains(&kept.len()), "life {life}: {}", kept.len());
         }
     }

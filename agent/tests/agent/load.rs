@@ -10,13 +10,6 @@ use crate::api_server::ApiServer;
 use crate::life::fill;
 use crate::support::{Agent, Directory, PATIENCE};
 
-/// `VmRSS` or `VmHWM` of the agent, in MiB.
-fn memory(agent: &Agent, field: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
-}
-
 /// Requests and reads to the end, ignoring the content. Returns the number of bytes.
 fn download(agent: SocketAddr) -> usize {
     let mut stream = TcpStream::connect(agent).unwrap();
@@ -39,12 +32,12 @@ fn a_long_list_is_sent_in_parts_and_never_whole_in_memory() {
     let agent = Agent::on(&directory.0);
     let bytes = download(agent.address);
     std::fs::write(format!("/proc/{}/clear_refs", agent.pid()), "5").unwrap();
-    let before = memory(&agent, "VmRSS:");
+    let before = agent.kib("VmRSS");
     std::thread::scope(|scope| {
         let downloads: Vec<_> = (0..4).map(|_| scope.spawn(|| download(agent.address))).collect();
         assert!(downloads.into_iter().all(|download| download.join().unwrap() == bytes));
     });
-    let grown = memory(&agent, "VmHWM:") - before;
+    let grown = (agent.kib("VmHWM") - before) / 1024;
     let whole = (bytes >> 20) as u64;
     assert!(whole >= 16 && grown < whole / 2, "{grown} MiB for four lists of {whole} MiB");
 }

@@ -6,14 +6,12 @@ use pod_index::PodMeta;
 use serde_json::{Value, json};
 
 use crate::config::serve_manifests;
-use crate::support::{Agent, Directory, manifest};
+use crate::support::{Agent, Directory, manifest, node_1};
 
 #[test]
 fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
     let directory = Directory::new();
-    let path = directory.0.to_str().unwrap();
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--log-format", "json"];
-    let agent = Agent::start(&[&args[..], &["--log-level", "debug"]].concat());
+    let agent = Agent::start(&format!("{} --log-format json --log-level debug", node_1(&directory.0)));
     // A pod with its own UID, which stays when it is edited.
     let text = manifest("web").replace("{name: web}", "{name: web, uid: u-1}");
     let mut generations = Vec::new();
@@ -51,8 +49,7 @@ fn a_manifest_cannot_forge_a_log_line() {
             "bad.yaml",
             "apiVersion: v1\nkind: \"Pod\\nforged \\x1b[1m \\x85 \\u202e\"\nmetadata: {name: a}\n",
         );
-        let path = directory.0.to_str().unwrap();
-        let agent = Agent::start(&["--pod-manifest-path", path, "--log-format", format]);
+        let agent = Agent::start(&format!("{} --log-format {format}", node_1(&directory.0)));
         let line = agent.wait_for_log("forged");
         assert!(line.contains("bad.yaml"), "{line}");
         let is_hidden = |c: char| c.is_control() || c == '\u{202e}';
@@ -72,10 +69,10 @@ fn a_duplicate_pod_is_reported_in_the_log_sources_and_metrics() {
     let body = Arc::new(Mutex::new(list(["first", "second"])));
     let url = serve_manifests(Arc::clone(&body), Arc::default());
     let agent =
-        Agent::with(&format!("--manifest-url {url} --http-check-frequency 20ms --hostname-override node-1"));
+        Agent::start(&format!("--manifest-url {url} --http-check-frequency 20ms --hostname-override node-1"));
     let line = agent.wait_for_log("WARN");
     assert!(line.contains("default/web-node-1") && line.contains("metadata.name"), "{line}");
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     let sources: Value = agent.get("/sources").json();
     let problem = &sources["sources"][0]["problems"][0];
     assert_eq!(

@@ -48,7 +48,7 @@ use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
 use serde_json::Value;
 
-use support::{Agent, Directory, binary, manifest, run, shipped, stderr, stdout};
+use support::{Agent, Directory, binary, manifest, node_1, run, shipped, stderr, stdout};
 
 const SHIPPED: [(&str, &str); 5] = [
     ("default", "static-web-node-1"),
@@ -58,13 +58,13 @@ const SHIPPED: [(&str, &str); 5] = [
     ("kube-system", "kube-scheduler-node-1"),
 ];
 
-fn once(path: &str) -> [&str; 5] {
-    ["--once", "--hostname-override", "Node-1", "--pod-manifest-path", path]
+fn once(path: &Path) -> String {
+    format!("--once --hostname-override Node-1 --pod-manifest-path {}", path.display())
 }
 
 #[test]
 fn once_prints_the_shipped_manifests_as_a_table_and_ends() {
-    let output = run(&once(shipped().to_str().unwrap()));
+    let output = run(&once(&shipped()));
     assert!(output.status.success(), "{}", stderr(&output));
     let lines: Vec<Vec<&str>> =
         stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
@@ -83,8 +83,7 @@ fn once_prints_a_pod_list_for_programs() {
         ("json", (|text: &str| serde_json::from_str(text).unwrap()) as fn(&str) -> List<Pod>),
         ("yaml", |text: &str| serde_saphyr::from_str(text).unwrap()),
     ] {
-        let path = shipped();
-        let output = run(&[&once(path.to_str().unwrap())[..], &["-o", format]].concat());
+        let output = run(&format!("{} -o {format}", once(&shipped())));
         let list = parse(stdout(&output));
         let names: Vec<_> = list.items.iter().map(|pod| (pod.namespace(), pod.name())).collect();
         assert_eq!(names, SHIPPED);
@@ -97,7 +96,7 @@ fn once_prints_the_valid_manifests_and_fails_because_of_the_invalid_one() {
     directory.write("good.yaml", &manifest("good"));
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
     directory.write("leftover.yaml~", "ignored");
-    let output = run(&once(directory.0.to_str().unwrap()));
+    let output = run(&once(&directory.0));
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("good-node-1"));
     assert!(stderr(&output).contains("bad.yaml"), "{}", stderr(&output));
@@ -149,10 +148,8 @@ fn a_missing_pod_is_a_status_and_exit_code_1() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stderr(&output), "pod-index: no pod \"nothing\" in namespace \"default\"\n");
     // As one would ask kubectl.
-    for words in [&["get", "pods"][..], &["get", "pod", "etcd-node-1"]] {
-        let output = agent.ask(words);
-        assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("`pod-index list` prints all pods"), "{}", stderr(&output));
+    for words in ["get pods", "get pod etcd-node-1"] {
+        agent.refuses(words, 1, "`pod-index list` prints all pods");
     }
 }
 
@@ -171,7 +168,7 @@ fn sources_report_unusable_manifests_with_their_field() {
     assert_eq!(problem["field"], "spec.containers");
 
     directory.write("bad.yaml", &manifest("mended"));
-    agent.until("/pods/default/mended-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/mended-node-1");
     let answer: Value = agent.get("/sources").json();
     assert_eq!(answer["sources"][0]["problems"], Value::Array(Vec::new()));
 }
@@ -184,17 +181,16 @@ fn a_missing_directory_delays_nothing() {
     assert!(agent.get("/pods").json::<List<Pod>>().items.is_empty());
     std::fs::create_dir(&later).unwrap();
     std::fs::write(later.join("web.yaml"), manifest("web")).unwrap();
-    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/web-node-1");
 }
 
 /// The public format of `/pods`: every field of the shipped manifests' pods, as served.
 #[test]
 fn the_shipped_manifests_are_served_as_recorded() {
     // Path and node name are fixed, because UIDs are hashes of both.
-    let mut command = binary(&["--pod-manifest-path", "examples/manifests", "--hostname-override", "node-1"]);
+    let mut command = binary(&node_1(Path::new("examples/manifests")));
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let agent = Agent::spawn(command);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::spawn(command).ready();
     let mut served: Value = agent.get("/pods").json();
     // Versions begin with the time of the start.
     let without_version = |object: &mut Value| {

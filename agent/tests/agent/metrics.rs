@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
 use crate::api::{following, pod};
 use crate::api_server::{ApiServer, Fault, Verb};
-use crate::support::{Agent, Directory, binary, manifest, shipped};
+use crate::support::{Agent, Args, Directory, manifest, node_1, shipped, started_by};
 
 /// Gauges that exist only with TLS, for which `tls` is set.
 pub const OF_TLS: [&str; 2] =
@@ -50,8 +49,7 @@ async fn agent(directory: &Directory, args: &[&str]) -> (Agent, ApiServer) {
     directory.write("web.yaml", &manifest("web"));
     directory.write("bad.yaml", "kind: Pod");
     let given = ["--pod-manifest-path", directory.0.to_str().unwrap()];
-    let agent = following(&server, directory, &[&given, args].concat());
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = following(&server, directory, &[&given, args].concat()).ready();
     (agent, server)
 }
 
@@ -93,7 +91,7 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
     let published = value(&metrics, "pod_index_publications_total");
     assert_eq!(value(&metrics, "pod_index_generation"), published);
     server.put("pods", &pod("other", "node-1", &json!({})));
-    agent.until("/pods/default/other", |answer| answer.code == 200);
+    agent.has("/pods/default/other");
     let metrics = agent.get("/metrics").body;
     assert_eq!(value(&metrics, r#"pod_index_desired_pods{static=""}"#), 2);
     assert_eq!(value(&metrics, "pod_index_publications_total"), published + 1);
@@ -139,15 +137,8 @@ async fn requests_are_counted_by_path_and_outcome() {
 
 /// An agent with this limit of open files.
 pub fn with_descriptors(limit: usize, more: &[&str]) -> Agent {
-    let manifests = shipped();
-    let agent = binary(&[&["--pod-manifest-path", manifests.to_str().unwrap()], more].concat());
-    let mut limited = Command::new("bash");
     let script = format!(r#"ulimit -n {limit}; exec "$0" "$@""#);
-    limited.args(["-c", &script]).arg(agent.get_program()).args(agent.get_args());
-    for (name, _) in agent.get_envs() {
-        limited.env_remove(name);
-    }
-    Agent::spawn(limited)
+    Agent::spawn(started_by(&["bash", "-c", &script], &[&node_1(&shipped()).list()[..], more].concat()))
 }
 
 #[test]
@@ -169,14 +160,8 @@ fn connections_and_the_descriptor_limit_are_metrics() {
 /// An agent with all metrics except TLS.
 pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) {
     let checkpoints = directory.0.join(".checkpoints").display().to_string();
-    let all = [
-        "--manage-mirror-pods",
-        "--force-manage-mirror-pods",
-        "--checkpoint-all-pods",
-        "--checkpoint-dir",
-        &checkpoints,
-    ];
-    agent(directory, &all).await
+    let forced = "--manage-mirror-pods --force-manage-mirror-pods --checkpoint-all-pods --checkpoint-dir";
+    agent(directory, &[&forced.list()[..], &[&checkpoints]].concat()).await
 }
 
 /// With 2,000 nodes, each sample of an agent is 2,000 series.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::api::{kubeconfig, mirror, pod};
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
 use crate::config::serve_manifests;
-use crate::support::{Agent, Answer, Directory, manifest, run, stderr};
+use crate::support::{Agent, Answer, Directory, manifest, node_1, refused};
 
 const NODE: &str = "node-1";
 
@@ -19,7 +19,7 @@ const NODE: &str = "node-1";
 struct Site {
     server: ApiServer,
     directory: Directory,
-    args: Vec<String>,
+    args: String,
 }
 
 impl Site {
@@ -29,15 +29,13 @@ impl Site {
         server.restrict_to_node(NODE);
         server.grant(shipped("pod-index-mirrors", &["base", "components/mirror-pods"]));
         let directory = Directory::new();
-        let kubeconfig = kubeconfig(&directory, &server);
-        let manifests = directory.0.to_str().unwrap();
-        let args = ["--pod-manifest-path", manifests, "--kubeconfig", &kubeconfig, "--node-name", NODE];
-        let args = args.into_iter().chain(["--manage-mirror-pods"]).map(str::to_owned).collect();
+        let (read, kubeconfig) = (node_1(&directory.0), kubeconfig(&directory, &server));
+        let args = format!("{read} --kubeconfig {kubeconfig} --manage-mirror-pods");
         Self { server, directory, args }
     }
 
     fn start(&self) -> Agent {
-        Agent::start(&self.args.iter().map(String::as_str).collect::<Vec<_>>())
+        Agent::start(&self.args)
     }
 
     /// A manifest with this name and version.
@@ -151,18 +149,14 @@ async fn beside_a_kubelet_the_agent_exits_with_4_and_changes_nothing() {
     assert_eq!(waiting["passes"], 0);
     site.lease("2026-01-01T00:00:10.000000Z", 40);
     let said = agent.wait_for_log("a kubelet runs on the node");
-    assert!(
-        said.contains("\"node-1\"") && said.contains("2026-01-01") && said.contains("--force-"),
-        "{said}"
-    );
+    assert!(["\"node-1\"", "2026-01-01", "--force-"].iter().all(|word| said.contains(word)), "{said}");
     assert_eq!(agent.wait(), Some(4));
     assert_eq!((site.counts(), site.mirrors()), ([0; 3], BTreeMap::new()));
 
-    let forced = Site { args: [&site.args[..], &["--force-manage-mirror-pods".to_owned()]].concat(), ..site };
+    let forced = Site { args: format!("{} --force-manage-mirror-pods", site.args), ..site };
     let mut agent = forced.start();
     in_sync(&agent, 1);
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -195,14 +189,13 @@ async fn a_kubelet_that_comes_later_takes_over_and_its_static_pods_are_derived_f
     let (web, etcd) = ("1".repeat(32), "2".repeat(32));
     site.server.put("pods", &mirror("web-node-1", &web));
     site.server.put("pods", &mirror("etcd-node-1", &etcd));
-    let found: Value = agent.until(&format!("/pods/{web}"), |answer| answer.code == 200).json();
+    let found: Value = agent.has(&format!("/pods/{web}")).json();
     assert_eq!(found["metadata"]["name"], "web-node-1");
     // The manifests decide which static pods this node has.
     agent.until("/sources", |answer| answer.body.contains("no manifest describes its static pod"));
-    agent.until(&format!("/pods/{etcd}"), |answer| answer.code == 404);
+    agent.lacks(&format!("/pods/{etcd}"));
     assert_eq!(site.counts(), [1, 0, 0], "nothing is written any more");
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
 }
 
 /// An agent that takes an error for the absence of a kubelet would wait no longer when the lease is readable.
@@ -212,7 +205,7 @@ async fn an_unreadable_lease_prevents_only_writes() {
     site.write("web", 1);
     site.server.fail_always(Verb::Get, Fault::Status(403));
     let agent = site.start();
-    agent.until("/pods/default/web-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/web-node-1");
     // However often it is read.
     site.server.seen(Verb::Get, 3).await;
     site.lease("2999-01-01T00:00:00.000000Z", 40);
@@ -234,8 +227,7 @@ async fn pairs_out_of_sync_show_the_reason() {
     // The source does not answer, so the agent does not know all static pods.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", silent.local_addr().unwrap());
-    let args: Vec<_> = site.args.iter().map(String::as_str).chain(["--manifest-url", &url]).collect();
-    let agent = Agent::start(&args);
+    let agent = Agent::start(&format!("{} --manifest-url {url}", site.args));
     let both = |answer: &Answer| {
         let mirrors: Value = answer.json();
         mirrors["pods"][0].is_object() && mirrors["orphans"][0].is_object()
@@ -298,8 +290,7 @@ async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answe
     in_sync(&agent, 1);
 
     std::fs::write(&config, common(&format!("staticPodURL: {url}"))).unwrap();
-    agent.signal("HUP");
-    agent.wait_for_log("reloaded the configuration");
+    agent.reload();
     let waits = |answer: &Answer| {
         let orphan = &answer.json::<Value>()["orphans"][0];
         orphan["name"] == "web-node-1" && orphan["waitsFor"] == "sources"
@@ -323,9 +314,7 @@ async fn an_agent_without_the_flag_shows_pairs_and_writes_nothing() {
     let site = Site::new().await;
     site.write("web", 1);
     site.server.put("pods", &pod("gone-node-1", NODE, &json!({ CONFIG_MIRROR_ANNOTATION: "hash" })));
-    let (_, args) = site.args.split_last().unwrap();
-    let agent = Agent::start(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&site.args.replace("--manage-mirror-pods", "")).ready();
     let mirrors: Value = agent.get("/mirrors").json();
     assert_eq!((&mirrors["managed"], &mirrors["pods"][0]["name"]), (&false.into(), &"web-node-1".into()));
     assert_eq!(mirrors["pods"][0].get("state"), None);
@@ -335,16 +324,13 @@ async fn an_agent_without_the_flag_shows_pairs_and_writes_nothing() {
 
 #[test]
 fn mirror_pods_cannot_be_managed_of_a_guessed_node_without_static_pods_or_without_a_server() {
-    let manage = "--manage-mirror-pods";
     for (args, word) in [
-        (&[manage, "--pod-manifest-path", "x", "--kubeconfig", "y"][..], "--node-name"),
-        (&[manage, "--node-name", "n", "--kubeconfig", "y"], "--pod-manifest-path"),
-        (&[manage, "--node-name", "n", "--pod-manifest-path", "x"], "--kubeconfig"),
-        (&[manage, "--once", "--node-name", "n", "--pod-manifest-path", "x", "--kubeconfig", "y"], "--once"),
-        (&["--force-manage-mirror-pods", "--pod-manifest-path", "x"], manage),
+        ("--manage-mirror-pods --pod-manifest-path x --kubeconfig y", "--node-name"),
+        ("--manage-mirror-pods --node-name n --kubeconfig y", "--pod-manifest-path"),
+        ("--manage-mirror-pods --node-name n --pod-manifest-path x", "--kubeconfig"),
+        ("--manage-mirror-pods --once --node-name n --pod-manifest-path x --kubeconfig y", "--once"),
+        ("--force-manage-mirror-pods --pod-manifest-path x", "--manage-mirror-pods"),
     ] {
-        let output = run(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(word), "{}", stderr(&output));
+        refused(args, 2, word);
     }
 }

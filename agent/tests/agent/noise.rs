@@ -1,14 +1,12 @@
 //! What the log must not contain: contents of pods, the client's own lines, tables. A log that is not read blocks
 //! nothing.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use crate::api::{following, kubeconfig, pod};
 use crate::api_server::{ApiServer, shipped};
 use crate::metrics::value;
-use crate::support::{Agent, Answer, Directory, binary, manifest};
+use crate::support::{Agent, Answer, Directory, binary, manifest, node_1, started_by};
 use crate::terminal::Terminal;
 
 const CANARY: &str = "canary-in-a-coal-mine";
@@ -32,7 +30,7 @@ async fn an_undecodable_pod_is_named_the_others_are_served_and_no_list_is_logged
     let directory = Directory::new();
     let agent = following(&server, &directory, &["--log-level", "debug"]);
     let mut output = vec![agent.wait_for_log("default/bad")];
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     let is_named = |sources: &str| sources.contains("\"default/bad\"");
     let sources = agent.until("/sources", |answer| is_named(&answer.body)).body;
     assert!(sources.contains("\"spec.containers[0].env[0].value\""), "{sources}");
@@ -55,7 +53,7 @@ async fn an_outage_removes_nothing_and_is_one_log_line_and_its_end_another() {
     let directory = Directory::new();
     server.put("pods", &pod("a", "node-1", &json!({})));
     server.refuse();
-    let mut agent = following(&server, &directory, &[]);
+    let mut agent = following(&server, &directory, "");
     let failed =
         |answer: &Answer| value(&answer.body, r#"pod_index_source_failed_checks_total{source="api"}"#);
     for (outage, name) in ["b", "c"].into_iter().enumerate() {
@@ -66,8 +64,8 @@ async fn an_outage_removes_nothing_and_is_one_log_line_and_its_end_another() {
         }
         server.put("pods", &pod(name, "node-1", &json!({})));
         server.accept().await;
-        agent.until(&format!("/pods/default/{name}"), |answer| answer.code == 200);
-        agent.until("/readyz", |answer| answer.code == 200);
+        agent.has(&format!("/pods/default/{name}"));
+        agent.has("/readyz");
         // It may be logged after the agent is ready.
         agent.wait_for_log("problem solved");
         let warnings = agent.logged().iter().filter(|line| line.contains("WARN")).count();
@@ -77,8 +75,7 @@ async fn an_outage_removes_nothing_and_is_one_log_line_and_its_end_another() {
             server.refuse();
         }
     }
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
     let logged = agent.whole_log();
     let lines = |text: &str| logged.iter().filter(|line| line.contains(text)).count();
     assert_eq!(lines("kube_"), 0, "{logged:#?}");
@@ -90,23 +87,15 @@ async fn an_outage_removes_nothing_and_is_one_log_line_and_its_end_another() {
 fn the_table_is_printed_only_on_a_terminal_or_on_request() {
     let directory = Directory::new();
     directory.write("web.yaml", &manifest("web"));
-    let path = directory.0.to_str().unwrap();
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1"];
+    let args = node_1(&directory.0);
     let printed = directory.0.join(".printed");
-    let agent = binary(&args);
-    let mut command = Command::new("bash");
-    command.args(["-c", &format!(r#"exec "$0" "$@" >{}"#, printed.display())]);
-    command.arg(agent.get_program()).args(agent.get_args());
-    for (name, _) in agent.get_envs() {
-        command.env_remove(name);
-    }
-    let mut agent = Agent::spawn(command);
+    let script = format!(r#"exec "$0" "$@" >{}"#, printed.display());
+    let mut agent = Agent::spawn(started_by(&["bash", "-c", &script], &args));
     agent.wait_for_log("ready: the pods");
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
     assert_eq!(std::fs::read_to_string(printed).unwrap(), "");
 
-    let mut terminal = Terminal::run(&[&args[..], &["--port", "0"]].concat(), (120, 30));
+    let mut terminal = Terminal::run(&format!("{args} --port 0"), (120, 30));
     terminal.until(|screen| screen.contains("NAMESPACE") && screen.contains("web-node-1"));
     terminal.signal("TERM");
     assert_eq!(terminal.wait(), 0);
@@ -121,13 +110,12 @@ async fn a_blocked_log_delays_no_publication_and_dropped_lines_are_counted() {
     let args = ["--kubeconfig", &kubeconfig, "--hostname-override", "node-1", "--log-level", "debug"];
     let mut agent = Agent::spawn_unread(binary(&args));
     // A line per pod: more than a pipe holds, and more than a full pipe's queue.
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     server.put("pods", &pod("late", "node-1", &json!({})));
-    agent.until("/pods/default/late", |answer| answer.code == 200);
+    agent.has("/pods/default/late");
     agent.until("/metrics", |answer| value(&answer.body, "pod_index_dropped_log_lines_total") > 0);
     // The shutdown does not wait for the log either.
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
 }
 
 #[test]
@@ -137,8 +125,7 @@ fn a_log_that_is_read_is_complete_to_the_last_line() {
         directory.write(&format!("{number}.yaml"), &manifest(&format!("web-{number}")));
     }
     let mut agent = Agent::on_with(&directory.0, &["--log-level", "debug"]);
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
     let log = agent.whole_log();
     assert!(log.iter().any(|line| line.contains("shutting down")));
     let added = log.iter().filter(|line| line.contains("pod added")).count();

@@ -24,9 +24,7 @@ fn mirror(name: &str, uid: &str, owner: &str, day: u32) -> Value {
 
 fn start(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
     // Otherwise `/pods/{uid}` finds a refused pod for a minute more.
-    let agent = following(server, directory, &[&["--keep-removed", "0"], more].concat());
-    agent.until("/readyz", |answer| answer.code == 200);
-    agent
+    following(server, directory, &[&["--keep-removed", "0"], more].concat()).ready()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,7 +41,7 @@ async fn with_a_nodes_credentials_a_mirror_pod_of_another_node_object_is_refused
     let problem = &sources["sources"][0]["problems"][0];
     assert_eq!((&problem["kind"], &problem["field"]), (&json!("claim"), &json!("metadata.ownerReferences")));
     assert!(problem["message"].as_str().unwrap().contains("default/forged-node-1"), "{problem}");
-    agent.until(&format!("/pods/{FORGED}"), |answer| answer.code == 404);
+    agent.lacks(&format!("/pods/{FORGED}"));
     assert_eq!(agent.get(&format!("/pods/{WEB}")).code, 200);
 
     // The Node object is deleted and created again. Its old mirror pods go, and the kubelet creates new ones.
@@ -71,11 +69,9 @@ async fn after_a_reload_the_node_is_read_with_the_new_credentials() {
         kubeconfig_with(&directory, &json!({ "server": server.url() }), &json!({ "token": token }))
     };
     let kubeconfig = with_token("one");
-    let agent = Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", NODE]);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", NODE]).ready();
     with_token("two");
-    agent.signal("HUP");
-    agent.wait_for_log("reloaded the configuration");
+    agent.reload();
     server.put("pods", &mirror("forged-node-1", FORGED, "n0", 2));
     agent.until("/sources", |answer| answer.body.contains("must have the UID of the Node object"));
 }
@@ -90,7 +86,7 @@ async fn without_the_right_the_node_is_not_requested_and_uids_are_not_compared()
     // It has asked for its rights, and has read the answer.
     agent.wait_for_log("the UID of the Node object in mirror pods is not checked");
     assert!(server.requests(Verb::Create) > 0);
-    agent.until(&format!("/pods/{WEB}"), |answer| answer.code == 200);
+    agent.has(&format!("/pods/{WEB}"));
     let is_node = |right: &Right| right.resource == "nodes";
     assert!(!server.asked().iter().any(is_node), "{:?}", server.asked());
     assert!(!agent.get("/sources").body.contains("claim"));
@@ -104,6 +100,6 @@ async fn without_mirror_pods_nothing_is_requested() {
     server.put("pods", &pod("web", NODE, &json!({})));
     let agent = start(&server, &directory, &[]);
     server.put("pods", &pod("later", NODE, &json!({})));
-    agent.until("/pods/default/later", |answer| answer.code == 200);
+    agent.has("/pods/default/later");
     assert_eq!((server.requests(Verb::Create), server.requests(Verb::Get)), (0, 0));
 }

@@ -16,8 +16,7 @@ use crate::support::{Agent, Directory, PATIENCE, Stop, binary, manifest};
 fn started(directory: &Directory, config: &str) -> (Agent, impl Fn(&str) + use<>) {
     let path = directory.0.join(".config.yaml");
     std::fs::write(&path, config).unwrap();
-    let agent = Agent::start(&["--config", path.to_str().unwrap(), "--hostname-override", "node-1"]);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&["--config", path.to_str().unwrap(), "--hostname-override", "node-1"]).ready();
     (agent, move |config| std::fs::write(&path, config).unwrap())
 }
 
@@ -36,28 +35,27 @@ fn a_reload_updates_the_sources() {
     // Another directory, and a URL as well. Defaults that are written out are no change.
     let defaults = "keepRemoved: 60s\nlogFormat: text\nmaxWatches: 1024\n";
     configure(&format!("staticPodPath: {}\nstaticPodURL: {url}\n{defaults}", other.0.display()));
-    agent.signal("HUP");
-    agent.wait_for_log("reloaded the configuration");
+    agent.reload();
     let answer =
         agent.until("/pods", |answer| answer.body.contains("served") && answer.body.contains("other-node-1"));
     assert!(!answer.body.contains("one-node-1"), "{}", answer.body);
     assert_eq!(agent.get("/pods/u-both").code, 200);
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
 
     // Without the directory.
     configure(&format!("staticPodURL: {url}\n"));
     agent.signal("HUP");
-    agent.until("/pods/default/both-node-1", |answer| answer.code == 404);
+    agent.lacks("/pods/default/both-node-1");
     assert_eq!(agent.names(), ["served-node-1"]);
     assert!(!agent.get("/sources").body.contains("\"file\""));
 
     // Back to the first configuration: changes are followed as before.
     configure(&format!("staticPodPath: {one_path}\n"));
     agent.signal("HUP");
-    agent.until("/pods/default/both-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/both-node-1");
     agent.until("/pods", |answer| !answer.body.contains("served"));
     one.write("new.yaml", &manifest("new"));
-    agent.until("/pods/default/new-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/new-node-1");
 }
 
 #[test]
@@ -81,7 +79,7 @@ fn an_invalid_configuration_or_unsupported_change_is_rejected() {
         assert_eq!(agent.names(), ["a-node-1"]);
     }
     directory.write("b.yaml", &manifest("b"));
-    agent.until("/pods/default/b-node-1", |answer| answer.code == 200);
+    agent.has("/pods/default/b-node-1");
 }
 
 #[test]
@@ -104,8 +102,7 @@ fn no_pod_disappears_during_a_reload() {
             asked
         });
         for _ in 0..3 {
-            agent.signal("HUP");
-            agent.wait_for_log("reloaded the configuration");
+            agent.reload();
         }
         drop(end);
         let asked = asking.join().unwrap();

@@ -1,8 +1,7 @@
 //! The agent is killed and restarted: with a checkpoint directory, it has its pods before their source responds.
 
-use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
@@ -10,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, kubeconfig_with, pod};
 use crate::api_server::ApiServer;
+use crate::support::{Agent, Args, Directory, manifest, node_1, refused, started_by, stderr, wait_for};
+use pod_index_test_support::files::names;
 use pod_index_test_support::skipped;
-
-use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr};
 
 const CANARY: &str = "hunter2-canary";
 const RESTORED: &str = "pod-index/restored";
@@ -29,16 +28,15 @@ async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers(
     let kubeconfig = kubeconfig(&directory, &server);
     let kept = checkpoints.display();
     let args = format!("--kubeconfig {kubeconfig} --hostname-override node-1 --checkpoint-dir {kept}");
-    let agent = Agent::with(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
-    checkpoints_are(&checkpoints, 2).await;
+    let agent = Agent::start(&args).ready();
+    checkpoints_are(&checkpoints, 2);
     // Killed, with its API server gone.
     drop(agent);
     server.refuse();
     server.remove("pods", "default", "goes");
     std::fs::write(checkpoints.join("Pod_torn.yaml"), "# pod-index checkpoint 1 00").unwrap();
 
-    let agent = Agent::with(&args);
+    let agent = Agent::start(&args);
     assert_eq!(agent.get("/readyz").code, 503, "its source has not been seen");
     for name in ["stays", "goes"] {
         let pod: Pod = agent.get(&format!("/pods/default/{name}")).json();
@@ -46,7 +44,7 @@ async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers(
     }
     assert_eq!(agent.get("/pods/default/forgotten").code, 404);
     server.accept().await;
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     let pod: Pod = agent.get("/pods/default/stays").json();
     assert_eq!(pod.annotation(RESTORED), None);
     assert_eq!(agent.get("/pods/default/goes").code, 404);
@@ -57,29 +55,18 @@ async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers(
         log.contains("Pod_torn.yaml: ") && log.contains("it is set aside as Pod_torn.yaml.unusable"),
         "{log}"
     );
-    let names = std::fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(names.into_iter().any(|name| name == "Pod_torn.yaml.unusable"));
+    assert!(names(&checkpoints).contains(&"Pod_torn.yaml.unusable".to_owned()));
 }
 
 /// Arguments for manifests and checkpoints in these directories.
 pub fn of_files(manifests: &Path, checkpoints: &Path) -> String {
-    let (manifests, checkpoints) = (manifests.display(), checkpoints.display());
-    format!(
-        "--pod-manifest-path {manifests} --hostname-override node-1 --checkpoint-dir {checkpoints} --checkpoint-all-pods"
-    )
+    format!("{} --checkpoint-dir {} --checkpoint-all-pods", node_1(manifests), checkpoints.display())
 }
 
 /// Waits until this many checkpoints exist. Unfinished ones do not count.
-async fn checkpoints_are(directory: &Path, count: usize) {
-    let deadline = std::time::Instant::now() + PATIENCE;
-    let files = || {
-        let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
-        names.filter(|name| name != ".writing").count()
-    };
-    while files() != count {
-        assert!(std::time::Instant::now() < deadline, "{} checkpoints, not {count}", files());
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+fn checkpoints_are(directory: &Path, count: usize) {
+    let files = || names(directory).into_iter().filter(|name| name != ".writing").count();
+    wait_for(|| format!("{} checkpoints, not {count}", files()), || files() == count);
 }
 
 fn is_restored(agent: &Agent, name: &str) -> bool {
@@ -92,24 +79,23 @@ async fn a_restored_pod_is_removed_by_its_own_source_while_another_is_silent() {
     let server = ApiServer::start().await;
     server.put("pods", &pod("a", "node-1", &json!({})));
     let directory = Directory::new();
-    directory.write("stays.yaml", &crate::support::manifest("stays"));
-    directory.write("goes.yaml", &crate::support::manifest("goes"));
+    directory.write("stays.yaml", &manifest("stays"));
+    directory.write("goes.yaml", &manifest("goes"));
     let checkpoints = Directory::new();
     let kubeconfig = kubeconfig(&directory, &server);
     let args = format!("--kubeconfig {kubeconfig} {}", of_files(&directory.0, &checkpoints.0));
-    let agent = Agent::with(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
-    checkpoints_are(&checkpoints.0, 3).await;
+    let agent = Agent::start(&args).ready();
+    checkpoints_are(&checkpoints.0, 3);
     drop(agent);
     server.refuse();
     std::fs::remove_file(directory.0.join("goes.yaml")).unwrap();
 
-    let agent = Agent::with(&args);
-    agent.until("/pods/default/goes-node-1", |answer| answer.code == 404);
+    let agent = Agent::start(&args);
+    agent.lacks("/pods/default/goes-node-1");
     assert_eq!(agent.get("/readyz").code, 503, "the API server says nothing");
     assert!(!is_restored(&agent, "stays-node-1") && is_restored(&agent, "a"));
     assert!(agent.get("/metrics").body.contains("\npod_index_restored_pods 1\n"));
-    checkpoints_are(&checkpoints.0, 2).await;
+    checkpoints_are(&checkpoints.0, 2);
     server.accept().await;
     agent.until("/metrics", |answer| answer.body.contains("\npod_index_restored_pods 0\n"));
     assert!(!is_restored(&agent, "a"));
@@ -123,22 +109,20 @@ async fn restored_pods_are_served_redacted_while_the_credential_plugin_fails() {
     web["spec"]["containers"][0]["env"] = json!([{ "name": "PASSWORD", "value": CANARY }]);
     server.put("pods", &web);
     let (directory, checkpoints) = (Directory::new(), Directory::new());
-    let kept = checkpoints.0.to_str().unwrap();
-    let started = |kubeconfig: &str, more: &[&str]| {
-        let args = ["--kubeconfig", kubeconfig, "--hostname-override", "node-1"];
-        let kept = ["--checkpoint-all-pods", "--checkpoint-dir", kept];
-        Agent::start(&[&args[..], &kept[..], more].concat())
-    };
-    let agent = started(&kubeconfig(&directory, &server), &[]);
+    let args = format!(
+        "--hostname-override node-1 --checkpoint-all-pods --checkpoint-dir {}",
+        checkpoints.0.display()
+    );
+    let agent = Agent::start(&format!("--kubeconfig {} {args}", kubeconfig(&directory, &server)));
     agent.until("/pods/default/web", |answer| answer.body.contains(CANARY));
-    checkpoints_are(&checkpoints.0, 1).await;
+    checkpoints_are(&checkpoints.0, 1);
     drop(agent);
 
     let script = "[ -e \"$0.works\" ] || { echo 'no such account' >&2; exit 3; }
         echo '{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"kind\": \"ExecCredential\", \"status\": {\"token\": \"t\"}}'";
     let user = crate::secrets::plugin(&directory, script);
     let path = kubeconfig_with(&directory, &json!({ "server": server.url() }), &user);
-    let agent = started(&path, &["--redact-env"]);
+    let agent = Agent::start(&format!("--kubeconfig {path} {args} --redact-env"));
     assert!(is_restored(&agent, "web"));
     for path in ["/pods", "/pods/default/web", "/api/v1/pods", "/api/v1/namespaces/default/pods/web"] {
         let answer = agent.get(path);
@@ -148,7 +132,7 @@ async fn restored_pods_are_served_redacted_while_the_credential_plugin_fails() {
     agent.until("/readyz", |answer| answer.code == 503 && answer.body.contains("no such account"));
 
     directory.write(".plugin.works", "");
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     assert!(!is_restored(&agent, "web"));
     assert!(!agent.get("/pods").body.contains(CANARY));
 }
@@ -160,71 +144,58 @@ async fn restored_pods_stay_while_their_directory_is_missing_or_has_unreadable_f
     let checkpoints = Directory::new();
     std::fs::create_dir(&manifests).unwrap();
     for name in ["web", "gone"] {
-        std::fs::write(manifests.join(format!("{name}.yaml")), crate::support::manifest(name)).unwrap();
+        std::fs::write(manifests.join(format!("{name}.yaml")), manifest(name)).unwrap();
     }
     let args = format!("--file-check-frequency 50ms {}", of_files(&manifests, &checkpoints.0));
-    let agent = Agent::with(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
-    checkpoints_are(&checkpoints.0, 2).await;
+    let agent = Agent::start(&args).ready();
+    checkpoints_are(&checkpoints.0, 2);
     drop(agent);
     std::fs::rename(&manifests, &unmounted).unwrap();
 
-    let agent = Agent::with(&args);
+    let agent = Agent::start(&args);
     // The source's visible pods are in the index: none. The restored pods stay.
-    agent.until("/readyz", |answer| answer.code == 200);
+    agent.has("/readyz");
     assert!(is_restored(&agent, "web-node-1") && is_restored(&agent, "gone-node-1"));
     std::fs::remove_file(unmounted.join("gone.yaml")).unwrap();
     std::fs::write(unmounted.join("bad.yaml"), "kind: Pod").unwrap();
     std::fs::rename(&unmounted, &manifests).unwrap();
     agent.until("/pods/default/web-node-1", |answer| !answer.body.contains(RESTORED));
     assert!(is_restored(&agent, "gone-node-1"), "it may be what is in the bad file");
-    checkpoints_are(&checkpoints.0, 2).await;
+    checkpoints_are(&checkpoints.0, 2);
     // This changes no pod: the recovery alone triggers an update.
     std::fs::remove_file(manifests.join("bad.yaml")).unwrap();
-    agent.until("/pods/default/gone-node-1", |answer| answer.code == 404);
-    checkpoints_are(&checkpoints.0, 1).await;
+    agent.lacks("/pods/default/gone-node-1");
+    checkpoints_are(&checkpoints.0, 1);
 }
 
 /// The binary with these arguments, under limits that prevent watching files. `None`: this process may not set such
 /// limits.
-pub fn without_file_events(args: &[&str]) -> Option<Command> {
-    let limited = |program: &OsStr| {
-        let script = "echo 0 > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\"";
-        let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "sh", "-c", script]).arg(program);
-        command
-    };
-    let output = limited(OsStr::new("true")).output();
+pub fn without_file_events(args: &(impl Args + ?Sized)) -> Option<Command> {
+    let script = "echo 0 > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\"";
+    let limited = ["unshare", "--user", "--map-root-user", "sh", "-c", script];
+    let output = Command::new(limited[0]).args(&limited[1..]).arg("true").output();
     if !output.as_ref().is_ok_and(|output| output.status.success()) {
         skipped("no inotify watches", format!("{output:?}"));
         return None;
     }
-    let plain = binary(args);
-    let mut command = limited(plain.get_program());
-    command.args(plain.get_args()).stdin(Stdio::null());
-    for (name, _) in plain.get_envs() {
-        command.env_remove(name);
-    }
-    Some(command)
+    Some(started_by(&limited, args))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_file_events_restored_pods_are_removed_and_nothing_is_an_error() {
     let (manifests, checkpoints) = (Directory::new(), Directory::new());
     for name in ["web", "gone"] {
-        manifests.write(&format!("{name}.yaml"), &crate::support::manifest(name));
+        manifests.write(&format!("{name}.yaml"), &manifest(name));
     }
     let args = format!("--file-check-frequency 50ms {}", of_files(&manifests.0, &checkpoints.0));
-    let args: Vec<_> = args.split(' ').collect();
     let Some(command) = without_file_events(&args) else { return };
-    let agent = Agent::start(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
-    checkpoints_are(&checkpoints.0, 2).await;
+    let agent = Agent::start(&args).ready();
+    checkpoints_are(&checkpoints.0, 2);
     drop(agent);
     std::fs::remove_file(manifests.0.join("gone.yaml")).unwrap();
 
     let agent = Agent::spawn(command);
-    agent.until("/pods/default/gone-node-1", |answer| answer.code == 404);
+    agent.lacks("/pods/default/gone-node-1");
     assert!(!is_restored(&agent, "web-node-1"));
     agent.until("/metrics", |answer| answer.body.contains("\npod_index_restored_pods 0\n"));
     let sources: Value = agent.get("/sources").json();
@@ -237,19 +208,17 @@ async fn without_file_events_restored_pods_are_removed_and_nothing_is_an_error()
     let series = "\npod_index_source_problems{source=\"file\",kind=\"unhinted\"} 1\n";
     assert!(agent.get("/metrics").body.contains(series));
     // Found by listing the directory.
-    manifests.write("new.yaml", &crate::support::manifest("new"));
-    agent.until("/pods/default/new-node-1", |answer| answer.code == 200);
+    manifests.write("new.yaml", &manifest("new"));
+    agent.has("/pods/default/new-node-1");
 
-    let path = manifests.0.to_str().unwrap();
-    let once = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--once"];
-    let once = without_file_events(&once).unwrap().output().unwrap();
+    let once = without_file_events(&format!("{} --once", node_1(&manifests.0))).unwrap().output().unwrap();
     assert_eq!(once.status.code(), Some(0), "{}", stderr(&once));
 }
 
 #[test]
 fn a_manifest_cannot_mark_its_pod_as_restored_or_removed() {
     let directory = Directory::new();
-    let marked = crate::support::manifest("web").replace(
+    let marked = manifest("web").replace(
         "name: web",
         "name: web, annotations: {pod-index/restored: \"true\", pod-index/removed: now, other: x}",
     );
@@ -263,12 +232,10 @@ fn a_manifest_cannot_mark_its_pod_as_restored_or_removed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_shutdown_the_index_is_on_disk() {
     let directory = Directory::new();
-    directory.write("web.yaml", &crate::support::manifest("web"));
+    directory.write("web.yaml", &manifest("web"));
     let checkpoints = directory.0.join("checkpoints");
-    let mut agent = Agent::with(&of_files(&directory.0, &checkpoints));
-    agent.until("/readyz", |answer| answer.code == 200);
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    let mut agent = Agent::start(&of_files(&directory.0, &checkpoints)).ready();
+    agent.end();
     assert_eq!(std::fs::read_dir(&checkpoints).unwrap().count(), 1);
 }
 
@@ -277,9 +244,6 @@ fn an_unusable_checkpoint_directory_is_exit_code_3_and_named() {
     let directory = Directory::new();
     directory.write("file", "");
     let file = directory.0.join("file");
-    let manifests = directory.0.to_str().unwrap();
-    let output =
-        run(&["--pod-manifest-path", manifests, "--port", "0", "--checkpoint-dir", file.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!(stderr(&output).contains(file.to_str().unwrap()), "{}", stderr(&output));
+    let file = file.to_str().unwrap();
+    refused(&format!("{} --port 0 --checkpoint-dir {file}", node_1(&directory.0)), 3, file);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, kubeconfig_with};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, run, stderr, stdout};
+use crate::support::{Agent, Directory, node_1, refused, run, stderr, stdout};
 
 const CANARY: &str = "hunter2-canary";
 
@@ -15,7 +15,7 @@ const CANARY: &str = "hunter2-canary";
 fn checked(directory: &Directory, kubeconfig: &str) -> (Option<i32>, String) {
     directory.write("kubeconfig", kubeconfig);
     let path = directory.0.join("kubeconfig");
-    let output = run(&["--kubeconfig", path.to_str().unwrap(), "--node-name", "n", "--check"]);
+    let output = run(&format!("--kubeconfig {} --node-name n --check", path.display()));
     let said = stdout(&output).to_owned() + stderr(&output);
     assert!(!said.contains(CANARY), "{said}");
     (output.status.code(), said)
@@ -135,9 +135,7 @@ async fn an_expired_client_certificate_is_reported_with_its_date() {
     let agent = Agent::start(&["--kubeconfig", &path, "--hostname-override", "node-1"]);
     let why = "the client certificate of the kubeconfig expired at 2024-02-29T00:00:00Z";
     agent.until("/readyz", |answer| answer.body.contains(why));
-    let output = run(&["--kubeconfig", &path, "--hostname-override", "node-1", "--check"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    refused(&["--kubeconfig", &path, "--hostname-override", "node-1", "--check"], 1, why);
 
     // A valid certificate from an unknown authority is not reported as expired.
     let path = kubeconfig(&directory, &server);
@@ -171,40 +169,18 @@ fn no_other_file_is_quoted_either() {
     directory.write("key.pem", &format!("-----BEGIN {CANARY}\nAAAA\n"));
     directory
         .write("base64.pem", &format!("-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n"));
-    let manifests = manifests.0.to_str().unwrap();
-    let (key, base64) = (at("key.pem"), at("base64.pem"));
+    let manifests = node_1(&manifests.0);
+    let with_tls =
+        |file: &str| format!("--check {manifests} --tls-cert-file {0} --tls-private-key-file {0}", at(file));
+    let with_ca = format!("--check --manifest-url https://localhost:1/ --manifest-url-ca {}", at("key.pem"));
     for (args, code, word) in [
-        (vec!["--once", "--node-name", "n", "--pod-manifest-path", manifests], 1, "pod.yaml"),
-        (vec!["--check", "--config", &at("header.yaml")], 2, "header.yaml:2: "),
-        (vec!["--check", "--config", &at("list.yaml")], 2, "list.yaml:2: "),
-        (vec!["--check", "--config", &at("broken.yaml")], 2, "broken.yaml:"),
-        (
-            vec![
-                "--check",
-                "--pod-manifest-path",
-                manifests,
-                "--tls-cert-file",
-                &key,
-                "--tls-private-key-file",
-                &key,
-            ],
-            2,
-            "key.pem",
-        ),
-        (
-            vec![
-                "--check",
-                "--pod-manifest-path",
-                manifests,
-                "--tls-cert-file",
-                &base64,
-                "--tls-private-key-file",
-                &base64,
-            ],
-            2,
-            "base64.pem",
-        ),
-        (vec!["--check", "--manifest-url", "https://localhost:1/", "--manifest-url-ca", &key], 2, "key.pem"),
+        (format!("--once {manifests}"), 1, "pod.yaml"),
+        (format!("--check --config {}", at("header.yaml")), 2, "header.yaml:2: "),
+        (format!("--check --config {}", at("list.yaml")), 2, "list.yaml:2: "),
+        (format!("--check --config {}", at("broken.yaml")), 2, "broken.yaml:"),
+        (with_tls("key.pem"), 2, "key.pem"),
+        (with_tls("base64.pem"), 2, "base64.pem"),
+        (with_ca, 2, "key.pem"),
     ] {
         let output = run(&args);
         let said = stderr(&output);

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use crate::api::{kubeconfig, pod};
+use crate::api::{following, kubeconfig, pod};
 use crate::api_server::ApiServer;
 use crate::config::serve_manifests;
+use crate::restart::of_files;
 use crate::support::{Agent, Directory, serve};
 
 const CANARY: &str = "hunter2-canary";
@@ -58,34 +59,25 @@ async fn redacted_environment_values_are_never_served_and_everything_else_is() {
     let pods_of_kubelet =
         json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [of_kubelet] }).to_string();
     let kubelet = format!("http://{}", serve(move |_| ("200 OK", pods_of_kubelet.clone())));
-    let (path, checkpoints) = (directory.0.to_str().unwrap(), kept.0.join("checkpoints"));
-    let sources = ["--pod-manifest-path", path, "--manifest-url", &url, "--kubeconfig", &kubeconfig];
-    let others = [
-        "--hostname-override",
-        "node-1",
-        "--checkpoint-dir",
-        checkpoints.to_str().unwrap(),
-        "--checkpoint-all-pods",
-    ];
+    let checkpoints = kept.0.join("checkpoints");
+    let args = of_files(&directory.0, &checkpoints);
     for redacts in [false, true] {
-        let flag = if redacts { &["--redact-env"][..] } else { &[] };
-        let mut agent = Agent::start(&[&sources[..], &others, flag].concat());
-        agent.until("/readyz", |answer| answer.code == 200);
+        let flag = if redacts { "--redact-env" } else { "" };
+        let mut agent =
+            Agent::start(&format!("{args} --manifest-url {url} --kubeconfig {kubeconfig} {flag}")).ready();
         let answer = agent.get("/pods");
         assert_eq!(answer.body.contains(CANARY), !redacts, "{}", answer.body);
         let body: Value = answer.json();
         let pods = body["items"].as_array().unwrap();
         assert_eq!(pods.len(), 3);
-        let beside_a_kubelet =
-            Agent::start(&[&["--kubelet", &kubelet, "--node-name", "node-1"], flag].concat());
+        let beside_a_kubelet = Agent::start(&format!("--kubelet {kubelet} --node-name node-1 {flag}"));
         let answer = beside_a_kubelet.until("/pods", |answer| answer.body.contains("of-kubelet"));
         assert_eq!(answer.body.contains(CANARY), !redacts, "{}", answer.body);
         let applied = pods.iter().find(|pod| pod["metadata"]["name"] == "applied").unwrap();
         let value = json!(if redacts { "[redacted]" } else { CANARY });
         assert_eq!(values(applied), [&value, &json!(""), &Value::Null].repeat(3));
         assert_eq!(applied["metadata"]["annotations"]["a"], "b");
-        agent.signal("TERM");
-        assert_eq!(agent.wait(), Some(0));
+        agent.end();
         for file in std::fs::read_dir(&checkpoints).unwrap() {
             let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
             assert!(!redacts || !text.contains(CANARY), "{text}");
@@ -101,13 +93,9 @@ async fn managed_fields_are_kept_on_request_and_the_agents_annotations_are_added
     web["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update", "fieldsV1": { "f:status": { "f:phase": {} } } }]);
     server.put("pods", &web);
     let directory = Directory::new();
-    let kubeconfig = kubeconfig(&directory, &server);
-    let given = ["--kubeconfig", &*kubeconfig, "--hostname-override", "node-1"];
-    for (flag, expected) in
-        [(&[][..], &Value::Null), (&["--keep-managed-fields"], &web["metadata"]["managedFields"])]
+    for (flag, expected) in [("", &Value::Null), ("--keep-managed-fields", &web["metadata"]["managedFields"])]
     {
-        let agent = Agent::start(&[&given[..], flag].concat());
-        agent.until("/readyz", |answer| answer.code == 200);
+        let agent = following(&server, &directory, flag).ready();
         let shown: Value = agent.get("/pods/default/web").json();
         assert_eq!(&shown["metadata"]["managedFields"], expected);
         let annotations = &shown["metadata"]["annotations"];

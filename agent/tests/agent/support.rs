@@ -1,5 +1,6 @@
 //! The real binary as a process, and an HTTP client that is simple enough to misbehave.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -13,12 +14,57 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use serde::de::DeserializeOwned;
 
+/// Waits for a condition.
+#[track_caller]
+pub fn wait_for<W: Display>(what: impl Fn() -> W, is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{}", what());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Timeout for everything, generous for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Arguments of the binary: a list, or one text, in which none has a space.
+pub trait Args {
+    fn list(&self) -> Vec<&str>;
+}
+
+impl Args for str {
+    fn list(&self) -> Vec<&str> {
+        self.split(' ').filter(|word| !word.is_empty()).collect()
+    }
+}
+
+impl Args for String {
+    fn list(&self) -> Vec<&str> {
+        self.as_str().list()
+    }
+}
+
+impl<T: AsRef<str>> Args for [T] {
+    fn list(&self) -> Vec<&str> {
+        self.iter().map(AsRef::as_ref).collect()
+    }
+}
+
+impl<T: AsRef<str>, const N: usize> Args for [T; N] {
+    fn list(&self) -> Vec<&str> {
+        self.as_slice().list()
+    }
+}
+
+impl<T: AsRef<str>> Args for Vec<T> {
+    fn list(&self) -> Vec<&str> {
+        self.as_slice().list()
+    }
+}
+
 /// The binary, without environment variables that it would read. `POD_INDEX_AGENT` names another binary than the one
 /// built with the tests.
-pub fn binary(args: &[&str]) -> Command {
+pub fn binary(args: &(impl Args + ?Sized)) -> Command {
     let program =
         std::env::var_os("POD_INDEX_AGENT").unwrap_or_else(|| env!("CARGO_BIN_EXE_pod-index").into());
     let mut command = Command::new(program);
@@ -26,24 +72,43 @@ pub fn binary(args: &[&str]) -> Command {
     {
         command.env_remove(name);
     }
-    command.args(args).stdin(Stdio::null());
+    command.args(args.list()).stdin(Stdio::null());
+    command
+}
+
+/// As [`binary`], started by this program and its arguments.
+pub fn started_by(program: &[&str], args: &(impl Args + ?Sized)) -> Command {
+    let plain = binary(args);
+    let mut command = Command::new(program[0]);
+    command.args(&program[1..]).arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
+    for (name, _) in plain.get_envs() {
+        command.env_remove(name);
+    }
     command
 }
 
 /// Runs it to its end.
-pub fn run(args: &[&str]) -> Output {
+pub fn run(args: &(impl Args + ?Sized)) -> Output {
     binary(args).output().unwrap()
 }
 
+/// Runs it, and expects this exit code and these words on standard error.
+#[track_caller]
+pub fn refused(args: &(impl Args + ?Sized), code: i32, why: &str) {
+    let (args, output) = (args.list(), run(args));
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {} {}", stdout(&output), stderr(&output));
+    assert!(stderr(&output).contains(why), "{args:?}: {why:?} is not in {}", stderr(&output));
+}
+
 /// As [`run`], but fails the test if it never ends.
-pub fn run_within(patience: Duration, args: &[&str]) -> Output {
+pub fn run_within(patience: Duration, args: &(impl Args + ?Sized)) -> Output {
     let mut child = binary(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + patience;
     // The output is short enough for the pipes.
     while child.try_wait().unwrap().is_none() {
         if Instant::now() >= deadline {
             let _ = child.kill();
-            panic!("{args:?}: no end within {patience:?}: {:?}", child.wait_with_output());
+            panic!("{:?}: no end within {patience:?}: {:?}", args.list(), child.wait_with_output());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -84,13 +149,8 @@ impl Log {
 
 impl Agent {
     /// Starts the agent on a free port and waits until it serves.
-    pub fn start(args: &[&str]) -> Self {
+    pub fn start(args: &(impl Args + ?Sized)) -> Self {
         Self::spawn(binary(args))
-    }
-
-    /// As [`start`](Self::start), with the arguments in one text. None has a space.
-    pub fn with(args: &str) -> Self {
-        Self::start(&args.split(' ').collect::<Vec<_>>())
     }
 
     /// As [`start`](Self::start), with additional arguments and environment.
@@ -139,8 +199,7 @@ impl Agent {
 
     /// As [`on`](Self::on), with additional arguments.
     pub fn on_with(path: &Path, more: &[&str]) -> Self {
-        let args = ["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"];
-        let agent = Self::start(&[&args, more].concat());
+        let agent = Self::start(&[&node_1(path).list()[..], more].concat());
         // On a busy machine, a debug build decodes 20 MB of manifests for more than a minute.
         agent.until_within(5 * PATIENCE, "/readyz", |answer| answer.code == 200);
         agent
@@ -219,6 +278,22 @@ impl Agent {
         }
     }
 
+    /// Waits until the agent is ready.
+    pub fn ready(self) -> Self {
+        self.has("/readyz");
+        self
+    }
+
+    /// Waits until this is there.
+    pub fn has(&self, path: &str) -> Answer {
+        self.until(path, |answer| answer.code == 200)
+    }
+
+    /// Waits until this is not there.
+    pub fn lacks(&self, path: &str) -> Answer {
+        self.until(path, |answer| answer.code == 404)
+    }
+
     /// The names of its pods, sorted.
     pub fn names(&self) -> Vec<String> {
         let list: List<Pod> = self.get("/pods").json();
@@ -236,10 +311,31 @@ impl Agent {
         }
     }
 
+    pub fn port(&self) -> String {
+        self.address.port().to_string()
+    }
+
     /// Runs `pod-index` as a client of this agent.
-    pub fn ask(&self, args: &[&str]) -> Output {
-        let port = self.address.port().to_string();
-        run(&[args, &["--port", &port]].concat())
+    pub fn ask(&self, args: &(impl Args + ?Sized)) -> Output {
+        run(&self.asking(args))
+    }
+
+    /// As [`refused`], as a client of this agent.
+    #[track_caller]
+    pub fn refuses(&self, args: &(impl Args + ?Sized), code: i32, why: &str) {
+        refused(&self.asking(args), code, why);
+    }
+
+    fn asking(&self, args: &(impl Args + ?Sized)) -> Vec<String> {
+        let port = ["--port".to_owned(), self.port()];
+        args.list().into_iter().map(str::to_owned).chain(port).collect()
+    }
+
+    /// A figure in `/proc/PID/status`, in KiB.
+    pub fn kib(&self, key: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     pub fn pid(&self) -> u32 {
@@ -249,6 +345,19 @@ impl Agent {
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits until it has read its configuration again.
+    pub fn reload(&self) {
+        self.signal("HUP");
+        self.wait_for_log("reloaded the configuration");
+    }
+
+    /// Ends it by a signal.
+    #[track_caller]
+    pub fn end(&mut self) {
+        self.signal("TERM");
+        assert_eq!(self.wait(), Some(0));
     }
 
     /// Fails the test if the agent has ended.
@@ -457,6 +566,11 @@ pub fn manifest(name: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: nginx}}]}}\n"
     )
+}
+
+/// The arguments of an agent of `node-1` with the manifests in this directory.
+pub fn node_1(manifests: &Path) -> String {
+    format!("--pod-manifest-path {} --hostname-override node-1", manifests.display())
 }
 
 pub fn shipped() -> PathBuf {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use vt100::{Parser, Screen};
 
-use crate::support::PATIENCE;
+use crate::support::{Args, PATIENCE};
 
 pub struct Terminal {
     child: Box<dyn Child + Send + Sync>,
@@ -34,10 +34,10 @@ fn some(cells: u16) -> NonZeroU16 {
 
 impl Terminal {
     /// Runs the program in a terminal of this size.
-    pub fn run(args: &[&str], (width, height): (u16, u16)) -> Self {
+    pub fn run(args: &(impl Args + ?Sized), (width, height): (u16, u16)) -> Self {
         let pair = native_pty_system().openpty(size((width, height))).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pod-index"));
-        command.args(args);
+        command.args(args.list());
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
         let child = pair.slave.spawn_command(command).unwrap();

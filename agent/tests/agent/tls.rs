@@ -5,14 +5,15 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::support::{Agent, Answer, Directory, PATIENCE, get, run, shipped, stderr, stdout};
+use crate::support::{
+    Agent, Answer, Args, Directory, PATIENCE, get, node_1, refused, run, shipped, stderr, stdout, wait_for,
+};
 
 /// A certificate authority.
 pub struct Authority {
@@ -75,19 +76,20 @@ impl Pki {
         self.directory.0.join(name).display().to_string()
     }
 
-    pub fn start(&self, more: &[&str]) -> Agent {
+    pub fn start(&self, more: &(impl Args + ?Sized)) -> Agent {
         let agent = self.start_unready(more);
         agent.wait_for_log("ready: the pods");
         agent
     }
 
     /// As [`start`](Self::start), for an agent that is not ready at once.
-    pub fn start_unready(&self, more: &[&str]) -> Agent {
-        let (cert, key, manifests) =
-            (self.at("node.crt"), self.at("node.key"), shipped().display().to_string());
-        let args =
-            ["--pod-manifest-path", &manifests, "--hostname-override", "node-1", "--tls-cert-file", &cert];
-        Agent::start(&[&args[..], &["--tls-private-key-file", &key], more].concat())
+    pub fn start_unready(&self, more: &(impl Args + ?Sized)) -> Agent {
+        Agent::start(&format!("{} {} {}", node_1(&shipped()), self.flags(), more.list().join(" ")))
+    }
+
+    /// The flags for the agent's certificate.
+    pub fn flags(&self) -> String {
+        format!("--tls-cert-file {} --tls-private-key-file {}", self.at("node.crt"), self.at("node.key"))
     }
 
     /// A client that trusts the authority.
@@ -158,52 +160,46 @@ impl Client {
 
     /// Waits until the agent presents this certificate.
     pub fn meets(&self, agent: &Agent, certificate: &CertificateDer<'_>) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.get(agent.address, "/livez").unwrap().1 != *certificate {
-            assert!(Instant::now() < deadline, "still another certificate");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let meets = || self.get(agent.address, "/livez").unwrap().1 == *certificate;
+        wait_for(|| "still another certificate", meets);
     }
 }
 
 #[test]
 fn clients_that_trust_the_agents_authority_are_served_and_others_see_why_not() {
     let pki = Pki::new();
-    let agent = pki.start(&[]);
+    let agent = pki.start("");
     let (answer, _) = pki.client().get(agent.address, "/pods").unwrap();
     assert_eq!(answer.json::<serde_json::Value>()["items"].as_array().unwrap().len(), 5);
     let other = Client { trusts: Authority::new().pem, is: None };
     let refused = other.code(&agent, "/pods").unwrap_err();
     assert!(refused.contains("invalid peer certificate"), "{refused}");
 
-    let get = ["get", "kube-system/etcd-node-1", "-o", "json"];
-    let asked = |more: &[&str]| agent.ask(&[&get[..], more].concat());
-    let output = asked(&["--certificate-authority", &pki.at("ca.pem")]);
+    let get = "get kube-system/etcd-node-1 -o json";
+    let (ca, other) = (pki.at("ca.pem"), pki.at("other.pem"));
+    let output = agent.ask(&format!("{get} --certificate-authority {ca}"));
     assert!(output.status.success() && stdout(&output).contains("etcd-node-1"), "{}", stderr(&output));
     pki.directory.write("other.pem", &Authority::new().pem);
-    for (more, code, why) in [
-        (&["--ca-file", &*pki.at("other.pem")][..], 3, "invalid peer certificate"),
-        (&[], 3, "does it speak TLS? See --certificate-authority"),
-        (&["--ca-file", &*pki.at("ca.pem"), "--tls-server-name", "another"], 3, "another"),
+    for (more, why) in [
+        (format!("--ca-file {other}"), "invalid peer certificate"),
+        (String::new(), "does it speak TLS? See --certificate-authority"),
+        (format!("--ca-file {ca} --tls-server-name another"), "another"),
     ] {
-        let output = asked(more);
-        assert_eq!(output.status.code(), Some(code), "{more:?}");
-        assert!(stderr(&output).contains(why), "{more:?}: {}", stderr(&output));
+        agent.refuses(&format!("{get} {more}"), 3, why);
     }
 
     // A certificate for a name, as nodes have, requested over loopback.
     let named = pki.renew("node", "node-1.example.com");
-    agent.signal("HUP");
-    agent.wait_for_log("reloaded the configuration");
+    agent.reload();
     drop(named);
-    let output = asked(&["--ca-file", &pki.at("ca.pem"), "--tls-server-name", "node-1.example.com"]);
+    let output = agent.ask(&format!("{get} --ca-file {ca} --tls-server-name node-1.example.com"));
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
 fn plain_http_on_the_tls_port_gets_no_answer_and_delays_nobody() {
     let pki = Pki::new();
-    let agent = pki.start(&[]);
+    let agent = pki.start("");
     for path in ["/pods", &format!("/{}", "x".repeat(100_000))] {
         assert_eq!(get(agent.address, path).code, 0, "{}", path.len());
     }
@@ -215,8 +211,9 @@ fn plain_http_on_the_tls_port_gets_no_answer_and_delays_nobody() {
 fn a_required_certificate_is_checked_on_each_connection() {
     let pki = Pki::new();
     let is = Some(pki.authority.sign("somebody"));
-    for (more, expected) in [(vec!["--client-ca-file".to_owned(), pki.at("ca.pem")], false), (vec![], true)] {
-        let agent = pki.start(&more.iter().map(String::as_str).collect::<Vec<_>>());
+    for (more, expected) in [(format!("--client-ca-file {}", pki.at("ca.pem")), false), (String::new(), true)]
+    {
+        let agent = pki.start(&more);
         let config = Client { trusts: pki.authority.pem.clone(), is: is.clone() }.config();
         let taken_up = [(); 3].map(|()| {
             let mut stream = Client::connect_by(&config, agent.address);
@@ -233,7 +230,7 @@ fn a_required_certificate_is_checked_on_each_connection() {
 #[test]
 fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
     let pki = Pki::new();
-    let mut agent = pki.start(&[]);
+    let mut agent = pki.start("");
     let mut greeted = pki.client().connect(agent.address);
     let mut held = Vec::new();
     for number in 0..600 {
@@ -266,8 +263,7 @@ fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
     }
     // A client without a finished handshake does not block a shutdown either.
     let _held = TcpStream::connect(agent.address).unwrap();
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
     let waited = agent.whole_log().into_iter().find(|line| line.contains("closing connections"));
     assert_eq!(waited, None, "it waited for the handshake");
 }
@@ -275,7 +271,7 @@ fn clients_without_a_handshake_block_no_others_and_are_disconnected() {
 #[test]
 fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
     let pki = Pki::new();
-    let agent = pki.start(&[]);
+    let agent = pki.start("");
     let client = pki.client();
     let mut open = client.connect(agent.address);
     let mut still_served = || {
@@ -297,8 +293,7 @@ fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
     assert!(ends(67_090_118_400));
 
     let second = pki.renew_until("node", "127.0.0.1", 2900);
-    agent.signal("HUP");
-    agent.wait_for_log("reloaded the configuration");
+    agent.reload();
     client.meets(&agent, &second);
     still_served();
     assert!(ends(29_348_006_400));
@@ -338,30 +333,27 @@ fn with_a_client_authority_only_its_clients_are_served() {
     let (certificate, key) = clients.sign("me");
     pki.directory.write("me.crt", &certificate);
     pki.directory.write("me.key", &key);
-    let get = ["get", "kube-system/etcd-node-1", "--ca-file", &pki.at("ca.pem")];
+    let get = format!("get kube-system/etcd-node-1 --ca-file {}", pki.at("ca.pem"));
     let output = agent.ask(&get);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).to_lowercase().contains("certificate"), "{}", stderr(&output));
     let (certificate, key) = (pki.at("me.crt"), pki.at("me.key"));
-    let output =
-        agent.ask(&[&get[..], &["--client-certificate", &certificate, "--client-key", &key]].concat());
+    let output = agent.ask(&format!("{get} --client-certificate {certificate} --client-key {key}"));
     assert!(output.status.success(), "{}", stderr(&output));
 
     // Only clients of the new authority are accepted.
     let newer = Authority::new();
     pki.directory.write("clients.pem", &newer.pem);
-    agent.signal("HUP");
-    agent.wait_for_log("reloaded the configuration");
+    agent.reload();
     assert_eq!(client(Some(newer.sign("me"))).code(&agent, "/pods"), Ok(200));
     assert!(client(Some(clients.sign("me"))).code(&agent, "/pods").is_err());
 }
 
-fn is_refused(manifests: &str, args: &[&str], setting: &str, file: &str) {
-    for what in [&["--check"][..], &["--port", "0"]] {
-        let output = run(&[&["--pod-manifest-path", manifests][..], args, what].concat());
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(setting) && said.contains(file), "{args:?}: {said}");
+fn is_refused(args: &str, setting: &str, file: &str) {
+    for what in ["--check", "--port 0"] {
+        for why in [setting, file] {
+            refused(&format!("{} {args} {what}", node_1(&shipped())), 2, why);
+        }
     }
 }
 
@@ -371,8 +363,7 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
     pki.renew("other", "127.0.0.1");
     pki.directory.write("junk.pem", "junk");
     pki.directory.write("torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA");
-    let manifests = shipped().display().to_string();
-    let (key, junk) = (pki.at("node.key"), pki.at("junk.pem"));
+    let (ca, key, junk) = (pki.at("ca.pem"), pki.at("node.key"), pki.at("junk.pem"));
     // The flags' files of certificate, key and authority, and the file that the message names.
     for (files, setting, named) in [
         (["node.crt", "", ""], "tlsPrivateKeyFile", ""),
@@ -389,20 +380,17 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
     ] {
         let flags = ["--tls-cert-file", "--tls-private-key-file", "--client-ca-file"].into_iter().zip(files);
         let flags = flags.filter(|(_, file)| !file.is_empty());
-        let args: Vec<_> = flags.flat_map(|(flag, file)| [flag.to_owned(), pki.at(file)]).collect();
-        let args: Vec<_> = args.iter().map(String::as_str).collect();
-        is_refused(&manifests, &args, setting, named);
+        let args: Vec<_> = flags.map(|(flag, file)| format!("{flag} {}", pki.at(file))).collect();
+        is_refused(&args.join(" "), setting, named);
     }
-    is_refused(&manifests, &["--certificate-authority", &pki.at("ca.pem")], "--client-ca-file", "");
+    is_refused(&format!("--certificate-authority {ca}"), "--client-ca-file", "");
     for (args, word) in [
-        (vec!["--ca-file", &junk], "junk.pem"),
-        (vec!["--client-key", &key], "--certificate-authority"),
-        (vec!["--ca-file", &pki.at("ca.pem"), "--client-key", &key], "--client-certificate"),
-        (vec!["--ca-file", &pki.at("ca.pem"), "--tls-server-name", "a b"], "a b"),
+        (format!("--ca-file {junk}"), "junk.pem"),
+        (format!("--client-key {key}"), "--certificate-authority"),
+        (format!("--ca-file {ca} --client-key {key}"), "--client-certificate"),
+        (format!("--ca-file {ca} --tls-server-name a\tb"), "a\\tb"),
     ] {
-        let output = run(&[&["get", "a/b"][..], &args].concat());
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
-        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+        refused(&format!("get a/b {args}"), 2, word);
     }
 }
 

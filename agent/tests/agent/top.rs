@@ -1,8 +1,7 @@
 //! `pod-index top` in its own terminal, with a running agent.
 
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -10,13 +9,15 @@ use serde_json::json;
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
 use crate::metrics::value;
-use crate::support::{Agent, Answer, Directory, PATIENCE, binary, manifest, run, shipped, stderr, stdout};
+use crate::support::{
+    Agent, Answer, Directory, binary, manifest, node_1, refused, run, shipped, stderr, stdout, wait_for,
+};
 use crate::terminal::Terminal;
 
 const SIZE: (u16, u16) = (120, 24);
 
 fn top(agent: &Agent) -> Terminal {
-    Terminal::run(&["top", "--interval", "100ms", "--port", &agent.address.port().to_string()], SIZE)
+    Terminal::run(&["top", "--interval", "100ms", "--port", &agent.port()], SIZE)
 }
 
 /// The terminal is in the state that a shell expects.
@@ -123,16 +124,10 @@ pub struct At(Child);
 
 impl At {
     pub fn port(port: u16) -> Self {
-        let (path, port_text) = (shipped(), port.to_string());
-        let args = ["--pod-manifest-path", path.to_str().unwrap(), "--hostname-override", "node-1"];
-        let mut command: Command = binary(&[&args[..], &["--port", &port_text]].concat());
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let agent = Self(child);
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "no agent serves on {port}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let mut command = binary(&format!("{} --port {port}", node_1(&shipped())));
+        let agent = Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let serves = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        wait_for(|| format!("no agent serves on {port}"), serves);
         agent
     }
 }
@@ -168,10 +163,8 @@ fn top_watches_the_pods_and_both_it_and_get_use_the_socket() {
     directory.write("first.yaml", &manifest("first"));
     let socket = Directory::new();
     let socket = socket.0.join("agent.sock");
-    let (socket, path) = (socket.to_str().unwrap(), directory.0.to_str().unwrap());
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--socket", socket];
-    let agent = Agent::start(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let socket = socket.to_str().unwrap();
+    let agent = Agent::on_with(&directory.0, &["--socket", socket]);
     let output = run(&["get", "default/first-node-1", "--socket", socket]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).contains("first-node-1"));
@@ -193,9 +186,7 @@ fn top_watches_the_pods_and_both_it_and_get_use_the_socket() {
     terminal.until(|seen| seen.contains("no answer since"));
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);
-    let output = run(&["get", "default/first-node-1", "--socket", socket]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("(--socket)"), "{}", stderr(&output));
+    refused(&["get", "default/first-node-1", "--socket", socket], 3, "(--socket)");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -207,11 +198,7 @@ async fn no_name_reaches_the_terminal_as_anything_but_text() {
     evil["status"] = json!({ "phase": hostile });
     server.put("pods", &evil);
     directory.write("bad\x1b]0;owned\x07.yaml", "kind: Pod");
-    let path = directory.0.to_str().unwrap();
-    let kubeconfig = kubeconfig(&directory, &server);
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
-    let agent = Agent::start(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::on_with(&directory.0, &["--kubeconfig", &kubeconfig(&directory, &server)]);
     let mut terminal = top(&agent);
     terminal.until(|seen| seen.contains("]0;owned"));
     terminal.press("3");

@@ -1,17 +1,16 @@
 //! `pod-index list`, `get` and `watch`: each change is one line, and a lost connection neither loses nor repeats one.
 
-use std::io::{self, BufRead, BufReader};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
+use pod_index_test_support::proxy::Proxy;
 use serde_json::{Value, json};
 
-use crate::api::kubeconfig;
+use crate::api::following;
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, PATIENCE, binary, run, stderr, stdout};
+use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout};
 
 /// A running `pod-index watch`; killed when dropped.
 struct Watch {
@@ -77,11 +76,7 @@ fn pod(namespace: &str, name: &str, app: &str, phase: &str, password: &str) -> V
 }
 
 fn agent(server: &ApiServer, directory: &Directory, more: &[&str]) -> Agent {
-    let kubeconfig = kubeconfig(directory, server);
-    let args = ["--kubeconfig", &kubeconfig, "--node-name", "node-1"];
-    let agent = Agent::start(&[&args[..], more].concat());
-    agent.until("/readyz", |answer| answer.code == 200);
-    agent
+    following(server, directory, more).ready()
 }
 
 /// Changes a pod, and waits until the agent serves the change.
@@ -108,7 +103,7 @@ async fn each_change_is_a_line_with_the_names_of_the_fields_and_no_values() {
     server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
     server.put("pods", &pod("b", "db", "db", "Running", "hunter1"));
     let agent = agent(&server, &directory, &[]);
-    let port = agent.address.port().to_string();
+    let port = agent.port();
     let mut all = Watch::start(&["--port", &port]);
     let mut in_a = Watch::start(&["--port", &port, "--namespace", "a"]);
     let mut selected = Watch::start(&["--port", &port, "-l", "app in (db,cache)"]);
@@ -144,6 +139,9 @@ async fn after_a_restart_of_the_agent_only_differences_are_printed() {
     let first = agent(&server, &directory, &["--socket", &socket]);
     let mut watch = Watch::start(&["--socket", &socket]);
     assert_eq!(watch.take(3), ["added initial a/changes", "added initial a/goes", "added initial a/stays"]);
+    // The list is complete once an event follows it.
+    put(&server, &first, &pod("a", "stays", "w", "Running", "hunter1"));
+    assert_eq!(watch.next(), "changed a/stays metadata.labels");
     drop(first);
     server.put("pods", &pod("a", "changes", "x", "Failed", "hunter1"));
     server.remove("pods", "a", "goes");
@@ -154,75 +152,29 @@ async fn after_a_restart_of_the_agent_only_differences_are_printed() {
     assert_eq!(watch.next(), "changed a/stays metadata.labels", "nothing else was printed");
 }
 
-/// Forwards connections to the agent, and can cut them.
-struct Forwarder {
-    address: SocketAddr,
-    is_open: Arc<AtomicBool>,
-    streams: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Forwarder {
-    fn before(agent: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (is_open, streams) = (Arc::new(AtomicBool::new(true)), Arc::<Mutex<Vec<TcpStream>>>::default());
-        let (open, kept) = (Arc::clone(&is_open), Arc::clone(&streams));
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let mut kept = kept.lock().unwrap();
-                if !open.load(Ordering::Relaxed) {
-                    continue;
-                }
-                let server = TcpStream::connect(agent).unwrap();
-                for (from, to) in [(&client, &server), (&server, &client)] {
-                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
-                    thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
-                        // As if there were no forwarder: the other side notices the end.
-                        let _ = to.shutdown(Shutdown::Write);
-                    });
-                }
-                kept.extend([client, server]);
-            }
-        });
-        Self { address, is_open, streams }
-    }
-
-    fn cut(&self) {
-        let mut streams = self.streams.lock().unwrap();
-        self.is_open.store(false, Ordering::Relaxed);
-        for stream in streams.drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-
-    fn open(&self) {
-        self.is_open.store(true, Ordering::Relaxed);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_cut_connection_each_missed_event_is_a_line_of_its_own() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
     let agent = agent(&server, &directory, &[]);
-    let forwarder = Forwarder::before(agent.address);
-    let port = forwarder.address.port().to_string();
-    let mut watch = Watch::start(&["--port", &port]);
+    let proxy = Proxy::before(agent.address.port()).await;
+    let mut watch = Watch::start(&["--port", &proxy.port().to_string()]);
     assert_eq!(watch.next(), "added initial a/web");
     // The list is complete once an event follows it.
     put(&server, &agent, &pod("a", "web", "web", "Running", "hunter1"));
     assert_eq!(watch.next(), "changed a/web status.phase");
-    let mut uncut = Watch::start(&["--port", &agent.address.port().to_string()]);
+    let mut uncut = Watch::start(&["--port", &agent.port()]);
     assert_eq!(uncut.next(), "added initial a/web");
     for round in 0..3 {
-        forwarder.cut();
+        // Nothing listens there, and no test gets this port.
+        proxy.lead_to(1);
+        proxy.cut();
         for phase in ["Running", "Unknown", "Running"] {
             put(&server, &agent, &pod("a", "web", &format!("web-{round}"), phase, "hunter1"));
             // While the agent has not made an event of a publication, the next one may become part of it.
             uncut.next();
         }
-        forwarder.open();
+        proxy.lead_to(agent.address.port());
         // A list would show none of the last two.
         for line in ["metadata.labels", "status.phase", "status.phase"] {
             assert_eq!(watch.next(), format!("changed a/web {line}"), "round {round}");
@@ -232,16 +184,10 @@ async fn after_a_cut_connection_each_missed_event_is_a_line_of_its_own() {
 
 #[test]
 fn invalid_watches_are_errors() {
-    // Nothing listens on port 1, and no test gets it.
-    let output = run(&["watch", "--port", "1"]);
-    assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("no agent answers on"), "{}", stderr(&output));
     let agent = Agent::on(&crate::support::shipped());
-    let output = agent.ask(&["watch", "--selector", "a b"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("labelSelector"), "{}", stderr(&output));
+    agent.refuses("watch --selector a\tb", 2, "labelSelector");
     for format in ["yaml", "wide", "name"] {
-        assert_eq!(agent.ask(&["watch", "-o", format]).status.code(), Some(2), "{format}");
+        agent.refuses(&format!("watch -o {format}"), 2, "");
     }
 }
 
@@ -253,27 +199,27 @@ async fn pods_are_listed_in_kubectls_forms() {
     server.put("pods", &web);
     server.put("pods", &pod("b", "db", "db", "Pending", "hunter1"));
     let agent = agent(&server, &directory, &[]);
-    let words = |args: &[&str]| {
-        let output = agent.ask(&[&["list"], args].concat());
+    let words = |args: &str| {
+        let output = agent.ask(&format!("list {args}"));
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
         let lines = stdout(&output).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
         lines.collect::<Vec<_>>()
     };
     // The age is the last of the narrow columns.
     let without_age = |line: &String| line.rsplit_once(' ').unwrap().0.to_owned();
-    let all = words(&[]);
+    let all = words("");
     assert_eq!(all[0], "NAMESPACE NAME READY STATUS RESTARTS AGE");
     assert_eq!(
         all[1..].iter().map(without_age).collect::<Vec<_>>(),
         ["b db 0/1 Pending 0", "shop web-3 0/1 Running 0"]
     );
-    assert_eq!(words(&["-A"])[0], all[0]);
-    let of_shop = words(&["-n", "shop"]);
+    assert_eq!(words("-A")[0], all[0]);
+    let of_shop = words("-n shop");
     assert_eq!(of_shop[0], "NAME READY STATUS RESTARTS AGE");
     assert_eq!(without_age(&of_shop[1]), "web-3 0/1 Running 0");
-    assert_eq!(words(&["-l", "app=web", "-o", "name"]), ["pod/web-3"]);
-    assert_eq!(words(&["--field-selector", "status.phase=Pending", "-o", "name"]), ["pod/db"]);
-    let wide = words(&["-o", "wide", "-n", "shop"]);
+    assert_eq!(words("-l app=web -o name"), ["pod/web-3"]);
+    assert_eq!(words("--field-selector status.phase=Pending -o name"), ["pod/db"]);
+    let wide = words("-o wide -n shop");
     assert!(wide[0].ends_with("AGE IP NODE NOMINATED NODE READINESS GATES"), "{wide:?}");
     assert!(wide[1].ends_with(" 10.0.0.7 node-1 <none> <none>"), "{wide:?}");
     for (format, parse) in [
@@ -288,16 +234,12 @@ async fn pods_are_listed_in_kubectls_forms() {
     }
     let nothing = agent.ask(&["list", "-n", "nowhere"]);
     assert_eq!((nothing.status.code(), stdout(&nothing), stderr(&nothing)), (Some(0), "", "No pods found\n"));
-    for invalid in [
-        &["list", "-A", "-n", "shop"][..],
-        &["list", "--field-selector", "spec.image=x"],
-        &["get", "db", "-o", "wide"],
-    ] {
-        assert_eq!(agent.ask(invalid).status.code(), Some(2), "{invalid:?}");
+    for invalid in ["list -A -n shop", "list --field-selector spec.image=x", "get db -o wide"] {
+        agent.refuses(invalid, 2, "");
     }
 
-    for args in [&["web-3"][..], &["shop", "web-3"], &["shop/web-3"], &["-n", "shop", "web-3"]] {
-        let output = agent.ask(&[&["get"], args].concat());
+    for args in ["web-3", "shop web-3", "shop/web-3", "-n shop web-3"] {
+        let output = agent.ask(&format!("get {args}"));
         assert!(stdout(&output).contains("shop       web-3  uid-of-web-3"), "{args:?}: {}", stdout(&output));
     }
     web["metadata"]["namespace"] = json!("b");
@@ -306,19 +248,16 @@ async fn pods_are_listed_in_kubectls_forms() {
     let ambiguous = agent.ask(&["get", "web-3"]);
     let message = "pod-index: 2 pods have the name \"web-3\": b/web-3, shop/web-3\n";
     assert_eq!((ambiguous.status.code(), stderr(&ambiguous)), (Some(1), message));
-    for (unknown, end) in [
-        (&["web"][..], "\"web\"; did you mean b/web-3 or shop/web-3?\n"),
-        (&["we"], "\"we\"\n"),
-        (&["a,b=c"], "\"a,b=c\"\n"),
+    let elsewhere = "no pod \"web-3\" in namespace \"default\"; did you mean b/web-3 or shop/web-3?\n";
+    for (args, code, end) in [
+        ("web", 1, "\"web\"; did you mean b/web-3 or shop/web-3?\n"),
+        ("we", 1, "\"we\"\n"),
+        ("a,b=c", 1, "\"a,b=c\"\n"),
+        ("default web-3", 1, elsewhere),
+        ("-n shop shop web-3", 2, ""),
     ] {
-        let output = agent.ask(&[&["get"], unknown].concat());
-        assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).ends_with(end), "{}", stderr(&output));
+        agent.refuses(&format!("get {args}"), code, end);
     }
-    let elsewhere = agent.ask(&["get", "default", "web-3"]);
-    let message = "no pod \"web-3\" in namespace \"default\"; did you mean b/web-3 or shop/web-3?\n";
-    assert!(stderr(&elsewhere).ends_with(message), "{}", stderr(&elsewhere));
-    assert_eq!(agent.ask(&["get", "-n", "shop", "shop", "web-3"]).status.code(), Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -326,7 +265,7 @@ async fn a_watched_list_prints_a_pod_again_with_each_change() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
     let agent = agent(&server, &directory, &[]);
-    let port = agent.address.port().to_string();
+    let port = agent.port();
     let mut rows = Watch::of(&["list", "-w", "--port", &port]);
     let mut names = Watch::of(&["list", "-w", "-o", "name", "--port", &port]);
     let mut whole = Watch::of(&["list", "-w", "-o", "json", "--port", &port]);

@@ -62,12 +62,8 @@ fn a_manifest_is_added_changed_moved_and_removed_without_affecting_other_pods() 
     for number in 0..20 {
         directory.write(&format!("other-{number}.yaml"), &manifest(&format!("other-{number}")));
     }
-    let path = directory.0.to_str().unwrap();
     // The next listing is an hour away, so only file events can reveal the change.
-    let seldom = ["--file-check-frequency", "1h"];
-    let args = ["--pod-manifest-path", path, "--hostname-override", "node-1"];
-    let agent = Agent::start(&[&args[..], &seldom].concat());
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::on_with(&directory.0, &["--file-check-frequency", "1h"]);
     let others = shown(agent.address);
     assert_eq!(others.len(), 20);
 

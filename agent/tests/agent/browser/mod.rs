@@ -200,8 +200,7 @@ async fn what_happens_to_pods_is_listed_with_what_has_changed() {
     };
     server.put("pods", &web("Pending", "i:1"));
     let directory = Directory::new();
-    let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&["--all-nodes", "--kubeconfig", &kubeconfig(&directory, &server)]).ready();
     let browser = open(&agent);
     browser.until(&format!("{ROWS}.length === 1"));
     agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
@@ -289,8 +288,7 @@ async fn no_text_of_a_pod_becomes_markup() {
     let path = directory.0.to_str().unwrap();
     let kubeconfig = kubeconfig(&directory, &server);
     let args = ["--pod-manifest-path", path, "--hostname-override", "node-1", "--kubeconfig", &kubeconfig];
-    let agent = Agent::start(&args);
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = Agent::start(&args).ready();
 
     let browser = open(&agent);
     let assert_text = |selector: &str| {

@@ -82,7 +82,7 @@ fn truth(server: &ApiServer, resource: &str, selected: impl Fn(&Value) -> bool) 
 
 /// Changes objects of this kind and cuts connections on both sides of the agent at random, loses the API server's
 /// history, and replaces the agent by another one halfway.
-async fn upheaval(world: &mut World, proxy: &Proxy, resource: &str, flags: &[&str]) {
+async fn upheaval(world: &mut World, proxy: &Proxy, resource: &str, flags: &str) {
     let mut dice = Dice(17);
     for change in 0..CHANGES {
         let name = format!("web-{}", dice.roll(PODS));
@@ -152,8 +152,8 @@ fn is_web(object: &Value) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reflectors_end_with_the_namespaces_of_the_api_server() {
-    let extra = ["--serve-resources", "namespaces"];
-    let mut world = World::with(&extra).await;
+    let extra = "--serve-resources namespaces";
+    let mut world = World::with(extra).await;
     let proxy = Proxy::before(world.agent.address.port()).await;
     let lists = watcher::Config::default();
     let reflectors = [
@@ -161,7 +161,7 @@ async fn reflectors_end_with_the_namespaces_of_the_api_server() {
         (Reflector::start(client(&proxy), lists.clone().labels("app=web")), true),
         (Reflector::start(client(&proxy), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
     ];
-    upheaval(&mut world, &proxy, "namespaces", &extra).await;
+    upheaval(&mut world, &proxy, "namespaces", extra).await;
     agree(&reflectors, &world.server, "namespaces").await;
 }
 
@@ -176,7 +176,7 @@ async fn reflectors_end_with_the_pods_of_the_index() {
         (Reflector::start(client(&proxy), lists.clone().streaming_lists()), false),
         (Reflector::start(client(&proxy), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
     ];
-    upheaval(&mut world, &proxy, "pods", &[]).await;
+    upheaval(&mut world, &proxy, "pods", "").await;
     let starts = agree(&reflectors, &world.server, "pods").await;
     assert!(starts >= 2, "the second agent does not know the versions of the first");
     // The index has the same pods.
@@ -204,7 +204,7 @@ async fn the_python_client_ends_with_the_pods_of_the_index() {
     let web = follow("app=web", "web.json");
     let both = |answer: &Answer| value(&answer.body, "pod_index_watches") == 2;
     world.agent.until("/metrics", both);
-    upheaval(&mut world, &proxy, "pods", &[]).await;
+    upheaval(&mut world, &proxy, "pods", "").await;
     for ((process, file), selected) in [(all, everything as fn(&Value) -> bool), (web, is_web)] {
         let truth = serde_json::to_string(&truth(&world.server, "pods", selected)).unwrap();
         std::fs::write(file.with_extension("new"), truth).unwrap();

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use super::*;
 use crate::metrics::value;
-use crate::support::run_within;
+use crate::support::{run_within, stderr};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_have_limits_of_their_own_and_are_counted() {
-    let world = World::with(&["--max-watches", "3", "--max-watches-per-client", "2"]).await;
+    let world = World::with("--max-watches 3 --max-watches-per-client 2").await;
     let metric = |name: &str| value(&world.agent.get("/metrics").body, name);
     let open = || Watch::open(world.agent.address, "/api/v1/pods?watch=1", "");
     let mut first = open().unwrap();
@@ -71,7 +71,7 @@ async fn the_socket_serves_the_same_as_the_port_to_users_with_write_permission()
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("pods", &pod("shop", "web", &json!({})));
     let socket = directory.0.join("agent.sock");
-    let args = ["--socket", socket.to_str().unwrap(), "--socket-mode", "0600"];
+    let args = format!("--socket {} --socket-mode 0600", socket.display());
     // The socket of a dead agent is replaced.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut agent = World::agent(&server, &directory, &args);
@@ -86,18 +86,19 @@ async fn the_socket_serves_the_same_as_the_port_to_users_with_write_permission()
 
     // Another agent does not replace it, and no other file is replaced.
     let kubeconfig = kubeconfig(&directory, &server);
-    let other = ["--all-nodes", "--kubeconfig", &kubeconfig, "--port", "0", "--socket"];
-    let output = run_within(PATIENCE, &[&other[..], &[socket.to_str().unwrap()]].concat());
-    assert_eq!(output.status.code(), Some(3), "{}", crate::support::stderr(&output));
-    assert!(crate::support::stderr(&output).contains("another process serves on it"));
-    let output = run_within(PATIENCE, &[&other[..], &[&kubeconfig]].concat());
-    assert_eq!(output.status.code(), Some(3));
+    for (flags, code, why) in [
+        (format!("--socket {}", socket.display()), 3, "another process serves on it"),
+        (format!("--socket {kubeconfig}"), 3, ""),
+        ("--socket-mode 0600".to_owned(), 2, "--socket"),
+    ] {
+        let args = format!("--all-nodes --kubeconfig {kubeconfig} --port 0 {flags}");
+        let output = run_within(PATIENCE, &args);
+        assert_eq!(output.status.code(), Some(code), "{flags}: {}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{flags}: {}", stderr(&output));
+    }
     assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains("clusters"));
-    let output = run_within(PATIENCE, &[&other[..5], &["--socket-mode", "0600"]].concat());
-    assert_eq!(output.status.code(), Some(2), "a mode without a socket");
 
     assert_eq!(get("/livez").code, 200);
-    agent.signal("TERM");
-    assert_eq!(agent.wait(), Some(0));
+    agent.end();
     assert!(!socket.exists(), "it is removed when the agent ends");
 }

@@ -33,20 +33,18 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        Self::with(&[]).await
+        Self::with("").await
     }
 
-    async fn with(args: &[&str]) -> Self {
+    async fn with(args: &str) -> Self {
         let (server, directory) = (ApiServer::start().await, Directory::new());
         let agent = Self::agent(&server, &directory, args);
         Self { server, directory, agent }
     }
 
-    fn agent(server: &ApiServer, directory: &Directory, args: &[&str]) -> Agent {
+    fn agent(server: &ApiServer, directory: &Directory, args: &str) -> Agent {
         let kubeconfig = kubeconfig(directory, server);
-        let agent = Agent::start(&[&["--all-nodes", "--kubeconfig", &kubeconfig], args].concat());
-        agent.until("/readyz", |answer| answer.code == 200);
-        agent
+        Agent::start(&format!("--all-nodes --kubeconfig {kubeconfig} {args}")).ready()
     }
 
     fn list(&self, query: &str) -> Value {

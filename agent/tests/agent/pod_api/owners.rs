@@ -11,7 +11,7 @@ use kube::{Api, Client, Config};
 
 use super::*;
 use crate::api_server::{Fault, Verb, shipped};
-use crate::support::{run, stderr, stdout};
+use crate::support::{refused, run, stderr, stdout};
 
 /// An object in the namespace `shop` with this controller: API version, kind, name. Its UID is `KIND-NAME`.
 fn owned(kind: &str, name: &str, controller: Option<(&str, &str, &str)>) -> Value {
@@ -76,12 +76,11 @@ pub fn put_all(server: &ApiServer) {
 fn started(server: &ApiServer, directory: &Directory, args: &str) -> Agent {
     let kubeconfig = kubeconfig(directory, server);
     let resources = "--serve-resources owners,nodes,namespaces";
-    Agent::with(format!("--kubeconfig {kubeconfig} --node-name node-1 {resources} {args}").trim_end())
+    Agent::start(format!("--kubeconfig {kubeconfig} --node-name node-1 {resources} {args}").trim_end())
 }
 
 pub fn agent(server: &ApiServer, directory: &Directory) -> Agent {
-    let agent = started(server, directory, "");
-    agent.until("/readyz", |answer| answer.code == 200);
+    let agent = started(server, directory, "").ready();
     agent
 }
 
@@ -221,7 +220,7 @@ async fn without_the_right_or_the_server_names_are_derived_and_known_owners_stay
     server.put("replicasets", &owned("ReplicaSet", "web-1", Some(("apps/v1", "Deployment", "odd"))));
     server.heal();
     agent.until("/whois?q=uid-of-web", |answer| answer.body.contains(r#""name":"odd","derived":false"#));
-    agent.until("/apis/apps/v1/replicasets", |answer| answer.code == 200);
+    agent.has("/apis/apps/v1/replicasets");
     server.fail_always(Verb::Get, Fault::Status(500));
     server.put("pods", &pod_of("new", &json!({ "pod-template-hash": "2" }), (RS.0, RS.1, "new-2")));
     agent.wait_for_log("owners of pods cannot be read; their names are derived: planted: 500");
@@ -246,7 +245,7 @@ const ALL: [(&str, &str); 8] = [
 
 /// The names of a resource's objects.
 fn known(agent: &Agent, path: &str) -> Vec<String> {
-    let list: Value = agent.until(path, |answer| answer.code == 200).json();
+    let list: Value = agent.has(path).json();
     names(&list).into_iter().map(str::to_owned).collect()
 }
 
@@ -345,7 +344,7 @@ async fn a_kind_without_the_right_keeps_only_itself_and_what_it_names_from_being
         ("/apis/apps/v1/statefulsets", &["db"]),
         ("/apis/apps/v1/daemonsets", &["agent"]),
     ] {
-        let list: Value = agent.until(path, |answer| answer.code == 200).json();
+        let list: Value = agent.has(path).json();
         assert_eq!(names(&list), expected, "{path}");
     }
     for path in ["/apis/batch/v1/jobs", "/apis/batch/v1/cronjobs"] {
@@ -364,7 +363,7 @@ async fn a_kind_without_the_right_keeps_only_itself_and_what_it_names_from_being
     assert!(server.refused().iter().all(|right| right.resource == "jobs"));
     // The agent asks for the others again.
     server.grant(shipped("pod-index", &["base", "components/resources"]));
-    let list: Value = agent.until("/apis/batch/v1/cronjobs", |answer| answer.code == 200).json();
+    let list: Value = agent.has("/apis/batch/v1/cronjobs").json();
     assert_eq!(names(&list), ["backup"]);
     server.refused();
 }
@@ -374,8 +373,8 @@ async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     put_all(&server);
     let agent = agent(&server, &directory);
-    agent.until("/apis/apps/v1/deployments", |answer| answer.code == 200);
-    let port = agent.address.port().to_string();
+    agent.has("/apis/apps/v1/deployments");
+    let port = agent.port();
     let output = run(&["kubeconfig", "--port", &port]);
     assert!(output.status.success(), "{}", stderr(&output));
     let config = Kubeconfig::from_yaml(stdout(&output)).unwrap();
@@ -391,16 +390,12 @@ async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
         1
     );
 
-    for (args, word) in [
-        (&["kubeconfig", "--socket", "x"][..], "Unix socket"),
-        (&["kubeconfig", "--token-file", "x"], "--certificate-authority"),
-    ] {
-        let output = run(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+    for (args, word) in
+        [("kubeconfig --socket x", "Unix socket"), ("kubeconfig --token-file x", "--certificate-authority")]
+    {
+        refused(args, 2, word);
     }
-    let output =
-        run(&["kubeconfig", "--ca-file", "/pki/ca.crt", "--token-file", "/token", "--address", "::1"]);
+    let output = run("kubeconfig --ca-file /pki/ca.crt --token-file /token --address ::1");
     let config = Kubeconfig::from_yaml(stdout(&output)).unwrap();
     let cluster = config.clusters[0].cluster.as_ref().unwrap();
     assert_eq!(cluster.server.as_deref(), Some("https://[::1]:10270"));

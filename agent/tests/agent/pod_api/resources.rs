@@ -1,9 +1,10 @@
 //! Nodes and Namespaces: the same rules as for pods, and nothing of them unless configured.
 
 use super::*;
+use crate::api::following;
 use crate::api_server::{Fault, Verb, shipped};
 
-const SERVED: [&str; 2] = ["--serve-resources", "nodes,namespaces"];
+const SERVED: &str = "--serve-resources nodes,namespaces";
 
 fn namespace(name: &str, team: &str) -> Value {
     json!({
@@ -26,12 +27,8 @@ fn node(name: &str) -> Value {
 }
 
 /// An agent of node-1 alone, with these arguments, once it is ready.
-fn agent(server: &ApiServer, directory: &Directory, args: &[&str]) -> Agent {
-    let kubeconfig = kubeconfig(directory, server);
-    let own = ["--kubeconfig", &kubeconfig, "--node-name", "node-1"];
-    let agent = Agent::start(&[&own[..], args].concat());
-    agent.until("/readyz", |answer| answer.code == 200);
-    agent
+fn agent(server: &ApiServer, directory: &Directory, args: &str) -> Agent {
+    following(server, directory, args).ready()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -40,7 +37,7 @@ async fn namespaces_and_the_own_node_are_served_as_by_the_api_server() {
     server.grant(shipped("pod-index", &["base", "components/resources"]));
     server.put_all("namespaces", [namespace("bank", "a"), namespace("shop", "b")]);
     server.put_all("nodes", [node("node-1"), node("node-2")]);
-    let agent = agent(&server, &directory, &SERVED);
+    let agent = agent(&server, &directory, SERVED);
     let get = |path: &str| agent.until(path, |answer| answer.code != 503);
     for (path, expected) in [
         ("/api/v1/namespaces", &["bank", "shop"][..]),
@@ -103,8 +100,8 @@ async fn each_resource_has_its_own_events_and_versions() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("namespaces", &namespace("shop", "a"));
     server.put("nodes", &node("node-1"));
-    let agent = agent(&server, &directory, &SERVED);
-    let list = |path: &str| -> Value { agent.until(path, |answer| answer.code == 200).json() };
+    let agent = agent(&server, &directory, SERVED);
+    let list = |path: &str| -> Value { agent.has(path).json() };
     let (nodes, namespaces) = (list("/api/v1/nodes"), list("/api/v1/namespaces"));
     let watch = |path: &str, list: &Value, more: &str| {
         let path = format!("{path}?watch=1&resourceVersion={}{more}", version(list));
@@ -154,8 +151,8 @@ async fn each_resource_has_its_own_events_and_versions() {
 async fn without_the_api_server_everything_known_is_served_and_the_changes_meanwhile_follow() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put_all("namespaces", [namespace("stays", "a"), namespace("goes", "a"), namespace("again", "a")]);
-    let agent = agent(&server, &directory, &SERVED);
-    agent.until("/api/v1/namespaces", |answer| answer.code == 200);
+    let agent = agent(&server, &directory, SERVED);
+    agent.has("/api/v1/namespaces");
     let mut watch = Watch::open(agent.address, "/api/v1/namespaces?watch=1", "").unwrap();
     (0..3).for_each(|_| drop(watch.next()));
     server.fail_always(Verb::List, Fault::Status(500));
@@ -197,8 +194,8 @@ async fn after_a_restored_backup_what_it_lacks_is_gone() {
     server.put_all("namespaces", [namespace("stays", "a"), namespace("changes", "a")]);
     let backup = server.backup();
     server.put_all("namespaces", [namespace("late", "a"), namespace("changes", "b")]);
-    let agent = agent(&server, &directory, &SERVED);
-    let known: Value = agent.until("/api/v1/namespaces", |answer| answer.code == 200).json();
+    let agent = agent(&server, &directory, SERVED);
+    let known: Value = agent.has("/api/v1/namespaces").json();
     assert_eq!(names(&known), ["changes", "late", "stays"]);
     let path = format!("/api/v1/namespaces?watch=1&resourceVersion={}", version(&known));
     let mut watch = Watch::open(agent.address, &path, "").unwrap();
@@ -218,7 +215,7 @@ async fn after_a_restored_backup_what_it_lacks_is_gone() {
 async fn what_is_not_configured_is_not_requested_and_its_404_says_what_it_takes() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.grant(shipped("pod-index", &["base"]));
-    let agent = agent(&server, &directory, &["--serve-resources", ""][..0]);
+    let agent = agent(&server, &directory, "");
     for (path, word) in [("/api/v1/nodes", "nodes"), ("/api/v1/namespaces/shop", "namespaces")] {
         let answer = agent.get(path);
         let status: Value = answer.json();
@@ -234,14 +231,12 @@ async fn what_is_not_configured_is_not_requested_and_its_404_says_what_it_takes(
 async fn with_all_nodes_all_nodes_are_served_and_a_missing_right_is_named() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put_all("nodes", [node("node-1"), node("node-2")]);
-    let agent = agent(&server, &directory, &["--all-nodes", "--serve-resources", "nodes"]);
-    let nodes: Value = agent.until("/api/v1/nodes", |answer| answer.code == 200).json();
+    let agent = agent(&server, &directory, "--all-nodes --serve-resources nodes");
+    let nodes: Value = agent.has("/api/v1/nodes").json();
     assert_eq!(names(&nodes), ["node-1", "node-2"]);
     drop(agent);
     server.fail_always(Verb::List, Fault::Status(403));
-    let kubeconfig = kubeconfig(&directory, &server);
-    let agent =
-        Agent::start(&["--kubeconfig", &kubeconfig, "--node-name", "node-1", "--serve-resources", "nodes"]);
+    let agent = following(&server, &directory, "--serve-resources nodes");
     agent.until("/api/v1/nodes", |answer| {
         answer.code == 503 && answer.body.contains("nodes have not been read yet: planted: 403")
     });
@@ -253,9 +248,7 @@ async fn a_request_during_the_first_list_waits_for_it() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put_all("namespaces", [namespace("shop", "a")]);
     server.fail_always(Verb::List, Fault::Delay(std::time::Duration::from_secs(1)));
-    let kubeconfig = kubeconfig(&directory, &server);
-    let agent =
-        Agent::start(&[&["--kubeconfig", &kubeconfig, "--node-name", "node-1"][..], &SERVED].concat());
+    let agent = following(&server, &directory, SERVED);
     let answer = agent.get("/api/v1/namespaces/shop");
     assert_eq!(answer.code, 200, "{}", answer.body);
 }

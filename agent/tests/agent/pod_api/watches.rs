@@ -141,7 +141,7 @@ async fn a_version_that_is_too_old_of_another_run_or_of_the_future_is_410_at_onc
     let page = world.until("", 4200);
     let now = version(&page);
     let other_run = {
-        let agent = World::agent(&world.server, &world.directory, &[]);
+        let agent = World::agent(&world.server, &world.directory, "");
         version(&agent.get("/api/v1/pods?limit=1").json())
     };
     for (what, of, is_gone) in [

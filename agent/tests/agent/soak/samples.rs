@@ -37,17 +37,12 @@ pub struct Sample {
 
 impl Sample {
     pub fn take(agent: &Agent, second: u64, counts: &Counts) -> Self {
-        let at = |name: &str| format!("/proc/{}/{name}", agent.pid());
-        let count = |name: &str| fs::read_dir(at(name)).unwrap().count() as u64;
-        let status = fs::read_to_string(at("status")).unwrap();
-        let kib = |field: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-            line.split_whitespace().next().unwrap().parse().unwrap()
-        };
+        let count =
+            |name: &str| fs::read_dir(format!("/proc/{}/{name}", agent.pid())).unwrap().count() as u64;
         Self {
             second,
-            resident_kib: kib("VmRSS:"),
-            anonymous_kib: kib("RssAnon:"),
+            resident_kib: agent.kib("VmRSS"),
+            anonymous_kib: agent.kib("RssAnon"),
             descriptors: count("fd"),
             threads: count("task"),
             requests: counts.requests.load(Ordering::Relaxed),

@@ -16,7 +16,8 @@ use super::watchers::shard;
 use crate::api::{kubeconfig_with, pod};
 use crate::api_server::ApiServer;
 use crate::config::serve_manifests;
-use crate::support::{Agent, Directory, binary, manifest};
+use crate::restart::of_files;
+use crate::support::{Agent, Directory, manifest, started_by};
 use crate::tls::Pki;
 
 /// Manifests that stay; pods of the API server.
@@ -137,31 +138,15 @@ impl Site {
         let kubeconfig = kubeconfig_with(&self.scratch, &cluster, &json!({}));
         let (socket, checkpoints) = (self.scratch.0.join("socket"), self.checkpoints());
         fs::create_dir(&checkpoints).unwrap();
-        let agent = binary(&[
-            "--pod-manifest-path",
-            self.manifests.0.to_str().unwrap(),
-            "--manifest-url",
-            &self.url,
-            "--http-check-frequency",
-            "200ms",
-            "--kubeconfig",
-            &kubeconfig,
-            "--node-name",
-            "node-1",
-            "--manage-mirror-pods",
-            "--checkpoint-dir",
-            checkpoints.to_str().unwrap(),
-            "--checkpoint-all-pods",
-            "--tls-cert-file",
-            &self.pki.at("node.crt"),
-            "--tls-private-key-file",
-            &self.pki.at("node.key"),
-            "--socket",
-            socket.to_str().unwrap(),
-            "--log-format",
-            "json",
-        ]);
-        let agent = Agent::spawn(self.surrounded(&agent));
+        let args = format!(
+            "{} --manifest-url {} --http-check-frequency 200ms --kubeconfig {kubeconfig} --manage-mirror-pods {} \
+             --socket {} --log-format json",
+            of_files(&self.manifests.0, &checkpoints),
+            self.url,
+            self.pki.flags(),
+            socket.display()
+        );
+        let agent = Agent::spawn(self.surrounded(&args));
         let doors = Doors { address: agent.address, socket, tls: self.pki.client().config() };
         doors.until("/readyz", |answer| answer.code == 200);
         (agent, doors)
@@ -182,33 +167,26 @@ impl Site {
     }
 
     /// The agent with a small disk for its checkpoints and a clock of its own, as far as this machine can.
-    fn surrounded(&self, agent: &Command) -> Command {
-        let mut script = String::new();
-        let mut command = if self.has_disk {
-            script += "mount -t tmpfs -o size=24m none \"$DISK\" && ";
-            let mut command = Command::new("unshare");
-            command.args(["-m", "sh"]);
-            command
+    fn surrounded(&self, args: &str) -> Command {
+        let (shell, disk) = if self.has_disk {
+            (&["unshare", "-m", "sh", "-c"][..], "mount -t tmpfs -o size=24m none \"$DISK\" && ")
         } else {
-            Command::new("sh")
+            (&["sh", "-c"][..], "")
         };
-        if let Some(library) = fake_clock() {
+        let library = fake_clock();
+        let clock = if library.is_some() { "export LD_PRELOAD=\"$CLOCK\" && " } else { "" };
+        let script = format!("{disk}{clock}exec \"$0\" \"$@\"");
+        let mut command = started_by(&[shell, &[&script]].concat(), args);
+        command.env("DISK", self.checkpoints());
+        if let Some(library) = library {
             self.set_clock(0);
-            script += "export LD_PRELOAD=\"$CLOCK\" && ";
-            command.env("CLOCK", library).env("FAKETIME_TIMESTAMP_FILE", self.scratch.0.join("clock"));
             // The file is read once a second. Only the wall clock jumps, as on a real machine.
             command
+                .env("CLOCK", library)
+                .env("FAKETIME_TIMESTAMP_FILE", self.scratch.0.join("clock"))
                 .env("FAKETIME_CACHE_DURATION", "1")
                 .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
                 .env("NO_FAKE_STAT", "1");
-        }
-        command
-            .args(["-c", &(script + "exec \"$0\" \"$@\"")])
-            .arg(agent.get_program())
-            .args(agent.get_args());
-        command.env("DISK", self.checkpoints());
-        for (name, _) in agent.get_envs() {
-            command.env_remove(name);
         }
         command
     }

@@ -70,16 +70,15 @@ pub struct Setup {
 
 impl Setup {
     pub async fn new() -> Self {
-        Self::with(&[]).await
+        Self::with("").await
     }
 
-    async fn with(args: &[&str]) -> Self {
+    async fn with(args: &str) -> Self {
         let (server, directory, proc) = (ApiServer::start().await, Directory::new(), Directory::new());
         server.put("pods", &web());
         server.put("pods", &mirror());
-        let given = ["--proc", proc.0.to_str().unwrap()];
-        let agent = following(&server, &directory, &[&given, args].concat());
-        agent.until("/readyz", |answer| answer.code == 200);
+        let args = format!("--proc {} {args}", proc.0.display());
+        let agent = following(&server, &directory, &args).ready();
         Self { agent, server, proc, _directory: directory }
     }
 
@@ -106,8 +105,13 @@ impl Setup {
 }
 
 fn pipe(agent: &Agent, args: &[&str], input: &[u8]) -> Output {
-    let port = agent.address.port().to_string();
-    let mut command = binary(&[&["whois", "--port", &port], args].concat());
+    let port = agent.port();
+    piped(&[&["whois", "--port", &port], args].concat(), input)
+}
+
+/// Runs the binary with this standard input.
+fn piped(args: &[&str], input: &[u8]) -> Output {
+    let mut command = binary(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -238,18 +242,7 @@ async fn the_table_has_a_line_for_each_pod_and_errors_go_to_standard_error() {
         vec![query, by, "shop", "web-0", container, "node-1", "ReplicaSet/web", uid, "-", labels]
     };
     let expected = [
-        vec![
-            "QUERY",
-            "FOUND BY",
-            "NAMESPACE",
-            "NAME",
-            "CONTAINER",
-            "NODE",
-            "OWNER",
-            "UID",
-            "MIRROR UID",
-            "LABELS",
-        ],
+        "QUERY|FOUND BY|NAMESPACE|NAME|CONTAINER|NODE|OWNER|UID|MIRROR UID|LABELS".split('|').collect(),
         web(WEB, "UID", "-"),
         web("…4b5a-6978-8796-a5b4c3d2e1f0/nginx/1.log", "log path: UID", "nginx"),
         vec![MIRROR, "mirror UID", "default", "static-web-node-1", "-", "node-1", "-", STATIC, MIRROR, "-"],
@@ -277,7 +270,7 @@ async fn an_ip_that_several_pods_claim_is_reported_with_the_others() {
         other["metadata"]["name"] = json!(format!("other-{number}"));
         other["metadata"]["uid"] = json!(format!("uid-{number}"));
         setup.server.put("pods", &other);
-        setup.agent.until(&format!("/pods/uid-{number}"), |answer| answer.code == 200);
+        setup.agent.has(&format!("/pods/uid-{number}"));
     }
     let answer = setup.get(&["10.0.0.7"]).remove(0);
     let others: Vec<_> =
@@ -294,12 +287,8 @@ async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_c
     let setup = Setup::new().await;
     // As `crictl ps` prints it.
     let short = &id('a')[..13];
-    let output = setup.agent.ask(&[
-        "whois",
-        short,
-        "--fields",
-        "name,foundBy,podIP,phase,image,owner,labels,mirrorUID",
-    ]);
+    let fields = "name,foundBy,podIP,phase,image,owner,labels,mirrorUID";
+    let output = setup.agent.ask(&["whois", short, "--fields", fields]);
     assert_eq!(
         stdout(&output),
         "NAME   FOUND BY     POD IP    PHASE    IMAGE  OWNER           LABELS              MIRROR UID\n\
@@ -319,7 +308,7 @@ async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_c
         "containerID": format!("containerd://{}{}", &id('a')[..14], &id('d')[14..]),
     }] });
     setup.server.put("pods", &other);
-    setup.agent.until("/pods/shop/web-1", |answer| answer.code == 200);
+    setup.agent.has("/pods/shop/web-1");
     let found = setup.get(&[&id('a')[..11], &id('a')[..14], &id('a')[..15], &id('a')]);
     assert_eq!(
         found.iter().map(|answer| answer["found"] == true).collect::<Vec<_>>(),
@@ -334,7 +323,7 @@ async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_c
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_is_looked_up_in_the_proc_of_the_host() {
-    let setup = Setup::with(&["--cgroup-root", "/nodes"]).await;
+    let setup = Setup::with("--cgroup-root /nodes").await;
     setup.process("7", "0::/system.slice/sshd.service\n");
     // A user with a delegated cgroup can make such a name.
     setup.process("12", &format!("0::/user.slice/kubepods/pod{STATIC}\n"));
@@ -362,7 +351,7 @@ async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     thief["metadata"]["creationTimestamp"] = json!("2100-01-01T00:00:00Z");
     thief["status"]["containerStatuses"][0]["name"] = json!("stolen");
     setup.server.put("pods", &thief);
-    setup.agent.until("/pods/thief-uid", |answer| answer.code == 200);
+    setup.agent.has("/pods/thief-uid");
     let answers = setup.get(&[&id('a'), "11", &cgroup(WEB, &id('a'))]);
     assert_eq!((&answers[0]["name"], &answers[0]["container"]), (&json!("thief"), &json!("stolen")));
     for answer in &answers[1..] {
@@ -376,7 +365,7 @@ async fn a_uid_that_looks_like_a_name_is_found_if_no_pod_has_the_name() {
     let mut odd = pod("odd", "node-1", &json!({}));
     odd["metadata"]["uid"] = json!("own_uid");
     setup.server.put("pods", &odd);
-    setup.agent.until("/pods/own_uid", |answer| answer.code == 200);
+    setup.agent.has("/pods/own_uid");
     let answers = setup.get(&["own_uid"]);
     assert_eq!((&answers[0]["kind"], &answers[0]["foundBy"]), (&json!("name"), &json!("uid")));
     assert_eq!(answers[0]["name"], "odd");

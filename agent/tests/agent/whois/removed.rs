@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_removed() {
-    let setup = Setup::with(&["--keep-removed", "1h"]).await;
+    let setup = Setup::with("--keep-removed 1h").await;
     setup.process("4711", &format!("0::{}\n", cgroup(WEB, &id('a'))));
     setup.process("4712", &format!("0::/../cri-containerd-{}.scope\n", id('b')));
     let forms = forms();
@@ -12,7 +12,7 @@ async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_r
     let before = setup.get(&queries);
     let start = Timestamp::now();
     setup.server.remove("pods", "shop", "web-0").expect("a known pod");
-    setup.agent.until("/pods/shop/web-0", |answer| answer.code == 404);
+    setup.agent.lacks("/pods/shop/web-0");
 
     let answers = setup.get(&queries);
     for (answer, before) in answers.iter().zip(before) {
@@ -53,7 +53,7 @@ async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_r
     let mut next = pod_of("u-2");
     next["status"]["podIPs"] = json!([{ "ip": "10.0.0.7" }]);
     setup.server.put("pods", &next);
-    setup.agent.until("/pods/shop/web-0", |answer| answer.code == 200);
+    setup.agent.has("/pods/shop/web-0");
     let link = |digit| format!("/var/log/containers/web-0_shop_nginx-{}.log", id(digit));
     let uids = |queries: &[&str]| -> Vec<_> {
         setup
@@ -71,7 +71,7 @@ async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_r
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
-    let setup = Setup::with(&["--keep-removed", "1h", "--clock-skew", "0s", "--source-delay", "0s"]).await;
+    let setup = Setup::with("--keep-removed 1h --clock-skew 0s --source-delay 0s").await;
     let get = |query: &str, at: &str| setup.agent.get(&format!("/whois?q={query}&at={at}"));
     // Waits until it is certain who had the IP. Another pod's event shows that the watch is alive.
     let holder = |at: &str| -> Value {
@@ -175,7 +175,7 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_id_with_another_start_is_another_process() {
-    let setup = Setup::with(&[]).await;
+    let setup = Setup::new().await;
     setup.process("4711", &format!("0::{}\n", cgroup(WEB, &id('a'))));
     let answers = setup.get(&["4711@0", "4711", "4711@50000000", "4711@x"]);
     assert_eq!(answers[0]["podUID"], WEB, "{answers:?}");
@@ -194,7 +194,7 @@ fn pod_of(uid: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_pod_is_unknown_when_its_time_is_over() {
-    for args in [&["--keep-removed", "300ms"][..], &["--keep-removed", "0"], &["--keep-removed-max", "0"]] {
+    for args in ["--keep-removed 300ms", "--keep-removed 0", "--keep-removed-max 0"] {
         let setup = Setup::with(args).await;
         setup.server.remove("pods", "shop", "web-0").expect("a known pod");
         // Nothing is written after the removal.

@@ -168,21 +168,15 @@ async fn a_waiting_lookup_ends_when_the_shutdown_begins() {
 
 #[test]
 fn until_every_source_was_read_an_unknown_pod_may_still_be_added() {
-    let directory = Directory::new();
-    let nowhere = "http://127.0.0.1:1/";
-    let agent =
-        Agent::start(&["--manifest-url", nowhere, "--pod-manifest-path", directory.0.to_str().unwrap()]);
-    let output = agent.ask(&["whois", "u-1"]);
-    assert_eq!(
-        stderr(&output),
-        "pod-index: \"u-1\": not recognised; no pod has this UID; not every source has been read\n"
-    );
+    let agent = Agent::start("--manifest-url http://127.0.0.1:1/");
+    let why = "pod-index: \"u-1\": not recognised; no pod has this UID; not every source has been read\n";
+    agent.refuses("whois u-1", 1, why);
 }
 
 #[test]
 fn a_closed_output_ends_whois_and_no_agent_is_exit_code_3() {
     let agent = Agent::on(&crate::support::shipped());
-    let port = agent.address.port().to_string();
+    let port = agent.port();
     let mut command = binary(&["whois", "--port", &port]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -191,15 +185,7 @@ fn a_closed_output_ends_whois_and_no_agent_is_exit_code_3() {
     while stdin.write_all(b"kube-system/etcd-node-1\n").is_ok() {}
     assert!(child.wait().unwrap().code().is_some());
     drop(agent);
-    let output = run_piped(&["whois", "--port", &port], b"u\n");
+    let output = piped(&["whois", "--port", &port], b"u\n");
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(stderr(&output).contains("no agent answers"), "{}", stderr(&output));
-}
-
-fn run_piped(args: &[&str], input: &[u8]) -> Output {
-    let mut command = binary(args);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
 }
