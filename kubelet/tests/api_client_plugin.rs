@@ -3,7 +3,6 @@
 
 mod sources_support;
 
-use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +10,6 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
-use kube::config::{AuthProviderConfig, ExecConfig, ExecInteractiveMode};
 use kube::{Client, Config};
 use pod_index::PodMeta;
 use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
@@ -20,6 +18,7 @@ use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::{NodeName, SourceStatus, SourceUpdate};
 use pod_index_kubelet::text::api_causes;
 use pod_index_test_support::api_server::{ApiServer, DEADLINE, Verb};
+use serde_json::json;
 use sources_support::{Directory, manifest};
 
 const QUICK: Duration = Duration::from_millis(20);
@@ -69,18 +68,11 @@ impl Site {
 
     fn config(&self) -> Config {
         let mut config = Config::new(self.server.url().parse().unwrap());
-        config.auth_info.exec = Some(ExecConfig {
-            api_version: Some("client.authentication.k8s.io/v1".to_owned()),
-            command: Some(self.directory.at("plugin").to_str().unwrap().to_owned()),
-            args: None,
-            env: None,
-            drop_env: None,
-            install_hint: None,
-            interactive_mode: Some(ExecInteractiveMode::Never),
-            provide_cluster_info: false,
-            cluster: None,
-            other: BTreeMap::default(),
+        let exec = json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": self.directory.at("plugin"),
+            "interactiveMode": "Never",
         });
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
         config
     }
 
@@ -152,7 +144,7 @@ fn a_hanging_plugin_runs_once_and_leaves_the_threads_to_the_file_source() {
 #[tokio::test]
 async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answers() {
     let site = Site::new().await;
-    site.server.put("pods", &serde_json::json!({ "metadata": { "namespace": "a", "name": "one" } }));
+    site.server.put("pods", &json!({ "metadata": { "namespace": "a", "name": "one" } }));
     site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
     let api = ApiClient::new(site.config(), "test", &ConnectionOptions::default()).await.unwrap();
     let mut pods =
@@ -323,11 +315,8 @@ async fn a_proxy_is_refused_without_its_password() {
 #[tokio::test]
 async fn an_authentication_provider_that_kubernetes_has_removed_is_refused() {
     let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
-    config.auth_info.auth_provider = Some(AuthProviderConfig {
-        name: "gcp".to_owned(),
-        config: HashMap::default(),
-        other: BTreeMap::default(),
-    });
+    config.auth_info.auth_provider =
+        Some(serde_json::from_value(json!({ "name": "gcp", "config": {} })).unwrap());
     let error = ApiClient::new(config, "test", &ConnectionOptions::default()).await.err().unwrap();
     assert!(api_causes(&error).contains("the auth-provider \"gcp\" is not supported"), "{error}");
 }

@@ -39,9 +39,19 @@ async fn until(source: &mut FileSource, always: Option<&str>, names: &[&str]) ->
     }
 }
 
-/// Polls until the first pod has that image.
+/// Polls until the first pod has that image. Each set until then has at least this many pods.
+async fn until_image_of(source: &mut FileSource, image: &str, least: usize) {
+    loop {
+        let pods = next(source).await;
+        assert!(pods.len() >= least, "{pods:?}");
+        if image_of(&pods).as_deref() == Some(image) {
+            return;
+        }
+    }
+}
+
 async fn until_image(source: &mut FileSource, image: &str) {
-    while image_of(&next(source).await) != Some(image.to_owned()) {}
+    until_image_of(source, image, 0).await;
 }
 
 /// Polls until the status is as wanted; no update may come.
@@ -109,13 +119,7 @@ async fn no_way_of_saving_a_file_affects_another_pod() {
     directory.write("a.yaml", "");
     directory.write("a.yaml", &with_image("a", "pieces")[..40]);
     directory.write("a.yaml", with_image("a", "pieces"));
-    loop {
-        let pods = next(&mut source).await;
-        assert_eq!(pods.len(), 2);
-        if image_of(&pods).as_deref() == Some("pieces") {
-            break;
-        }
-    }
+    until_image_of(&mut source, "pieces", 2).await;
 }
 
 #[tokio::test]

@@ -303,56 +303,46 @@ fn a_list_is_for_urls_only() {
 }
 
 #[test]
-fn documents_of_other_kinds_are_refused_by_kind() {
-    assert_eq!(refusal(&with("Pod", "Deployment")), "/pods/web.yaml: kind: must be Pod, not Deployment");
-    assert_eq!(refusal(&with("kind: Pod\n", "")), "/pods/web.yaml: kind: must be set, to Pod");
-    assert_eq!(refusal(&with("v1", "v2")), "/pods/web.yaml: apiVersion: must be v1, not v2");
-    assert_eq!(refusal(&with("apiVersion: v1\n", "")), "/pods/web.yaml: apiVersion: must be set, to v1");
+fn a_refusal_names_the_field() {
+    let empty_name = "metadata.name: must not be empty";
+    let mirror =
+        "metadata.annotations[kubernetes.io/config.mirror]: a manifest may not call itself a mirror pod";
+    for (line, instead, problem) in [
+        ("Pod", "Deployment", "kind: must be Pod, not Deployment"),
+        ("kind: Pod\n", "", "kind: must be set, to Pod"),
+        ("v1", "v2", "apiVersion: must be v1, not v2"),
+        ("apiVersion: v1\n", "", "apiVersion: must be set, to v1"),
+        ("  name: web\n", "  name: ''\n", empty_name),
+        ("  name: web\n", "  labels: {}\n", empty_name),
+        ("  name: web\n", "  name: web\n  annotations: {kubernetes.io/config.mirror: abc}\n", mirror),
+        ("  name: web\n", "  name: web\n  annotations: {kubernetes.io/config.mirror: ''}\n", mirror),
+    ] {
+        assert_eq!(refusal(&with(line, instead)), format!("/pods/web.yaml: {problem}"), "{instead}");
+    }
     for empty in ["", "   \n", "# nothing\n", "---\n---\n", "null"] {
         assert_eq!(refusal(empty), "/pods/web.yaml: holds no pod", "{empty:?}");
     }
-}
-
-#[test]
-fn a_manifest_may_not_call_itself_a_mirror_pod() {
-    for value in ["abc", "''"] {
-        let text = with(
-            "  name: web",
-            &format!("  name: web\n  annotations:\n    kubernetes.io/config.mirror: {value}"),
-        );
-        assert_eq!(
-            refusal(&text),
-            "/pods/web.yaml: metadata.annotations[kubernetes.io/config.mirror]: a manifest may not call itself a \
-             mirror pod"
-        );
-    }
-}
-
-#[test]
-fn names_must_be_dns_names() {
-    assert_eq!(
-        refusal(&with("  name: web\n", "  name: ''\n")),
-        "/pods/web.yaml: metadata.name: must not be empty"
-    );
-    assert_eq!(
-        refusal(&with("  name: web\n", "  labels: {}\n")),
-        "/pods/web.yaml: metadata.name: must not be empty"
-    );
-    for (bad, named) in
-        [("Web", "Web-node-1"), ("w_b", "w_b-node-1"), ("\"w\\0b\"", "w\\0b-node-1"), ("wäb", "wäb-node-1")]
-    {
-        let problem = refusal(&with("  name: web\n", &format!("  name: {bad}\n")));
+    let long = format!("  name: {}\n", "a".repeat(250));
+    for (line, instead, field, words) in [
+        ("  name: web\n", "  name: Web\n", "metadata.name: \"Web-node-1\": ", "must consist of"),
+        ("  name: web\n", "  name: w_b\n", "metadata.name: \"w_b-node-1\": ", "must consist of"),
+        ("  name: web\n", "  name: \"w\\0b\"\n", "metadata.name: \"w\\0b-node-1\": ", "must consist of"),
+        ("  name: web\n", "  name: wäb\n", "metadata.name: \"wäb-node-1\": ", "must consist of"),
+        ("  name: web\n", &*long, "metadata.name: ", "no more than 253"),
+        (
+            "  name: web\n",
+            "  name: web\n  namespace: kube_system\n",
+            "metadata.namespace: ",
+            "must consist of",
+        ),
+        ("- name: web", "- name: Web", "spec.containers[0].name: ", "must consist of"),
+    ] {
+        let problem = refusal(&with(line, instead));
         assert!(
-            problem.starts_with(&format!("/pods/web.yaml: metadata.name: \"{named}\": must consist of")),
+            problem.starts_with(&format!("/pods/web.yaml: {field}")) && problem.contains(words),
             "{problem}"
         );
     }
-    let long = "a".repeat(250);
-    assert!(refusal(&with("  name: web\n", &format!("  name: {long}\n"))).contains("no more than 253"));
-    let namespace = refusal(&with("  name: web\n", "  name: web\n  namespace: kube_system\n"));
-    assert!(namespace.starts_with("/pods/web.yaml: metadata.namespace: must consist of"), "{namespace}");
-    let container = refusal(&with("- name: web", "- name: Web"));
-    assert!(container.starts_with("/pods/web.yaml: spec.containers[0].name: must consist of"), "{container}");
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! The merge: order, differences, duplicates, readiness; and the resulting index, compared with a model.
 
+#[path = "support/updates.rs"]
+mod updates;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
-use pod_index::{Operation, PodMeta, PodUid, is_static_pod};
+use pod_index::{Operation, PodMeta, is_static_pod};
 use pod_index_kubelet::sources::{Merge, Merged, ProblemKind, Source, SourceUpdate};
 use pod_index_test_support::dice::Dice;
+use updates::{remove, set, upsert};
 
 fn pod(uid: &str, name: &str) -> Pod {
     Pod {
@@ -41,18 +45,6 @@ fn in_phase(mut pod: Pod, phase: &str) -> Pod {
 fn terminating(mut pod: Pod) -> Pod {
     pod.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     pod
-}
-
-fn set(pods: impl IntoIterator<Item = Pod>) -> SourceUpdate<Pod> {
-    SourceUpdate::Set(pods.into_iter().map(Arc::new).collect())
-}
-
-fn upsert(pods: impl IntoIterator<Item = Pod>) -> SourceUpdate<Pod> {
-    SourceUpdate::Upsert(pods.into_iter().map(Arc::new).collect())
-}
-
-fn remove(uid: &str) -> SourceUpdate<Pod> {
-    SourceUpdate::Remove(vec![PodUid::from(uid)])
 }
 
 fn uids(pods: &[Arc<Pod>]) -> Vec<&str> {
@@ -119,7 +111,7 @@ fn only_what_the_kubelet_counts_as_a_change_is_one() {
         pod.metadata.owner_references = Some(vec![OwnerReference::default()]);
         pod
     };
-    for (newer, wanted) in vec![
+    for (newer, wanted) in [
         (pod("u", "p"), "||||"),
         (finalizer(pod("u", "p")), "||u||"),
         (adopted(pod("u", "p")), "||u||"),

@@ -1,0 +1,9 @@
+//! One pod from several sources: static pods derived from mirror pods, which source is used for what, and
+//! independence of the sources' order.
+
+mod derived;
+mod random;
+mod refused;
+mod support;
+#[path = "../support/updates.rs"]
+mod updates;
