@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pod_index::{KeyKind, Operation, Options, PodKeys, PodManager, PodMeta};
-use support::TestPod;
+use support::{Named, TestPod};
 
 /// A pod whose UID or name can change.
 struct Fickle {
@@ -98,42 +98,31 @@ fn a_removed_pod_whose_uid_changes_is_forgotten_in_its_turn() {
     }
 }
 
-/// A pod whose keys change.
-struct Wanderer {
-    uid: &'static str,
-    moved: AtomicBool,
-}
+type Wanderer = Named<Box<dyn Fn(&mut PodKeys<'_>) + Send + Sync>>;
 
-impl PodMeta for Wanderer {
-    fn uid(&self) -> &str {
-        self.uid
-    }
-    fn name(&self) -> &str {
-        self.uid
-    }
-    fn namespace(&self) -> &'static str {
-        "default"
-    }
-    fn annotation(&self, _: &str) -> Option<&str> {
-        None
-    }
-    fn keys(&self, keys: &mut PodKeys<'_>) {
-        let moved = self.moved.load(Ordering::Relaxed);
+/// A pod whose keys change once this is set.
+fn wanderer(uid: &'static str, moved: &Arc<AtomicBool>) -> Arc<Wanderer> {
+    let moved = Arc::clone(moved);
+    let keys = move |keys: &mut PodKeys<'_>| {
+        let moved = moved.load(Ordering::Relaxed);
         keys.key(KeyKind(1), if moved { "b" } else { "a" });
         keys.created(i64::from(moved));
-    }
+    };
+    Arc::new(Named(uid, Box::new(keys)))
 }
 
 #[test]
 fn a_pod_whose_keys_change_takes_no_other_pods_key_with_it() {
     for removed in [U1, U2] {
         let (mut writer, reader) = pod_index::new::<Wanderer>();
-        let pods = [U1, U2, U3].map(|uid| Arc::new(Wanderer { uid, moved: AtomicBool::new(false) }));
+        let moved = Arc::new(AtomicBool::new(false));
+        let stays = Arc::default();
+        let pods = [(U1, &stays), (U2, &moved), (U3, &stays)].map(|(uid, moved)| wanderer(uid, moved));
         assert!(writer.set_pods(pods.clone()).refused.is_empty());
-        pods[1].moved.store(true, Ordering::Relaxed);
+        moved.store(true, Ordering::Relaxed);
         writer.remove_pod_by_uid(removed).expect("a known pod");
         let snapshot = reader.load();
-        assert!(snapshot.pods_by_key(KeyKind(1), b"a").any(|pod| pod.uid == U3), "{removed}");
+        assert!(snapshot.pods_by_key(KeyKind(1), b"a").any(|pod| pod.0 == U3), "{removed}");
         let _ = writer.set_pods([Arc::clone(&pods[2])]);
         assert_eq!(reader.load().pods_by_key(KeyKind(1), b"a").count(), 1);
         assert_eq!(reader.load().key_counts().keys, 1);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use pod_index::{
     Change, Changes, FullName, Key, Operation, Options, PodManager, PodUid, Reader, Step, WaitError, Writer,
 };
-use support::TestPod;
+use support::{TestPod, guarded};
 
 /// Long enough for anything that must happen.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -329,34 +329,19 @@ fn a_waker_that_panics_does_not_affect_others() {
     }
 }
 
-/// A pod that panics when it is dropped.
-struct Bomb(&'static str, bool);
-
-impl pod_index::PodMeta for Bomb {
-    fn uid(&self) -> &str {
-        self.0
-    }
-    fn name(&self) -> &str {
-        self.0
-    }
-    fn namespace(&self) -> &'static str {
-        "default"
-    }
-    fn annotation(&self, _: &str) -> Option<&str> {
-        None
-    }
-}
+/// Whether it panics when it is dropped.
+struct Bomb(bool);
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        assert!(!self.1, "a pod that panics when it is freed; expected in this test");
+        assert!(!self.0, "a pod that panics when it is freed; expected in this test");
     }
 }
 
 #[test]
 fn a_publication_by_a_write_that_panics_also_wakes() {
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(Bomb("bomb", true)).expect("a good pod");
+    writer.add_pod(guarded("bomb", Bomb(true))).expect("a good pod");
     let (asleep, is_asleep) = mpsc::channel();
     let waiting = thread::spawn(move || {
         let own = fs::read_link("/proc/thread-self").expect("Linux");
@@ -368,7 +353,7 @@ fn a_publication_by_a_write_that_panics_also_wakes() {
     while !fs::read_to_string(&stat).expect("the thread waits").contains(") S ") {
         thread::yield_now();
     }
-    let write = || drop(writer.set_pods([Bomb("after", false)]));
+    let write = || drop(writer.set_pods([guarded("after", Bomb(false))]));
     assert!(catch_unwind(AssertUnwindSafe(write)).is_err(), "the old pod is freed, and panics");
     assert_eq!(waiting.join().expect("no panic"), Ok("after"));
 }

@@ -11,7 +11,7 @@ use pod_index::{
     FoundBy, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, PodKeys, PodMeta, Reader, WaitError,
     is_mirror_pod,
 };
-use support::{TestKeys, TestPod, uids};
+use support::{Named, TestKeys, TestPod, uids};
 
 const IP: &str = "10.0.0.7";
 const OWNER: KeyKind = KeyKind(1);
@@ -198,31 +198,10 @@ fn many_pods_of_one_key_are_found_in_order_and_removed() {
     assert_eq!(snapshot.pods_by_key(OWNER, b"namespace").count(), MANY);
 }
 
-/// A pod with the keys that a test sets.
-struct Names<F>(&'static str, F);
-
-impl<F: Fn(&mut PodKeys<'_>)> PodMeta for Names<F> {
-    fn uid(&self) -> &str {
-        self.0
-    }
-    fn name(&self) -> &str {
-        self.0
-    }
-    fn namespace(&self) -> &'static str {
-        "default"
-    }
-    fn annotation(&self, _: &str) -> Option<&str> {
-        None
-    }
-    fn keys(&self, keys: &mut PodKeys<'_>) {
-        (self.1)(keys);
-    }
-}
-
 #[test]
 fn the_strength_of_a_claim_is_that_with_which_it_was_made() {
     let pod = |uid, created, ip: &'static str| {
-        Names(uid, move |keys: &mut PodKeys<'_>| {
+        Named(uid, move |keys: &mut PodKeys<'_>| {
             keys.ip_text(ip);
             keys.created(created);
         })
@@ -242,7 +221,7 @@ fn the_strength_of_a_claim_is_that_with_which_it_was_made() {
 fn only_the_first_thousand_of_a_million_keys_are_kept_and_no_other_pod_is_affected() {
     let (mut writer, reader) = pod_index::new();
     let greedy = |keys: &mut PodKeys<'_>| (0..1_000_000u32).for_each(|n| keys.key(OWNER, n.to_be_bytes()));
-    writer.add_pod(Names("greedy", greedy)).expect("it is stored");
+    writer.add_pod(Named("greedy", greedy)).expect("it is stored");
     let snapshot = reader.load();
     assert_eq!(snapshot.key_counts().keys, MAX_KEYS_PER_POD);
     assert_eq!(snapshot.ignored_key_count(), 1_000_000 - MAX_KEYS_PER_POD);
@@ -275,7 +254,7 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
         keys.container_id("waiting", "");
         keys.ip_text("");
     };
-    writer.add_pod(Names("u", bad)).expect("it is stored");
+    writer.add_pod(Named("u", bad)).expect("it is stored");
     let snapshot = reader.load();
     assert_eq!(snapshot.ignored_key_count(), 7);
     let counts = snapshot.key_counts();

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{CachedReader, KeyKind, Options, PodMeta, Reader, Snapshot};
-use support::{TestKeys, TestPod};
+use pod_index::{Key, KeyKind, Options, Snapshot};
+use support::{TestKeys, TestPod, guarded};
 
 struct Counting;
 
@@ -105,6 +105,23 @@ fn key_lookups(snapshot: &Snapshot<TestPod>) {
     }
 }
 
+/// A key of each kind that is known, and one that is not.
+fn keys() -> [Key<'static>; 10] {
+    let id = |text: &str| text.parse::<ContainerId>().expect("64 digits");
+    [
+        UUID.into(),
+        USUAL_UIDS[4].into(),
+        ("shop", "web").into(),
+        ("nowhere", "nobody").into(),
+        id(CONTAINER).into(),
+        id(UNKNOWN_CONTAINER).into(),
+        IPS[0].into(),
+        IPS[1].into(),
+        (SHARED, &b"all"[..]).into(),
+        (SHARED, &b"none"[..]).into(),
+    ]
+}
+
 /// Every point lookup, except translations of unusual UIDs.
 fn point_lookups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
@@ -127,49 +144,6 @@ fn point_lookups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
     black_box(snapshot.mirror_pod_by_pod(argument));
     black_box(snapshot.pod_and_mirror_pod(argument));
     key_lookups(snapshot);
-}
-
-/// The lookup methods of `CachedReader`.
-fn cached_lookups(cached: &mut CachedReader<TestPod>, argument: &TestPod) {
-    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
-        black_box(cached.load().pod_by_uid(uid));
-        black_box(cached.load().mirror_pod_by_uid(uid));
-    }
-    for uid in USUAL_UIDS {
-        black_box(cached.load().translate_pod_uid(uid));
-    }
-    for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
-        black_box(cached.load().pod_by_full_name(full_name));
-        black_box(cached.load().mirror_pod_by_full_name(full_name));
-    }
-    black_box(cached.load().pod_by_name("shop", "web"));
-    black_box(cached.load().pod_by_name("nowhere", "nobody"));
-    black_box(cached.load().pod_by_mirror_pod(argument));
-    black_box(cached.load().mirror_pod_by_pod(argument));
-    black_box(cached.load().pod_by_container_id(CONTAINER));
-    black_box(cached.load().pod_by_ip(IPS[0]));
-    black_box(cached.load().pods_by_key(SHARED, b"all").count());
-    cached.refresh();
-}
-
-/// The lookup methods of `Reader`.
-fn lookups_to_keep(reader: &Reader<TestPod>, argument: &TestPod) {
-    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
-        black_box(reader.load().pod_by_uid(uid));
-        black_box(reader.load().mirror_pod_by_uid(uid));
-    }
-    for uid in USUAL_UIDS {
-        black_box(reader.load().translate_pod_uid(uid));
-    }
-    for full_name in ["web_shop", "nobody_nowhere", "not-a-full-name"] {
-        black_box(reader.load().pod_by_full_name(full_name));
-        black_box(reader.load().mirror_pod_by_full_name(full_name));
-    }
-    black_box(reader.load().pod_by_name("shop", "web"));
-    black_box(reader.load().pod_by_mirror_pod(argument));
-    black_box(reader.load().mirror_pod_by_pod(argument));
-    black_box(reader.load().pod_by_container_id(CONTAINER));
-    black_box(reader.load().pod_by_ip(IPS[0]));
 }
 
 /// Every whole-set read, fully iterated. Full names are created on iteration, so those are only obtained.
@@ -199,9 +173,13 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
     // The first load of a thread sets up arc-swap's slots for it.
     drop(reader.load());
     assert_eq!(counted(|| point_lookups(cached.load(), &argument)), (0, 0), "CachedReader");
-    assert_eq!(counted(|| cached_lookups(&mut cached, &argument)), (0, 0), "a CachedReader's own lookups");
-    assert_eq!(counted(|| lookups_to_keep(&reader, &argument)), (0, 0), "a Reader's own lookups");
     assert_eq!(counted(|| point_lookups(&reader.load(), &argument)), (0, 0), "load");
+    for (number, key) in keys().into_iter().enumerate() {
+        let found = cached.load().get(key).is_some();
+        assert_eq!(counted(|| assert_eq!(cached.get(key).is_some(), found)), (0, 0), "cached, key {number}");
+        assert_eq!(counted(|| assert_eq!(reader.get(key).is_some(), found)), (0, 0), "to keep, key {number}");
+    }
+    assert_eq!(counted(|| cached.refresh()), (0, 0), "refresh");
     assert_eq!(counted(|| point_lookups(&kept, &argument)), (0, 0), "snapshot");
     assert_eq!(counted(|| whole_set_reads(&kept)), (0, 0), "whole-set reads");
     assert_eq!(counted(|| drop(reader.snapshot())), (0, 0), "keeping and dropping a snapshot");
@@ -337,23 +315,8 @@ fn after_the_writer_is_dropped_only_the_last_handle_frees_memory() {
     assert!(frees > 6_000, "{frees} frees");
 }
 
-/// A pod without a UID, whose `Drop` panics.
+/// Panics when it is dropped.
 struct Refused;
-
-impl PodMeta for Refused {
-    fn uid(&self) -> &'static str {
-        ""
-    }
-    fn name(&self) -> &'static str {
-        "a name of its own"
-    }
-    fn namespace(&self) -> &'static str {
-        "default"
-    }
-    fn annotation(&self, _: &str) -> Option<&str> {
-        None
-    }
-}
 
 impl Drop for Refused {
     fn drop(&mut self) {
@@ -364,9 +327,9 @@ impl Drop for Refused {
 
 #[test]
 fn a_refused_pod_whose_drop_panics_leaks_no_error() {
-    let (mut writer, _reader) = pod_index::new::<Refused>();
+    let (mut writer, _reader) = pod_index::new();
     let mut refuse = || {
-        let pod = Arc::new(Refused);
+        let pod = guarded("", Refused);
         assert!(catch_unwind(AssertUnwindSafe(|| writer.add_pod(pod).is_err())).is_err());
     };
     // What the thread and the writer keep.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use pod_index::{Operation, PodManager, PodMeta, Reader};
-use support::TestPod;
+use support::{TestPod, guarded};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -112,26 +112,8 @@ fn reads_do_not_wait_for_a_writer_in_the_middle_of_a_write() {
     }
 }
 
-/// A pod whose `Drop` blocks.
+/// Blocks when it is dropped.
 struct Slow(Option<Halt>);
-
-impl PodMeta for Slow {
-    #[expect(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
-    fn uid(&self) -> &str {
-        "p"
-    }
-    #[expect(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
-    fn name(&self) -> &str {
-        "web"
-    }
-    #[expect(clippy::unnecessary_literal_bound, reason = "as the trait has it")]
-    fn namespace(&self) -> &str {
-        "default"
-    }
-    fn annotation(&self, _: &str) -> Option<&str> {
-        None
-    }
-}
 
 impl Drop for Slow {
     fn drop(&mut self) {
@@ -145,10 +127,10 @@ impl Drop for Slow {
 fn reads_do_not_wait_for_a_writer_that_frees_what_it_replaced() {
     let (halt, halted) = halt();
     let manager = PodManager::new();
-    manager.add_pod(Slow(Some(halt))).expect("a good pod");
+    manager.add_pod(guarded("p", Slow(Some(halt)))).expect("a good pod");
     let writing = manager.clone();
     // Not by an update, which would return the old pod to its caller.
-    let writer = thread::spawn(move || writing.set_pods([Slow(None)]).generation);
+    let writer = thread::spawn(move || writing.set_pods([guarded("p", Slow(None))]).generation);
     halted.reached.recv_timeout(DEADLINE).expect("the writer frees the old pod");
     let reading = manager.clone();
     let read = is_done(move || {

@@ -7,21 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pod_index::{Operation, Snapshot};
-use support::TestPod;
+use support::{Random, TestPod};
 
 type Pods = im::OrdMap<String, Arc<TestPod>>;
-
-/// xorshift: the same history in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % limit as u64).unwrap_or_default()
-    }
-}
 
 /// A UID in one of four spellings, and a pod with its own name. Every tenth is static, every eleventh a
 /// mirror.
@@ -91,7 +79,7 @@ fn up_and_down(sizes: &[usize], batch: usize) {
                 if live.len() == size {
                     break;
                 } else if chance == 0 && !live.is_empty() {
-                    let pod = pod(live[random.below(live.len())], version);
+                    let pod = pod(live[random.index(live.len())], version);
                     pods.insert(pod.uid.clone(), Arc::clone(&pod));
                     operations.push(Operation::Update(pod));
                 } else if grows == (chance != 1) || live.is_empty() {
@@ -102,7 +90,7 @@ fn up_and_down(sizes: &[usize], batch: usize) {
                     pods.insert(pod.uid.clone(), Arc::clone(&pod));
                     operations.push(Operation::Add(pod));
                 } else {
-                    let place = random.below(live.len());
+                    let place = random.index(live.len());
                     let gone = live.swap_remove(place);
                     places.remove(&gone);
                     if let Some(moved) = live.get(place) {
@@ -117,7 +105,7 @@ fn up_and_down(sizes: &[usize], batch: usize) {
             // A few of each kind after each batch; occasionally all of them.
             let snapshot = reader.load();
             for _ in 0..4 {
-                let number = random.below(next + 10);
+                let number = random.index(next + 10);
                 let pod = pod(number, 0);
                 let expected = places.contains_key(&number).then(|| &pods[&pod.uid]);
                 assert_eq!(found(&snapshot, &pod), [expected; 2], "{}", pod.uid);

@@ -17,7 +17,7 @@ use pod_index::{
     CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, PodManager,
     PodMeta, Reader, Snapshot, Writer,
 };
-use support::invariants;
+use support::{Random, invariants};
 
 thread_local! {
     /// Whether this thread only reads, and so must free nothing.
@@ -71,35 +71,23 @@ impl Drop for Pod {
     }
 }
 
-/// xorshift: a history that its seed repeats.
-struct Random(u64);
+/// Few UIDs and fewer names: UIDs return under other names and kinds all the time.
+fn pod(random: &mut Random, ledger: &Arc<Ledger>) -> Arc<Pod> {
+    ledger.live.fetch_add(1, Ordering::Relaxed);
+    Arc::new(Pod {
+        uid: format!("uid-{}", random.below(40)),
+        name: format!("name-{}", random.below(12)),
+        kind: random.below(3),
+        ephemeral: usize::try_from(random.below(3)).unwrap_or_default(),
+        ledger: Arc::clone(ledger),
+    })
+}
 
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
-    /// Few UIDs and fewer names: UIDs return under other names and kinds all the time.
-    fn pod(&mut self, ledger: &Arc<Ledger>) -> Arc<Pod> {
-        ledger.live.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Pod {
-            uid: format!("uid-{}", self.below(40)),
-            name: format!("name-{}", self.below(12)),
-            kind: self.below(3),
-            ephemeral: usize::try_from(self.below(3)).unwrap_or_default(),
-            ledger: Arc::clone(ledger),
-        })
-    }
-
-    fn operation(&mut self, ledger: &Arc<Ledger>) -> Operation<Pod> {
-        match self.below(20) {
-            0 => Operation::Set((0..self.below(30)).map(|_| self.pod(ledger)).collect()),
-            1..=5 => Operation::Remove(format!("uid-{}", self.below(40)).as_str().into()),
-            _ => Operation::Update(self.pod(ledger)),
-        }
+fn operation(random: &mut Random, ledger: &Arc<Ledger>) -> Operation<Pod> {
+    match random.below(20) {
+        0 => Operation::Set((0..random.below(30)).map(|_| pod(random, ledger)).collect()),
+        1..=5 => Operation::Remove(format!("uid-{}", random.below(40)).as_str().into()),
+        _ => Operation::Update(pod(random, ledger)),
     }
 }
 
@@ -111,7 +99,7 @@ fn time() -> Duration {
 
 /// Writes one operation or a batch, as single writes or together.
 fn write(writer: &mut Writer<Pod>, random: &mut Random, ledger: &Arc<Ledger>) {
-    let batch = (0..=random.below(4)).map(|_| random.operation(ledger)).collect::<Vec<_>>();
+    let batch = (0..=random.below(4)).map(|_| operation(random, ledger)).collect::<Vec<_>>();
     if random.below(2) == 0 {
         assert!(writer.apply(batch).refused.is_empty());
         return;

@@ -141,3 +141,47 @@ pub fn mirror_to_pod(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
     }
     map
 }
+
+/// A pod of which only the UID, which is its name too, and the keys matter.
+pub struct Named<F>(pub &'static str, pub F);
+
+impl<F: Fn(&mut PodKeys<'_>)> PodMeta for Named<F> {
+    fn uid(&self) -> &str {
+        self.0
+    }
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        (self.1)(keys);
+    }
+}
+
+/// Such a pod without keys, which drops `guard` when it is dropped.
+pub fn guarded<T>(uid: &'static str, guard: T) -> Named<impl Fn(&mut PodKeys<'_>)> {
+    Named(uid, move |_: &mut PodKeys<'_>| {
+        let _ = &guard;
+    })
+}
+
+/// xorshift: a history that its seed repeats.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    pub fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,335 @@
+//! Random histories compared with a plain list of intervals.
+
+use super::*;
+
+/// One write, or more in one publication.
+#[derive(Clone, Debug)]
+enum Step {
+    Update(Pod),
+    Remove(usize),
+    Set(Vec<Pod>),
+    Batch(Vec<Step>),
+    Heard,
+}
+
+prop_compose! {
+    fn specs()(
+        uid in 0..4usize,
+        name in 0..2usize,
+        ips in 0..4usize,
+        own: bool,
+        created in 0..60i64,
+        [not_before, by, until] in [(); 3].map(|()| prop::option::of(0..60i64)),
+        may_lack_sandbox in prop::bool::weighted(0.3),
+    ) -> Pod {
+        Pod {
+            uid: format!("u{uid}"),
+            name: format!("n{name}"),
+            ips: [&[][..], &[1], &[2], &[1, 2]][ips].to_vec(),
+            own,
+            life: Life {
+                created: Some(time(created)),
+                ip_not_before: not_before.map(time),
+                ip_by: by.map(time),
+                may_lack_sandbox,
+                ip_until: until.map(time),
+            },
+        }
+    }
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let single = || {
+        prop_oneof![
+            4 => specs().prop_map(Step::Update),
+            2 => (0..4usize).prop_map(Step::Remove),
+            1 => vec(specs(), 0..4).prop_map(Step::Set),
+        ]
+    };
+    prop_oneof![
+        6 => single(),
+        2 => vec(single(), 0..4).prop_map(Step::Batch),
+        4 => Just(Step::Heard),
+    ]
+}
+
+/// A key in the model: an IP, the name, or the custom key.
+#[derive(Clone, Debug, PartialEq)]
+enum Word {
+    Ip(u8),
+    Name(String),
+    Own,
+}
+
+fn words(pod: &Pod) -> Vec<Word> {
+    let own = pod.own.then_some(Word::Own);
+    pod.ips.iter().map(|ip| Word::Ip(*ip)).chain(own).chain([Word::Name(pod.name.clone())]).collect()
+}
+
+#[derive(Clone, Debug)]
+struct Interval {
+    uid: String,
+    word: Word,
+    heard: Option<i64>,
+    by: i64,
+    ran: Option<i64>,
+    /// When, heard before, what the object said, removed.
+    end: Option<(i64, Option<i64>, Life, bool)>,
+}
+
+/// A list of intervals.
+#[derive(Default)]
+struct Model {
+    pods: BTreeMap<String, Pod>,
+    list: Vec<Interval>,
+    now: i64,
+    heard: Option<i64>,
+    floor: Option<i64>,
+    age: i64,
+}
+
+const FOREVER: i64 = i64::MAX / 4;
+
+impl Model {
+    fn store(&mut self, pod: &Pod) {
+        let old = self.pods.insert(pod.uid.clone(), pod.clone());
+        let old_words = old.as_ref().map(words).unwrap_or_default();
+        for word in old_words.iter().filter(|word| !words(pod).contains(word)) {
+            self.end(&pod.uid, word, old.as_ref().expect("it had words").life, false);
+        }
+        for word in words(pod) {
+            let runs_again = |before: &Life| {
+                matches!(word, Word::Ip(_)) && before.may_lack_sandbox && !pod.life.may_lack_sandbox
+            };
+            if let Some(old) = old.as_ref().filter(|old| old_words.contains(&word) && runs_again(&old.life)) {
+                self.end(&pod.uid, &word, old.life, false);
+            }
+            let returns = |one: &Interval| {
+                one.end.as_ref().is_none_or(|(.., life, removed)| *removed && !runs_again(life))
+            };
+            let mine = self.list.iter_mut().rev().find(|one| one.uid == pod.uid && one.word == word);
+            match mine.filter(|one| returns(one)) {
+                Some(mine) => {
+                    mine.end = None;
+                    if let Some(old) = old.as_ref().filter(|_| old_words.contains(&word)) {
+                        mine.by = said_by(mine, &old.life);
+                        if pod.life.may_lack_sandbox && !old.life.may_lack_sandbox {
+                            mine.ran = self.heard;
+                        }
+                    }
+                }
+                None => self.list.push(Interval {
+                    uid: pod.uid.clone(),
+                    word,
+                    heard: self.heard,
+                    by: self.now,
+                    ran: None,
+                    end: None,
+                }),
+            }
+        }
+    }
+
+    fn remove(&mut self, uid: &str) {
+        if let Some(pod) = self.pods.remove(uid) {
+            for word in words(&pod) {
+                self.end(uid, &word, pod.life, true);
+            }
+        }
+    }
+
+    fn end(&mut self, uid: &str, word: &Word, life: Life, removed: bool) {
+        let (now, heard) = (self.now, self.heard);
+        let is = |one: &&mut Interval| one.uid == uid && one.word == *word && one.end.is_none();
+        let one = self.list.iter_mut().find(is).expect("it had the key");
+        one.by = said_by(one, &life);
+        one.end = Some((now, heard, life, removed));
+    }
+
+    /// As the whole set is stored: pods that stay were never gone.
+    fn set(&mut self, pods: &BTreeMap<String, Pod>) {
+        let gone: Vec<_> = self.pods.keys().filter(|uid| !pods.contains_key(*uid)).cloned().collect();
+        for uid in &gone {
+            self.remove(uid);
+        }
+        for pod in pods.values() {
+            self.store(pod);
+        }
+    }
+
+    fn expire(&mut self) {
+        let (now, age) = (self.now, self.age);
+        let over = |one: &Interval| one.end.as_ref().is_some_and(|(at, ..)| at + age <= now);
+        self.floor = self
+            .list
+            .iter()
+            .filter(|one| over(one))
+            .map(|one| one.end.as_ref().map(|end| end.0))
+            .max()
+            .flatten()
+            .max(self.floor);
+        self.list.retain(|one| !over(one));
+    }
+
+    /// The bounds, by the table in the documents.
+    fn bounds(&self, one: &Interval) -> [i64; 4] {
+        let ticks = |time: Option<Time>| time.map(|time| time.as_nanos() * TICKS / 1_000_000_000);
+        let life = one.end.as_ref().map_or_else(|| self.pods[&one.uid].life, |end| end.2);
+        let known = |heard: Option<i64>| heard.map_or(-FOREVER, |heard| heard - DELAY);
+        let created = ticks(life.created).expect("given");
+        let there = known(one.end.as_ref().map_or(self.heard, |end| end.1));
+        let gone = one.end.as_ref().map_or(FOREVER, |end| end.0);
+        if let Word::Ip(_) = one.word {
+            let from = known(one.heard).max(ticks(life.ip_not_before).unwrap_or(-FOREVER));
+            let by = one.by.min(ticks(life.ip_by).unwrap_or(FOREVER));
+            let stopped = known(one.ran).max(ticks(life.ip_until).unwrap_or(-FOREVER));
+            let is_open = one.end.as_ref().is_some_and(|(.., removed)| *removed && !life.may_lack_sandbox);
+            return [
+                from,
+                by,
+                if life.may_lack_sandbox { stopped } else { there },
+                if is_open { FOREVER } else { gone },
+            ];
+        }
+        let by = if one.word == Word::Own { FOREVER } else { created + TICKS + SKEW };
+        [known(one.heard).max(created - SKEW), one.by.min(by), there, gone]
+    }
+
+    /// The certain pod, or the possible ones, sorted, or why none is known.
+    fn answer(&self, word: &Word, at: i64) -> Result<Vec<String>, Vec<String>> {
+        let (first, last) = (at - SKEW, at + SKEW);
+        let all: Vec<_> =
+            self.list.iter().filter(|one| one.word == *word).map(|one| (one, self.bounds(one))).collect();
+        let runs = |one: &Interval| one.end.is_none() && !self.pods[&one.uid].life.may_lack_sandbox;
+        let certain: Vec<_> =
+            all.iter().filter(|(_, [_, by, until, _])| *by <= first && last < *until).collect();
+        let current: Vec<_> = certain.iter().filter(|(one, _)| runs(one)).collect();
+        let certain = if current.is_empty() { certain.iter().collect() } else { current };
+        let touches = |from: i64, gone: i64| from <= last && first < gone && from < gone;
+        let possible = all.iter().filter(|(_, [from, .., gone])| touches(*from, *gone)).count();
+        let is_complete = self.heard.is_some() && self.floor.is_some_and(|floor| floor <= first);
+        if let [(one, _)] = certain[..]
+            && (*word != Word::Own || (possible == 1 && is_complete))
+        {
+            return Ok(vec![one.uid.clone()]);
+        }
+        let before = |[_, by, until, _]: &[i64; 4], [_, other_by, other_until, _]: &[i64; 4]| {
+            by < other_until && other_by >= until
+        };
+        let mut candidates: Vec<_> = all
+            .iter()
+            .filter(|(_, mine)| {
+                let others = all.iter().filter(|_| *word != Word::Own);
+                let (mut from, mut gone) = (mine[0], mine[3]);
+                for (_, other) in others {
+                    from = if before(other, mine) { from.max(other[2]) } else { from };
+                    gone = if before(mine, other) { gone.min(other[1]) } else { gone };
+                }
+                touches(from, gone)
+            })
+            .map(|(one, _)| one.uid.clone())
+            .collect();
+        if candidates.is_empty() {
+            let why = match self.heard {
+                None => "late",
+                Some(heard) if last >= heard - DELAY => "late",
+                Some(_) if is_complete => "none",
+                Some(_) => "early",
+            };
+            return Err(vec![why.to_owned()]);
+        }
+        candidates.sort();
+        Err(candidates)
+    }
+}
+
+fn said_by(one: &Interval, life: &Life) -> i64 {
+    let said = life.ip_by.filter(|_| matches!(one.word, Word::Ip(_)));
+    said.map_or(one.by, |said| one.by.min(said.as_nanos() * TICKS / 1_000_000_000))
+}
+
+fn apply(model: &mut Model, step: &Step) -> Vec<Operation<Pod>> {
+    match step {
+        Step::Update(pod) => {
+            model.store(pod);
+            vec![Operation::Update(pod.clone().into())]
+        }
+        Step::Remove(uid) => {
+            model.remove(&format!("u{uid}"));
+            vec![Operation::Remove(format!("u{uid}").as_str().into())]
+        }
+        Step::Set(pods) => {
+            // Each UID once: what is overwritten within a set is another matter.
+            let pods: BTreeMap<_, _> = pods.iter().map(|pod| (pod.uid.clone(), pod.clone())).collect();
+            model.set(&pods);
+            vec![Operation::Set(pods.into_values().map(Arc::new).collect())]
+        }
+        Step::Batch(steps) => steps.iter().flat_map(|step| apply(model, step)).collect(),
+        Step::Heard => Vec::new(),
+    }
+}
+
+#[test]
+fn every_answer_is_what_a_list_of_intervals_says() {
+    let compared = Cell::new([0; 3]);
+    let config = seeded(192);
+    let cases = config.cases as usize;
+    let histories = (vec((steps(), 0..6i64), 1..40), vec((0..80i64, 0..6usize), 12), 20..200i64);
+    let result = TestRunner::new(config).run(&histories, |(history, questions, age)| {
+        let (mut writer, reader, start) = index(age, 1000);
+        let mut model = Model { age, ..Model::default() };
+        for (step, passes) in &history {
+            model.now += passes;
+            model.expire();
+            writer.expire(start + span(model.now));
+            writer.set_time(time(model.now));
+            assert!(writer.apply(apply(&mut model, step)).refused.is_empty());
+            if let Step::Heard = step {
+                writer.heard(time(model.now));
+                if model.heard.is_none() {
+                    model.floor = model.floor.max(Some(model.now));
+                }
+                model.heard = Some(model.now);
+            }
+            let snapshot = reader.load();
+            for (at, which) in &questions {
+                let own = (OWN, &b"own"[..]);
+                let (word, key): (_, Key<'_>) = match which {
+                    0 | 1 => (Word::Ip(1), ip(1).into()),
+                    2 => (Word::Ip(2), ip(2).into()),
+                    3 => (Word::Name("n0".into()), ("default", "n0").into()),
+                    4 => (Word::Name("n1".into()), ("default", "n1").into()),
+                    _ => (Word::Own, own.into()),
+                };
+                let claims = model.pods.values().filter(|pod| words(pod).contains(&word)).count();
+                let is_contested = claims > 1 && !matches!(word, Word::Name(_));
+                assert_eq!(snapshot.is_contested(key), is_contested, "{word:?}");
+                let expected = model.answer(&word, *at);
+                let at = snapshot.at(time(*at)).skew(span(SKEW)).delay(span(DELAY));
+                let (answer, kind) = match at.get(key) {
+                    Holder::Pod(found) => (Ok(vec![found.pod.uid.clone()]), 0),
+                    Holder::Ambiguous { candidates: all, .. } => {
+                        let order: Vec<_> =
+                            all.iter().map(|one| (one.is_certain, one.pod.uid.clone())).collect();
+                        assert!(order.is_sorted_by_key(|(is_certain, _)| !is_certain), "{order:?}");
+                        let mut uids: Vec<_> = order.into_iter().map(|(_, uid)| uid).collect();
+                        uids.sort();
+                        (Err(uids), 1)
+                    }
+                    Holder::Unknown(NotFound::TooEarly) => (Err(vec!["early".to_owned()]), 2),
+                    Holder::Unknown(NotFound::TooLate) => (Err(vec!["late".to_owned()]), 2),
+                    Holder::Unknown(_) => (Err(vec!["none".to_owned()]), 2),
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(answer, expected, "{word:?} {at:?} {:#?}", model.list);
+                let mut counts = compared.get();
+                counts[kind] += 1;
+                compared.set(counts);
+            }
+        }
+        Ok(())
+    });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{:?} compared in {cases} cases", compared.get());
+    assert!(cases < 32 || compared.get().iter().all(|count| *count > 2 * cases), "{:?}", compared.get());
+}
