@@ -366,12 +366,13 @@ fn a_running_agent_is_examined_without_its_settings() {
     let directory = Directory::new();
     directory.write("config.yaml", "hostnameOverride: n\n");
     let config = directory.0.join("config.yaml");
-    let (findings, code) = report(&format!("--config {} --port {}", config.display(), agent.port()));
+    let args = format!("--config {} --port {}", config.display(), agent.port());
+    let (findings, code) = report(&args);
     assert_eq!(code, Some(2));
     assert!(wrong(&findings)[0].2.starts_with("no pods to read: "), "{findings:#?}");
     // The port that the user gives comes before the socket of the file.
     directory.write("config.yaml", "hostnameOverride: node-1\nstaticPodPath: .\nsocket: none.sock\n");
-    let (findings, _) = report(&["--config", &config, "--port", &port]);
+    let (findings, _) = report(&args);
     assert_eq!(of(&findings, "agent")[0]["result"], "ok", "{findings:#?}");
 }
 

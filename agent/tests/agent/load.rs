@@ -50,7 +50,7 @@ async fn a_pod_of_a_hundred_thousand_parts_is_named_and_found_and_takes_little_m
     large["spec"]["containers"][0]["env"] = vec![json!({ "name": "a" }); 107_000].into();
     large["status"] = json!({ "podIP": "10.9.8.7" });
     server.put("pods", &large);
-    let agent = following(&server, &directory, &[]);
+    let agent = following(&server, &directory, "");
     agent.wait_for_log("default/large");
     for change in 0..4 {
         let label = format!("change-{change}");
@@ -59,6 +59,6 @@ async fn a_pod_of_a_hundred_thousand_parts_is_named_and_found_and_takes_little_m
         agent.until("/api/v1/namespaces/default/pods/large", |answer| answer.body.contains(&label));
     }
     assert_eq!(agent.get("/whois?q=10.9.8.7").code, 200);
-    let most = memory(&agent, "VmHWM:");
+    let most = agent.kib("VmHWM") / 1024;
     assert!(most < 64, "{most} MiB");
 }
