@@ -80,8 +80,7 @@ fn started(server: &ApiServer, directory: &Directory, args: &str) -> Agent {
 }
 
 pub fn agent(server: &ApiServer, directory: &Directory) -> Agent {
-    let agent = started(server, directory, "").ready();
-    agent
+    started(server, directory, "").ready()
 }
 
 fn workload(agent: &Agent, pod: &str) -> String {
