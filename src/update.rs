@@ -26,8 +26,8 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
 use crate::map::Place;
-use crate::pod::{KeyRef, PodKind, PodMeta};
-use crate::snapshot::{Mirror, RemovedSet, Shadowed, Translation, UidKey, between, name_key};
+use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta};
+use crate::snapshot::{Contender, Mirror, RemovedSet, Translation, UidKey, between};
 use crate::versions::Draft;
 
 /// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
@@ -88,10 +88,12 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// Whether the current pods differ from those of the base version. Everything else follows from the pods, the mirror
-    /// pods and their history.
+    /// pods, their history, and which of several pods holds a name.
     pub(crate) fn pods_differ(&self) -> bool {
         let old = self.base();
-        self.history != old.history || between(old, self, |_| ControlFlow::Break(())).is_break()
+        self.history != old.history
+            || self.live.contenders != old.live.contenders
+            || between(old, self, |_| ControlFlow::Break(())).is_break()
     }
 
     /// Whether the removed pods differ from those of the base version. Each removal has a number of its own.
@@ -143,8 +145,8 @@ impl<P: PodMeta> Draft<'_, P> {
         // A pod whose name has changed may have left its former name behind when it was removed.
         let stored =
             |pod: &Arc<P>| self.any_by_uid(pod.uid().into()).is_some_and(|known| Arc::ptr_eq(known, pod));
-        if let Some(shadowed) = previous.filter(stored).and_then(|previous| Shadowed::new(kind, &*previous)) {
-            self.history().shadowed.insert(shadowed);
+        if let Some(previous) = previous.filter(stored) {
+            self.live_mut().contenders().insert(name_contender(kind, &*previous));
         }
     }
 
@@ -157,8 +159,8 @@ impl<P: PodMeta> Draft<'_, P> {
                 Some(successor) => self.succeed(kind, &pod, &successor),
                 None => self.remove_name(kind, &pod, name),
             }
-        } else if let Some(shadowed) = Shadowed::new(kind, &*pod) {
-            self.history().shadowed.remove(&shadowed);
+        } else {
+            self.live_mut().contenders().remove(&name_contender(kind, &*pod));
         }
         let (place, ..) = self.known(key)?;
         match kind {
@@ -192,36 +194,27 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Makes `holder` the holder of the full name of `pod`. Returns the previous one.
     fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Arc<P>> {
-        let (name, namespace) = (pod.name(), pod.namespace());
-        let holder = Arc::clone(holder);
-        if let Some((place, known)) = self.live.find(KeyRef::Name(kind, name, namespace), &self.hashing) {
-            let previous = Arc::clone(known);
-            self.live_mut().of(|tables| &mut tables.names).replace(place, holder);
-            return Some(previous);
-        }
-        let (tag, hash) = name_key(kind, name, namespace, &self.hashing);
-        let text = self.memory().text(name, namespace);
-        self.live_mut().of(|tables| &mut tables.names).insert(hash, tag, text, holder);
-        None
+        let key = KeyRef::Name(kind, pod.name(), pod.namespace());
+        let named = NamedKey { key, container: None };
+        let mut tables = self.live_mut();
+        let Some((place, known)) = tables.find(key, tables.hashing) else {
+            tables.add_entry(named, holder);
+            return None;
+        };
+        let previous = Arc::clone(known);
+        tables.replace_entry(named, place, Arc::clone(holder));
+        Some(previous)
     }
 
     /// Of the pods that have the full name of `pod` without holding it, the one with the smallest UID.
     fn successor(&self, kind: PodKind, pod: &P) -> Option<Arc<P>> {
-        let shadowed = &self.history.shadowed;
-        if shadowed.is_empty() {
-            return None;
-        }
-        let first = Shadowed { uid: PodUid::from(""), ..Shadowed::new(kind, pod)? };
-        let next = shadowed.get_next(&first)?;
-        let same = next.full_name == first.full_name && next.kind == kind;
-        same.then(|| self.any_by_uid(next.uid.as_uid_ref()).cloned())?
+        let contender = self.live.first_contender(KeyRef::Name(kind, pod.name(), pod.namespace()))?;
+        self.live.contending(contender, &self.hashing).cloned()
     }
 
     /// `heir` takes over the full name of `pod`, and its translation.
     fn succeed(&mut self, kind: PodKind, pod: &Arc<P>, heir: &Arc<P>) {
-        if let Some(shadowed) = Shadowed::new(kind, &**heir) {
-            self.history().shadowed.remove(&shadowed);
-        }
+        self.live_mut().contenders().remove(&name_contender(kind, &**heir));
         self.set_holder(kind, heir, &**pod);
         self.link(kind, heir, Some(pod));
     }
@@ -317,11 +310,10 @@ impl<P> fmt::Debug for Upserted<P> {
     }
 }
 
-impl Shadowed {
-    fn new<P: PodMeta>(kind: PodKind, pod: &P) -> Option<Self> {
-        let full_name = FullName::new(pod.name(), pod.namespace()).ok()?;
-        Some(Self { full_name, kind, uid: PodUid::from(pod.uid()) })
-    }
+/// The claim of a pod to its full name, which another pod holds. All such claims are equally strong.
+fn name_contender<P: PodMeta>(kind: PodKind, pod: &P) -> Contender {
+    let key = OwnedKey::new(KeyRef::Name(kind, pod.name(), pod.namespace()));
+    Contender { key, strength: Claims::NONE.strength, uid: pod.uid().into() }
 }
 
 /// Refuses pods that could not be found again.

@@ -119,6 +119,15 @@ fn the_differences_from_the_kubelet_in_names_and_translations() {
     }
 }
 
+#[test]
+fn of_the_pods_with_one_name_the_last_stored_one_comes_first_and_then_the_smallest_uid() {
+    let (reader, name) = (after("u3.web u1.web u2.web u4.other"), ("default", "web"));
+    let pods = reader.load();
+    let uids: Vec<_> = pods.claimants(name).map(|found| found.pod.uid.clone()).collect();
+    assert_eq!((uids, pods.is_contested(name)), (["u2", "u1", "u3"].map(str::to_owned).into(), true));
+    assert!(!pods.is_contested(("default", "other")));
+}
+
 /// Both pack to the same words.
 #[test]
 fn a_uuid_and_32_digits_with_equal_packed_words_are_two_pods() {

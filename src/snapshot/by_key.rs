@@ -19,7 +19,7 @@ pub struct KeyCounts {
     pub ips: usize,
     /// Distinct custom keys.
     pub keys: usize,
-    /// Number of claims to keys that another pod holds.
+    /// Number of claims to keys and names that another pod holds.
     pub contended: usize,
 }
 
@@ -54,9 +54,9 @@ impl<P: PodMeta> Snapshot<P> {
         self.live.get(key.into(), &self.hashing)
     }
 
-    /// Whether several current pods claim this IP, container ID or custom key, so that [`get`](Self::get) returns only the
-    /// strongest one of them. UIDs and names are never contested: a name is that of its last pod. This is a method of its
-    /// own so that a `get` which does not ask pays nothing.
+    /// Whether several current pods claim this key, so that [`get`](Self::get) returns only one of them: the one with the
+    /// strongest claim; of a name, the one stored last. A UID is never contested. This is a method of its own so that a
+    /// `get` which does not ask pays nothing.
     ///
     /// # Complexity
     /// O(1) and a few instructions while no key is contested, O(log n) for n claims otherwise; no allocation.
@@ -70,7 +70,7 @@ impl<P: PodMeta> Snapshot<P> {
     }
 
     /// All current pods that claim this key, the strongest claim first: the pod that [`get`](Self::get) returns, then the
-    /// others. An IP of a pod that is being deleted may already be that of the next one. UIDs and names have one claimant.
+    /// others. An IP of a pod that is being deleted may already be that of the next one. A UID has one claimant.
     ///
     /// # Complexity
     /// That of [`get`](Self::get) for the first pod, O(log n) for each further one. If there are others, they may take

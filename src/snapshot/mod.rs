@@ -36,7 +36,7 @@ pub(crate) use tables::{
 pub(crate) use times::{Hold, Moment, Stay, Times};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Hashing, OrdMap, OrdSet};
+use crate::map::{Hashing, OrdMap};
 use crate::options::Options;
 use crate::pod::{KeyRef, PodKind, PodMeta, is_mirror_pod, is_static_pod};
 
@@ -85,23 +85,13 @@ pub struct Snapshot<P> {
     pub(crate) times: Option<Box<Times>>,
 }
 
-/// Data that is not in the tables. The sets are nearly always empty.
+/// Data that is not in the tables. The map is nearly always empty.
 #[derive(Clone, PartialEq, Default)]
 pub(crate) struct History {
-    /// Pods and mirrors whose full name is held by another one.
-    pub(crate) shadowed: OrdSet<Shadowed>,
     /// Removed pods to which a mirror still translates, with their full names.
     pub(crate) tombstones: OrdMap<PodUid, FullName>,
     /// Number of ignored keys of all pods.
     pub(crate) ignored_keys: usize,
-}
-
-/// A pod that has a full name without holding it. Ordered by name, to find a successor in O(log n).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Shadowed {
-    pub(crate) full_name: FullName,
-    pub(crate) kind: PodKind,
-    pub(crate) uid: PodUid,
 }
 
 impl<P> Snapshot<P> {

@@ -94,7 +94,7 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Stores a key without a holder.
-    fn add_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, pod: &V) {
+    pub(super) fn add_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, pod: &V) {
         let (hashing, pod) = (self.hashing, pod.clone());
         match key {
             KeyRef::ContainerId(id) => {
@@ -120,7 +120,7 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Stores another pod in an entry. It may give a container another name.
-    fn replace_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, place: Place, pod: V) {
+    pub(super) fn replace_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, place: Place, pod: V) {
         match key {
             KeyRef::ContainerId(_) => {
                 let container = Container { pod, name: container.cloned().unwrap_or_default() };

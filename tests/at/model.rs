@@ -302,8 +302,7 @@ fn every_answer_is_what_a_list_of_intervals_says() {
                     _ => (Word::Own, own.into()),
                 };
                 let claims = model.pods.values().filter(|pod| words(pod).contains(&word)).count();
-                let is_contested = claims > 1 && !matches!(word, Word::Name(_));
-                assert_eq!(snapshot.is_contested(key), is_contested, "{word:?}");
+                assert_eq!(snapshot.is_contested(key), claims > 1, "{word:?}");
                 let expected = model.answer(&word, *at);
                 let at = snapshot.at(time(*at)).skew(span(SKEW)).delay(span(DELAY));
                 let (answer, kind) = match at.get(key) {

@@ -88,7 +88,7 @@ pub struct KeyAnswers {
     pub by_ip: Vec<(&'static str, Option<Id>)>,
     pub by_own: Vec<(OwnKey, Vec<Id>)>,
     pub ignored: usize,
-    /// Different container IDs, IPs and own keys, and how many claims do not hold.
+    /// Different container IDs, IPs and own keys, and how many claims, also to names, do not hold.
     pub counts: (usize, usize, usize, usize),
 }
 
@@ -126,7 +126,10 @@ impl KeyAnswers {
 
     /// What they must be of these pods.
     pub fn expected<'a>(pods: impl Iterator<Item = &'a Arc<TestPod>>) -> Self {
-        let mut pods: Vec<_> = pods.filter(|pod| !is_mirror_pod(&***pod)).collect();
+        let all: Vec<_> = pods.collect();
+        let named = |pod: &&Arc<TestPod>| (is_mirror_pod(&***pod), pod.name.clone(), pod.namespace.clone());
+        let shadowed = all.len() - all.iter().map(named).collect::<BTreeSet<_>>().len();
+        let mut pods: Vec<_> = all.into_iter().filter(|pod| !is_mirror_pod(&***pod)).collect();
         pods.sort_by_key(|pod| {
             let TestKeys { finished, terminating, created, .. } = pod.keys;
             (finished, terminating, Reverse(created.unwrap_or(i64::MIN)), pod.uid.clone())
@@ -165,7 +168,7 @@ impl KeyAnswers {
             }
         }
         let held = containers.len() + ips.len() + own.len();
-        let counts = (containers.len(), ips.len(), own.len(), claims - held);
+        let counts = (containers.len(), ips.len(), own.len(), claims - held + shadowed);
         Self {
             by_container_id: container_ids()
                 .map(|digits| (digits.clone(), containers.get(digits.as_str()).cloned()))
