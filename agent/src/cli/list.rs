@@ -17,6 +17,7 @@ use super::watch::Changes;
 use super::{ListArgs, Output, Selected, format, runtime};
 use crate::api::table;
 use crate::config::failure::Failure;
+use crate::config::selection::Selection;
 use crate::pod_api::printed::{COLUMNS, cells};
 
 /// Prints the pods, and with `-w` each of their changes.
@@ -77,18 +78,9 @@ fn watched(server: &Server, selected: &Selected, follower: &mut impl Follower) -
             }
         };
         server.within(None, answer).await?;
-        let Selected { namespace, selector, field_selector } = selected;
-        let mut pods = ApiServer::new(server.api(false)).managed_fields(true);
-        if let Some(namespace) = namespace {
-            pods = pods.namespace(namespace);
-        }
-        if let Some(selector) = selector {
-            pods = pods.labels(selector);
-        }
-        if let Some(selector) = field_selector {
-            pods = pods.fields(selector);
-        }
-        follow(pods, follower).await
+        let Selected { namespace, selector, field_selector } = selected.clone();
+        let selection = Selection { namespace, labels: selector, fields: field_selector };
+        follow(selection.of(ApiServer::new(server.api(false)).managed_fields(true)), follower).await
     })
 }
 

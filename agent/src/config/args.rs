@@ -245,6 +245,12 @@ pub(crate) struct Shared {
     pub(crate) log_format: LogFormat,
 }
 
+impl Shared {
+    pub(crate) fn has_api_server(&self) -> bool {
+        self.kubeconfig.is_some() || self.api_server
+    }
+}
+
 /// The settings that the file may have, each with its key.
 pub(crate) fn settings() -> Vec<(String, Arg)> {
     let command = ServerArgs::augment_args(Shared::augment_args(Command::new("settings")));

@@ -6,14 +6,13 @@ pub(crate) mod duration;
 pub(crate) mod failure;
 mod file;
 pub(crate) mod log;
-mod selection;
+pub(crate) mod selection;
 pub(crate) mod shutdown;
 pub(crate) mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::selection::Selection;
-use self::values::{AccessSettings, AuthorizationMode, Extra, Management, Mode, PodApiSettings, TlsFiles};
+use self::values::{AccessSettings, AuthorizationMode, Extra, Management, TlsFiles};
 
 /// The standard path of a pod's service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -59,19 +58,13 @@ pub(crate) struct Settings {
     /// The keys of the settings that are not left to their defaults.
     set: BTreeSet<String>,
     pub(crate) node: NodeName,
-    pub(crate) file: Option<FileSettings>,
     pub(crate) http: Option<HttpConfig>,
     pub(crate) kubelet: Option<HttpConfig>,
-    pub(crate) api: Option<ApiSettings>,
     pub(crate) mirrors: Management,
     /// Where to keep pods on disk, and which.
     pub(crate) checkpoints: Option<(PathBuf, Which)>,
-    pub(crate) address: SocketAddr,
     /// `None` for plain HTTP.
     pub(crate) tls: Option<TlsFiles>,
-    pub(crate) pod_api: PodApiSettings,
-    /// An additional Unix socket to serve on, and its permissions.
-    pub(crate) socket: Option<(PathBuf, Mode)>,
     /// Which clients may query the agent.
     pub(crate) access: AccessSettings,
     pub(crate) once: bool,
@@ -88,24 +81,6 @@ pub(crate) struct Given {
     pub(crate) arguments: Vec<OsString>,
     pub(crate) run: RunArgs,
     pub(crate) output: Output,
-}
-
-/// The file source.
-#[derive(Clone, Debug)]
-pub(crate) struct FileSettings {
-    pub(crate) path: PathBuf,
-    pub(crate) period: Duration,
-}
-
-/// The API server as a source.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct ApiSettings {
-    /// `None`: find it in the environment.
-    pub(crate) kubeconfig: Option<PathBuf>,
-    pub(crate) all_nodes: bool,
-    pub(crate) selection: Selection,
-    /// Whether pods keep `metadata.managedFields`.
-    pub(crate) managed_fields: bool,
 }
 
 /// A rule for the settings, and the error if it does not hold.
@@ -192,15 +167,25 @@ impl Settings {
             ),
         )?;
         let node = node_name(given.hostname_override.as_deref())?;
-        let period = period(given.file_check_frequency);
-        let file = given.static_pod_path.clone().map(|path| FileSettings { path, period });
+        let (has_file, has_api_server) = (given.static_pod_path.is_some(), given.has_api_server());
         let http = http(&given, &node)?;
         let kubelet = kubelet(&given)?;
-        let api = api_server(&given)?;
-        rule(file.is_some() || http.is_some() || kubelet.is_some() || api.is_some(), NO_SOURCES)?;
-        let access = access(&given, tls.as_ref(), api.is_some())?;
-        let mirrors = management(&given, run, file.is_some() || http.is_some(), api.as_ref())?;
-        let pod_api = pod_api(&given, api.as_ref())?;
+        let selector = Selection::new(&given)?.flag();
+        if let Some(flag) = selector {
+            rule(has_api_server, format!("{flag} needs an API server: --kubeconfig or --api-server"))?;
+        }
+        rule(has_file || http.is_some() || kubelet.is_some() || has_api_server, NO_SOURCES)?;
+        let access = access(&given, tls.as_ref())?;
+        let mirrors = management(&given, run, has_file || http.is_some(), selector)?;
+        let with_owners = given.serve_resources.contains(&Extra::Owners);
+        rule(
+            has_api_server || given.serve_resources.is_empty(),
+            "--serve-resources needs an API server: --kubeconfig or --api-server",
+        )?;
+        rule(
+            !(given.all_nodes && with_owners),
+            "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes",
+        )?;
         let which = if given.checkpoint_all_pods { Which::All } else { Which::Annotated };
         let has_directory = given.checkpoint_dir.is_some();
         rule(
@@ -212,17 +197,12 @@ impl Settings {
         given.hostname_override = Some(node.to_string());
         Ok(Self {
             node,
-            file,
             http,
             kubelet,
-            api,
             mirrors,
             // `--once` prints and stores nothing.
             checkpoints: given.checkpoint_dir.clone().filter(|_| !run.once).map(|path| (path, which)),
-            address: SocketAddr::new(address, server.port),
             tls,
-            pod_api,
-            socket: server.socket.clone().map(|path| (path, given.socket_mode)),
             access,
             once: run.once,
             once_timeout: Some(run.once_timeout.0).filter(|timeout| !timeout.is_zero()),
@@ -298,8 +278,8 @@ impl Settings {
     /// Whether the agent must stay with the API server of the start. With another one, the mirror pods on the old API
     /// server would stay there, and reviews of the old one would still admit clients.
     pub(crate) fn keeps_api_server(&self) -> bool {
-        let Self { mirrors, access, pod_api, .. } = self;
-        *mirrors != Management::Off || access.tokens || access.rights || !pod_api.extra.is_empty()
+        let Self { mirrors, access, given, .. } = self;
+        *mirrors != Management::Off || access.tokens || access.rights || !given.serve_resources.is_empty()
     }
 }
 
@@ -321,7 +301,7 @@ fn tls(given: &Shared) -> Result<Option<TlsFiles>, Failure> {
 }
 
 /// Which clients are served. They have to be known, and the API server available where it is asked.
-fn access(given: &Shared, tls: Option<&TlsFiles>, has_api_server: bool) -> Result<AccessSettings, Failure> {
+fn access(given: &Shared, tls: Option<&TlsFiles>) -> Result<AccessSettings, Failure> {
     let access = AccessSettings {
         names: given.allowed_client_names.iter().cloned().collect(),
         groups: given.allowed_client_groups.iter().cloned().collect(),
@@ -339,43 +319,10 @@ fn access(given: &Shared, tls: Option<&TlsFiles>, has_api_server: bool) -> Resul
          --client-ca-file or --authentication-token-webhook",
     )?;
     rule(
-        has_api_server || !(access.tokens || access.rights),
+        given.has_api_server() || !(access.tokens || access.rights),
         "--authentication-token-webhook and --authorization-mode=Webhook need an API server: --kubeconfig or --api-server",
     )?;
     Ok(access)
-}
-
-/// The API server, if configured. Rejects selectors without it.
-fn api_server(given: &Shared) -> Result<Option<ApiSettings>, Failure> {
-    let selection = Selection::new(given)?;
-    let is_asked_for = given.kubeconfig.is_some() || given.api_server;
-    if let Some(flag) = selection.flag() {
-        rule(is_asked_for, format!("{flag} needs an API server: --kubeconfig or --api-server"))?;
-    }
-    Ok(is_asked_for.then(|| ApiSettings {
-        kubeconfig: given.kubeconfig.clone(),
-        all_nodes: given.all_nodes,
-        selection,
-        managed_fields: given.keep_managed_fields,
-    }))
-}
-
-fn pod_api(given: &Shared, api: Option<&ApiSettings>) -> Result<PodApiSettings, Failure> {
-    let extra: BTreeSet<_> = given.serve_resources.iter().copied().collect();
-    rule(
-        api.is_some() || extra.is_empty(),
-        "--serve-resources needs an API server: --kubeconfig or --api-server",
-    )?;
-    rule(
-        !(given.all_nodes && extra.contains(&Extra::Owners)),
-        "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes",
-    )?;
-    Ok(PodApiSettings {
-        static_pods: given.static_pod_object,
-        watches: given.max_watches,
-        watches_per_client: given.max_watches_per_client,
-        extra,
-    })
 }
 
 /// Whether to manage mirror pods. Without static pods, every mirror would be an orphan. A guessed node name may be
@@ -384,7 +331,7 @@ fn management(
     given: &Shared,
     run: &RunArgs,
     has_static_pods: bool,
-    api: Option<&ApiSettings>,
+    selector: Option<&str>,
 ) -> Result<Management, Failure> {
     let (is_asked_for, is_forced) = (given.manage_mirror_pods, given.force_manage_mirror_pods);
     rule(is_asked_for || !is_forced, "--force-manage-mirror-pods needs --manage-mirror-pods")?;
@@ -392,14 +339,14 @@ fn management(
     if !is_asked_for || run.once {
         return Ok(Management::Off);
     }
-    if let Some(flag) = api.and_then(|api| api.selection.flag()) {
+    if let Some(flag) = selector {
         let message = "--manage-mirror-pods has to see all pods of the node, and";
         return Err(Failure::Usage(format!("{message} {flag} leaves some out")));
     }
     for (is_there, what) in [
         (given.hostname_override.is_some(), "the node's name: give --node-name"),
         (has_static_pods, "static pods: give --pod-manifest-path or --manifest-url"),
-        (api.is_some(), "an API server: give --kubeconfig or --api-server"),
+        (given.has_api_server(), "an API server: give --kubeconfig or --api-server"),
     ] {
         rule(is_there, format!("--manage-mirror-pods needs {what}"))?;
     }
@@ -520,13 +467,13 @@ mod tests {
         let config = format!("--config={}", file.display());
         let set = resolved(&[&config]).unwrap();
         assert!(set.given.redact_env && set.given.serve_resources == [Extra::Nodes, Extra::Owners]);
-        assert_eq!((set.given.max_watches, set.address.port()), (7, 1));
+        assert_eq!((set.given.max_watches, set.server.port), (7, 1));
         assert_eq!(set.given.static_pod_url_header, [("A".to_owned(), "b,c".to_owned())]);
         assert!(!set.summary().contains("b,c"), "{}", set.summary());
         let set =
             resolved(&[&config, "--serve-resources=namespaces", "--max-watches=8", "--port=2"]).unwrap();
         assert_eq!(set.given.serve_resources, [Extra::Namespaces]);
-        assert_eq!((set.given.max_watches, set.address.port()), (8, 2));
+        assert_eq!((set.given.max_watches, set.server.port), (8, 2));
         assert!(set.given.redact_env, "{}", set.summary());
         std::fs::remove_file(file).unwrap();
     }

@@ -13,16 +13,16 @@ use pod_index_kubelet::sources::api_server::ApiServer;
 /// The selection. Empty: all pods.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub(crate) struct Selection {
-    namespace: Option<String>,
-    labels: Option<String>,
-    fields: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) labels: Option<String>,
+    pub(crate) fields: Option<String>,
 }
 
 /// The error in the given selectors, if any.
 type Check = fn(&str) -> Result<(), String>;
 
 impl Selection {
-    pub(super) fn new(given: &Shared) -> Result<Self, Failure> {
+    pub(crate) fn new(given: &Shared) -> Result<Self, Failure> {
         let (labels, fields) = (given.pod_selector.clone(), given.pod_field_selector.clone());
         Self { namespace: given.namespace.clone(), labels, fields }.checked()
     }
@@ -54,13 +54,8 @@ impl Selection {
         self.given().into_iter().find_map(|(flag, text)| text.map(|_| flag))
     }
 
-    /// The namespace, if there is only one.
-    pub(crate) fn namespace(&self) -> Option<&str> {
-        self.namespace.as_deref()
-    }
-
     /// The selected pods of `server`.
-    pub(crate) fn of(&self, mut server: ApiServer) -> ApiServer {
+    pub(crate) fn of(self, mut server: ApiServer) -> ApiServer {
         if let Some(namespace) = &self.namespace {
             server = server.namespace(namespace);
         }

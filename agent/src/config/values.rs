@@ -90,18 +90,6 @@ pub(crate) enum StaticPods {
     Mirror,
 }
 
-/// The settings of the pod API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PodApiSettings {
-    pub(crate) static_pods: StaticPods,
-    /// Maximum number of watches.
-    pub(crate) watches: usize,
-    /// Maximum number of watches per client.
-    pub(crate) watches_per_client: usize,
-    /// What to serve besides pods.
-    pub(crate) extra: BTreeSet<Extra>,
-}
-
 /// What the pod API can serve besides pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]

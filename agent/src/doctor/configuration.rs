@@ -4,7 +4,7 @@ use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 
 use super::report::{Finding, span};
-use crate::config::{FileSettings, Given, Settings};
+use crate::config::{Given, Settings};
 use crate::pipeline::readiness::is_grave;
 use crate::run::check;
 
@@ -62,7 +62,7 @@ pub(super) async fn check(settings: &Settings, findings: &mut Vec<Finding>) -> F
 async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) -> Finding {
     const CHECK: &str = "manifests";
     const EVENTS: &str = "file events";
-    let Some(FileSettings { path, period }) = &settings.file else {
+    let Some(path) = &settings.given.static_pod_path else {
         findings.push(Finding::skipped(CHECK, "no path of manifests is configured"));
         return Finding::skipped(EVENTS, "no manifests are read from files");
     };
@@ -71,7 +71,7 @@ async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) -> Finding 
         findings.push(Finding::of(CHECK, Err(failure), fix));
         return Finding::skipped(EVENTS, "the manifests cannot be read");
     }
-    let source = FileSource::with_period(path, settings.node.clone(), *period);
+    let source = FileSource::with_period(path, settings.node.clone(), settings.period_of("file"));
     let status = check::first_look(source, FileSource::status).await;
     read(CHECK, &status, "correct or remove the manifest", findings);
     let unhinted = status.problems.iter().find(|problem| problem.kind() == ProblemKind::Unhinted);

@@ -46,8 +46,8 @@ pub(super) async fn check(
     let pods = pods(settings).await;
     let lists = pods.as_ref().is_some_and(|pods| pods.result == Outcome::Ok);
     let signs = Signs { healthz: healthz(address).await, lists, lease };
-    let static_pods = settings.file.is_some() || settings.http.is_some();
-    let needs_mirrors = static_pods && settings.api.is_some();
+    let has_static_pods = settings.given.static_pod_path.is_some() || settings.http.is_some();
+    let needs_mirrors = has_static_pods && settings.given.has_api_server();
     findings.push(judge(&signs, address, settings.mirrors, needs_mirrors));
     findings.extend(pods);
 }

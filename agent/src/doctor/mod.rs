@@ -91,10 +91,10 @@ async fn findings(
 /// the server's clock, if the server answers.
 async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) -> Option<(Client, f64)> {
     const CHECK: &str = "API server";
-    let Some(api) = &settings.api else {
+    if !settings.given.has_api_server() {
         findings.push(Finding::skipped(CHECK, "no API server is configured"));
         return None;
-    };
+    }
     let client = match check::credentials(settings).await {
         Ok(client) => client?,
         Err(failure) => {
@@ -109,7 +109,7 @@ async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) -> Option<
         Err(why) => {
             let fix = "see whether the server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's \
                        server and certificate-authority";
-            let server = server_url(api.kubeconfig.as_deref()).await;
+            let server = server_url(settings.given.kubeconfig.as_deref()).await;
             let message = format!("{} does not answer: {why}", server.as_deref().unwrap_or("it"));
             findings.push(Finding::failure(CHECK, message, fix));
             return None;
@@ -117,7 +117,7 @@ async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) -> Option<
     };
     findings.push(clock::judge(offset));
     if rights::check(settings, &client, findings).await {
-        let done = check::api_server(settings, api, client.clone()).await;
+        let done = check::api_server(settings, client.clone()).await;
         let done = done.map(|()| "it lists and watches pods for the agent".to_owned());
         let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names";
         findings.push(Finding::of(CHECK, done, fix));

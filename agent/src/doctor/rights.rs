@@ -96,8 +96,8 @@ impl Right {
 /// The rights that an agent with these settings uses on the API server.
 fn needed(settings: &Settings) -> Vec<Right> {
     let mut rights = Vec::new();
-    let (node, all_nodes) = (&settings.node, settings.api.as_ref().is_some_and(|api| api.all_nodes));
-    if let Some(api) = &settings.api {
+    let (node, given) = (&settings.node, &settings.given);
+    if given.has_api_server() {
         let of_the_node = || FieldSelectorAttributes {
             requirements: Some(vec![FieldSelectorRequirement {
                 key: "spec.nodeName".to_owned(),
@@ -108,8 +108,8 @@ fn needed(settings: &Settings) -> Vec<Right> {
         };
         rights.extend(["list", "watch"].map(|verb| {
             let mut right = Right::new(verb, "", "pods", BASE);
-            right.0.namespace = api.selection.namespace().map(str::to_owned);
-            right.0.field_selector = (!all_nodes).then(of_the_node);
+            right.0.namespace.clone_from(&given.namespace);
+            right.0.field_selector = (!given.all_nodes).then(of_the_node);
             right
         }));
     }
@@ -120,11 +120,11 @@ fn needed(settings: &Settings) -> Vec<Right> {
     if settings.mirrors == Management::Careful {
         rights.push(Right::lease(settings));
     }
-    for extra in &settings.pod_api.extra {
+    for extra in &given.serve_resources {
         for (group, resource) in extra.resources() {
             rights.extend(extra.verbs().iter().map(|verb| {
                 let right = Right::new(verb, group, resource, RESOURCES);
-                if *extra == Extra::Nodes && !all_nodes { right.named(node) } else { right }
+                if *extra == Extra::Nodes && !given.all_nodes { right.named(node) } else { right }
             }));
         }
     }

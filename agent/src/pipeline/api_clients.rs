@@ -26,7 +26,7 @@ use tower::{BoxError, service_fn};
 
 use super::api_requests::ApiRequests;
 use crate::config::failure::Failure;
-use crate::config::{ApiSettings, Settings, rule, wrong};
+use crate::config::{Settings, rule, wrong};
 
 /// How many reviews of tokens and of rights are sent at a time.
 const REVIEWS: usize = 8;
@@ -119,15 +119,16 @@ fn clients(api: &ApiClient, requests: &ApiRequests) -> Clients {
 /// yet.
 pub(crate) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
     let Some((api, _)) = connect(settings).await? else { return Ok(None) };
-    let kubeconfig = settings.api.as_ref().and_then(|api| api.kubeconfig.as_deref());
-    authenticate(&api, kubeconfig).await.map_err(wrong)?;
+    authenticate(&api, settings.given.kubeconfig.as_deref()).await.map_err(wrong)?;
     Ok(Some(api.client()))
 }
 
 /// The API server that `settings` names, and its address in the kubeconfig.
 async fn connect(settings: &Settings) -> Result<Option<(ApiClient, Uri)>, Failure> {
-    let Some(ApiSettings { kubeconfig, .. }) = &settings.api else { return Ok(None) };
-    let kubeconfig = kubeconfig.as_deref();
+    if !settings.given.has_api_server() {
+        return Ok(None);
+    }
+    let kubeconfig = settings.given.kubeconfig.as_deref();
     let config = load_config(kubeconfig).await.map_err(wrong)?;
     let server = config.cluster_url.clone();
     let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());

@@ -17,13 +17,14 @@ use tokio::task::JoinSet;
 use super::readiness;
 use super::readiness::Readiness;
 use super::writer::Report;
+use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::config::{ApiSettings, FileSettings, Settings};
+use crate::config::selection::Selection;
 use pod_index_kubelet::sources::api_server::{ApiServer, ApiServerSource};
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::http::HttpSource;
 use pod_index_kubelet::sources::kubelet::KubeletSource;
-use pod_index_kubelet::sources::{NodeName, Problem, Source, SourceStatus, SourceUpdate, redact_env};
+use pod_index_kubelet::sources::{Problem, Source, SourceStatus, SourceUpdate, redact_env};
 
 /// Pause before a source restarts after a panic.
 const AFTER_A_PANIC: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(10) };
@@ -31,10 +32,10 @@ const AFTER_A_PANIC: Duration = if cfg!(test) { Duration::ZERO } else { Duration
 /// The sources named in `settings`.
 pub(crate) fn configured(settings: &Settings) -> Vec<Source> {
     let sources = [
-        (Source::File, settings.file.is_some()),
+        (Source::File, settings.given.static_pod_path.is_some()),
         (Source::Http, settings.http.is_some()),
         (Source::Kubelet, settings.kubelet.is_some()),
-        (Source::Api, settings.api.is_some()),
+        (Source::Api, settings.given.has_api_server()),
     ];
     sources.into_iter().filter_map(|(source, is_named)| is_named.then_some(source)).collect()
 }
@@ -90,8 +91,8 @@ impl SourceTasks {
         let transform: fn(&mut Pod) = if redacts { redact_env } else { |_| {} };
         let nudge = |source| self.readiness.nudge(source);
         let node = settings.node.clone();
-        if let Some(FileSettings { path, period }) = settings.file.clone() {
-            let (node, nudge) = (node.clone(), nudge(Source::File));
+        if let Some(path) = settings.given.static_pod_path.clone() {
+            let (node, nudge, period) = (node.clone(), nudge(Source::File), settings.period_of("file"));
             let open =
                 move || Ok(FileSource::with_nudge(&path, node.clone(), period, transform, nudge.clone()));
             prepared.push(self.keep_running(Source::File, FileSource::status, open)?);
@@ -107,8 +108,9 @@ impl SourceTasks {
             let open = move || KubeletSource::new(config.clone());
             prepared.push(self.keep_running(Source::Kubelet, KubeletSource::status, open)?);
         }
-        if let (Some(api), Some(client)) = (settings.api.clone(), client) {
-            let open = move || Ok(pods_of(&api, client.clone(), &node).redact_env(redacts).pods());
+        if let Some(client) = client {
+            let pods = pods_of(settings, client)?.redact_env(redacts);
+            let open = move || Ok(pods.clone().pods());
             prepared.push(self.keep_running(Source::Api, ApiServerSource::status, open)?);
         }
         Ok(prepared)
@@ -152,9 +154,9 @@ impl SourceTasks {
 }
 
 /// The selected pods of the API server.
-pub(crate) fn pods_of(api: &ApiSettings, client: Client, node: &NodeName) -> ApiServer {
-    let server = api.selection.of(ApiServer::new(client)).managed_fields(api.managed_fields);
-    if api.all_nodes { server } else { server.node(node) }
+pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -> Result<ApiServer, Failure> {
+    let server = Selection::new(given)?.of(ApiServer::new(client)).managed_fields(given.keep_managed_fields);
+    Ok(if given.all_nodes { server } else { server.node(node) })
 }
 
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
@@ -238,7 +240,8 @@ mod tests {
             };
             Ok(stream::once(update).boxed())
         };
-        let status = |_: &_| FileSource::new("/nonexistent", NodeName::new("n")).status();
+        let status =
+            |_: &_| FileSource::new("/nonexistent", pod_index_kubelet::sources::NodeName::new("n")).status();
         let tasks = SourceTasks::new(&Arc::new(Readiness::new()), reports);
         let (_, work) = tasks.keep_running(Source::File, status, open).map_err(|_| ()).unwrap();
         tokio::spawn(work);

@@ -59,7 +59,8 @@ pub(crate) use self::query::{is_watch, resource};
 use self::seats::Seats;
 pub(crate) use self::status::Refusal;
 use crate::config::Settings;
-use crate::config::values::{Extra, PodApiSettings};
+use crate::config::args::Shared;
+use crate::config::values::Extra;
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
 
@@ -87,11 +88,11 @@ impl PodApi {
     pub(crate) fn new(
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
-        settings: &PodApiSettings,
+        given: &Shared,
         events: Events,
     ) -> (Self, impl FnOnce() + Send + use<>) {
-        let PodApiSettings { static_pods, watches, watches_per_client, .. } = *settings;
-        let seats = Seats::new(watches, watches_per_client);
+        let static_pods = given.static_pod_object;
+        let seats = Seats::new(given.max_watches, given.max_watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
         let (reach, reached) = channel::channel(0);
@@ -130,7 +131,7 @@ impl PodApi {
         let mut all = Vec::new();
         let PodApi { served, seats, version, missing, owners, .. } = self;
         for extra in Extra::ALL {
-            let asked = settings.pod_api.extra.contains(&extra);
+            let asked = settings.given.serve_resources.contains(&extra);
             let Some(client) = client.filter(|_| asked) else {
                 missing.push(extra);
                 continue;
@@ -139,9 +140,8 @@ impl PodApi {
             let begin = Begin { version: *version, seats, directory: directory.as_deref() };
             let (collections, work) = match extra {
                 Extra::Nodes => {
-                    let all_nodes = settings.api.as_ref().is_some_and(|api| api.all_nodes);
                     let own = format!("metadata.name={}", settings.node);
-                    let server = if all_nodes { server } else { server.fields(&own) };
+                    let server = if settings.given.all_nodes { server } else { server.fields(&own) };
                     followed::follow::<Node>(&node::NODES, server.objects(), begin)
                 }
                 Extra::Namespaces => {

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::cli::format;
 use crate::config::failure::Failure;
-use crate::config::{ApiSettings, FileSettings, Settings, wrong};
+use crate::config::{Settings, wrong};
 use crate::http::tls::Tls;
 use crate::pipeline::{api_clients, sources};
 
@@ -35,7 +35,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     files(settings)?;
     format::print("\nThe configuration is valid.\n")?;
     let servers = [
-        (settings.api.is_some(), "the API server"),
+        (settings.given.has_api_server(), "the API server"),
         (settings.http.is_some(), "the URL"),
         (settings.kubelet.is_some(), "the kubelet"),
     ];
@@ -54,7 +54,7 @@ pub(crate) fn certificate(settings: &Settings) -> Result<Option<Tls>, Failure> {
 /// Whether the certificates are valid, the manifests can be read, and checkpoints can be kept.
 pub(crate) fn files(settings: &Settings) -> Result<(), Failure> {
     certificate(settings)?;
-    if let Some(FileSettings { path, .. }) = &settings.file {
+    if let Some(path) = &settings.given.static_pod_path {
         manifests(path)?;
     }
     settings.checkpoints.as_ref().map_or(Ok(()), |(path, _)| keeps(path))
@@ -63,21 +63,16 @@ pub(crate) fn files(settings: &Settings) -> Result<(), Failure> {
 /// The client of the API server, if one is configured, with credentials that have not expired by this machine's clock.
 pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     let client = api_clients::client(settings).await?;
-    if let Some(api) = &settings.api {
-        let checked = check_kubeconfig(api.kubeconfig.as_deref()).await;
+    if client.is_some() {
+        let checked = check_kubeconfig(settings.given.kubeconfig.as_deref()).await;
         checked.map_err(|problem| without_pods(&problem, "the API server"))?;
     }
     Ok(client)
 }
 
 /// Whether the API server lists and watches pods for the agent.
-pub(crate) async fn api_server(
-    settings: &Settings,
-    api: &ApiSettings,
-    client: Client,
-) -> Result<(), Failure> {
-    let pods =
-        sources::pods_of(api, client, &settings.node).times(Times { patience: PATIENCE, ..Times::default() });
+pub(crate) async fn api_server(settings: &Settings, client: Client) -> Result<(), Failure> {
+    let pods = sources::pods_of(settings, client)?.times(Times { patience: PATIENCE, ..Times::default() });
     pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
 }
 

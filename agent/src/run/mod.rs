@@ -199,8 +199,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     }
     let connections =
         registered(metrics.ours(), "http_connections", "Open client connections", Gauge::default());
-    let (pods, follow) =
-        PodApi::new(&reader, &readiness, &settings.pod_api, Events::register(metrics.ours()));
+    let (pods, follow) = PodApi::new(&reader, &readiness, given, Events::register(metrics.ours()));
     let follower = tasks.thread("changes", follow)?;
     let latest = clients.latest(|clients| &clients.others);
     let (all, mut served) = (Arc::clone(settings), pods.clone());
@@ -365,14 +364,15 @@ impl Listeners {
             Some(address) => bind(address, flag).await.map(Some),
             None => Ok(None),
         };
-        let port = bind(settings.address, "--address, --port").await?;
+        let address = SocketAddr::new(settings.server.address, settings.server.port);
+        let port = bind(address, "--address, --port").await?;
         let health = bind_apart(settings.given.health_address, "--health-address").await?;
         let metrics = bind_apart(settings.given.metrics_address, "--metrics-address").await?;
         // Last: it is a file that others see.
-        let socket = settings.socket.as_ref().map(|(path, mode)| {
+        let socket = settings.server.socket.as_ref().map(|path| {
             let unable =
                 |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
-            Socket::bind(path, *mode).map_err(unable)
+            Socket::bind(path, settings.given.socket_mode).map_err(unable)
         });
         Ok(Self { port, socket: socket.transpose()?, health, metrics })
     }
