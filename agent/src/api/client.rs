@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use tokio::sync::Semaphore;
-use tokio::task::{spawn_blocking, yield_now};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
@@ -37,8 +37,8 @@ pub(crate) struct Share {
     pub(crate) name: Arc<str>,
     turn: Semaphore,
     turns: Arc<Semaphore>,
-    /// Permits for the bodies of its requests.
-    pub(crate) bodies: Arc<Semaphore>,
+    /// For the bodies of its requests.
+    pub(crate) bodies: Places,
     /// Held while processes are read for it. A `/proc` that blocks must not keep the client's turn.
     pub(crate) processes: Semaphore,
 }
@@ -62,7 +62,7 @@ impl Clients {
             name: Arc::clone(&name),
             turn: Semaphore::new(1),
             turns: Arc::clone(&self.turns),
-            bodies: Arc::new(Semaphore::new(BODIES)),
+            bodies: Places::new(BODIES),
             processes: Semaphore::new(1),
         });
         known.insert(name, Arc::downgrade(&share));
@@ -83,6 +83,29 @@ impl Clients {
     }
 }
 
+/// A limited number of places.
+#[derive(Debug)]
+pub(crate) struct Places {
+    permits: Arc<Semaphore>,
+    /// Shared with those that wait.
+    waiting: Arc<()>,
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(most)), waiting: Arc::default() }
+    }
+
+    pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        let _waiting = Arc::clone(&self.waiting);
+        Arc::clone(&self.permits).acquire_owned().await.ok()
+    }
+
+    pub(crate) fn are_wanted(&self) -> bool {
+        Arc::strong_count(&self.waiting) > 1
+    }
+}
+
 impl Share {
     /// Computes a part in this client's turn. It must be bounded: less than a millisecond. `None`: the agent ends.
     pub(crate) async fn work<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
@@ -94,21 +117,6 @@ impl Share {
         // Otherwise a client that reads as fast as parts are computed would keep its thread.
         yield_now().await;
         Some(done)
-    }
-
-    /// The same for work that takes longer, on a thread for blocking work. `None` also if it panicked.
-    pub(crate) async fn long_work<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let _turn = self.turn.acquire().await.ok()?;
-        let one_of_all = Arc::clone(&self.turns).acquire_owned().await.ok()?;
-        let done = spawn_blocking(move || {
-            let done = work();
-            drop(one_of_all);
-            done
-        });
-        done.await.ok()
     }
 }
 
@@ -185,7 +193,6 @@ mod tests {
             assert!(more.now_or_never().is_none());
         }
         assert_eq!(other.work(|| 7).await, Some(7));
-        assert_eq!(other.long_work(|| 7).await, Some(7));
         drop(turn);
         for more in more {
             assert_eq!(more.await, Some(()));

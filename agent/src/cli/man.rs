@@ -1,7 +1,6 @@
 //! Completion scripts and manual pages, generated from the definition of the command line.
 
 use clap::Command;
-use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
@@ -19,13 +18,7 @@ pub(crate) fn print_page(command: Option<&str>) -> Result<(), Failure> {
 }
 
 fn completions(shell: Shell) -> String {
-    let command = help::command();
-    // clap takes only static names. This process ends soon.
-    let leak = |command: &Command| -> &'static str { command.get_name().to_owned().leak() };
-    let commands: Vec<_> = command.get_subcommands().map(leak).collect();
-    let known = PossibleValuesParser::new(&commands);
-    let mut command =
-        command.mut_subcommand("man", |man| man.mut_arg("command", |argument| argument.value_parser(known)));
+    let mut command = help::command();
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut command, &name, &mut script);
@@ -132,7 +125,6 @@ mod tests {
                 ("pod-index --log-format ", &["json", "text"][..]),
                 ("pod-index list -o ", &["json", "name", "table", "wide", "yaml"]),
                 ("pod-index completions z", &["zsh"]),
-                ("pod-index man wh", &["whois"]),
                 ("pod-index help wh", &["whois"]),
             ];
             let bash = bash.into_iter().filter(|_| shell == Shell::Bash);

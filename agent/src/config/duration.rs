@@ -12,6 +12,7 @@ pub(crate) struct GoDuration(pub(crate) Duration);
 const MOST_DIGITS: usize = 15;
 /// Maximum length of the text: two such numbers.
 const LONGEST: usize = 40;
+const BAD: &str = "must be a number and a unit, such as 20s, 1m30s or 500ms";
 /// Go's longest duration, about 292 years.
 const LONGEST_DURATION: Duration = Duration::from_nanos(i64::MAX.unsigned_abs());
 
@@ -22,36 +23,20 @@ impl fmt::Display for GoDuration {
 }
 
 impl FromStr for GoDuration {
-    type Err = BadDuration;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, BadDuration> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let is_bounded = text.split(|c: char| !c.is_ascii_digit()).all(|digits| digits.len() <= MOST_DIGITS);
         let has_digits = text.contains(|c: char| c.is_ascii_digit());
         // kube parses text without a number as zero and panics on numbers that are too large.
         if !has_digits || text.len() > LONGEST || !is_bounded {
-            return Err(BadDuration);
+            return Err(BAD);
         }
-        let parsed: kube::core::Duration = text.parse().map_err(|_| BadDuration)?;
+        let parsed: kube::core::Duration = text.parse().map_err(|_| BAD)?;
         let duration = Duration::from(parsed);
-        if parsed.is_negative() || duration > LONGEST_DURATION {
-            Err(BadDuration)
-        } else {
-            Ok(Self(duration))
-        }
+        if parsed.is_negative() || duration > LONGEST_DURATION { Err(BAD) } else { Ok(Self(duration)) }
     }
 }
-
-/// The text is not a duration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadDuration;
-
-impl fmt::Display for BadDuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("must be a number and a unit, such as 20s, 1m30s or 500ms")
-    }
-}
-
-impl std::error::Error for BadDuration {}
 
 #[cfg(test)]
 mod tests {
@@ -94,7 +79,7 @@ mod tests {
             "é",
             "infs",
         ] {
-            assert_eq!(text.parse::<GoDuration>(), Err(BadDuration), "{text}");
+            assert_eq!(text.parse::<GoDuration>(), Err(BAD), "{text}");
         }
     }
 }

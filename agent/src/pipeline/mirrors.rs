@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time;
 
 use super::readiness::Readiness;
+use super::writer::Command;
 use crate::api::mirrors::{Mirrors as Shown, Pair};
 use crate::config::failure::Failure;
 use crate::config::values::Management;
@@ -89,7 +90,7 @@ impl MirrorKeeper {
         client: Option<Client>,
         reader: &Reader<Pod>,
         readiness: &Readiness,
-        derive_own: &Sender<()>,
+        writer: &Sender<Command>,
     ) -> Failure {
         let (Some(client), true) = (client, self.is_asked_to_keep()) else {
             return std::future::pending().await;
@@ -115,7 +116,7 @@ impl MirrorKeeper {
             self.describe(&lease),
         ));
         // Fails if the writer thread has ended, and then the agent ends.
-        let _ = derive_own.send(());
+        let _ = writer.send(Command::DeriveOwn);
         std::future::pending().await
     }
 

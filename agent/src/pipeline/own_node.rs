@@ -16,18 +16,19 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::api_clients::{Clients, answer, may};
+use super::writer::Command;
 
 /// The shortest time between two reads. Anyone who may create pods can cause a read.
 const PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// Reads the Node object whenever the writer thread needs it, with the last of `clients`. Sends it, or `None` if it
-/// cannot be read. Ends with the writer thread.
+/// Reads the Node object whenever the writer thread needs it, with the last of `clients`. Ends with the writer thread.
 pub(crate) async fn follow(
     mut clients: watch::Receiver<Option<Clients>>,
     node: String,
-    (mut needed, read): (watch::Receiver<bool>, Sender<Option<OwnNode>>),
+    mut needed: watch::Receiver<bool>,
+    writer: Sender<Command>,
 ) {
     let new_backoff = || Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
     let (mut backoff, mut reported) = (new_backoff(), false);
@@ -41,7 +42,7 @@ pub(crate) async fn follow(
         {
             tracing::debug!("the UID of the Node object in mirror pods is not checked: {why}");
         }
-        if read.send(found.ok()).is_err() {
+        if writer.send(Command::OwnNode(found.ok())).is_err() {
             return;
         }
         tokio::select! {

@@ -42,13 +42,24 @@ pub(crate) struct Report {
     pub(crate) read: Option<Instant>,
 }
 
-/// A handle to the writer thread. [`stop`](Self::stop) ends the thread.
+/// What the writer thread is told besides reports.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// To derive the static pods of this node from their mirror pods from now on: the agent managed these, and no longer
+    /// does.
+    DeriveOwn,
+    /// This node's Node object; `None` if it cannot be read.
+    OwnNode(Option<OwnNode>),
+    /// To end after the current batch.
+    Stop,
+}
+
+/// A handle to the writer thread.
 #[derive(Debug)]
 pub(crate) struct WriterThread {
-    stop: Sender<()>,
-    derive_own: Sender<()>,
-    own_node: Sender<Option<OwnNode>>,
-    needs_own_node: watch::Receiver<bool>,
+    pub(crate) commands: Sender<Command>,
+    /// Whether this node's Node object has to be read.
+    pub(crate) needs_own_node: watch::Receiver<bool>,
 }
 
 impl WriterThread {
@@ -70,10 +81,8 @@ impl WriterThread {
             let help = "Maximum number of queued updates; beyond it, sources wait.";
             to.gauge("channel_capacity", help, number(WAITING));
         });
-        let (stop, stopped) = bounded(1);
-        let (derive_own, own_derived) = bounded(1);
-        // At most one message in ten seconds.
-        let (own_node, own_node_read) = unbounded();
+        // At most one command in ten seconds.
+        let (commands, commanded) = unbounded();
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::register(metrics.ours(), pods, sources));
         let (heard, gaps) = ((Instant::now(), None), (0, Some(SystemTime::now())));
@@ -81,25 +90,8 @@ impl WriterThread {
         let mut work =
             Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps, suspension };
         work.restore();
-        let work = move || work.until(&stopped, own_derived, own_node_read, &received);
-        (Self { stop, derive_own, own_node, needs_own_node: node_needed }, reports, work)
-    }
-
-    /// A sender that makes the thread derive the static pods of this node from their mirror pods, from the first message
-    /// on. For an agent that managed these mirror pods and no longer does.
-    pub(crate) fn derive_own(&self) -> Sender<()> {
-        self.derive_own.clone()
-    }
-
-    /// Whether this node's Node object has to be read, and a sender for the result: `None` if it cannot be read.
-    pub(crate) fn own_node(&self) -> (watch::Receiver<bool>, Sender<Option<OwnNode>>) {
-        (self.needs_own_node.clone(), self.own_node.clone())
-    }
-
-    /// Ends the thread after its current batch.
-    pub(crate) fn stop(&self) {
-        // Fails if the thread has ended or is asked already.
-        let _ = self.stop.try_send(());
+        let work = move || work.follow(commanded, &received);
+        (Self { commands, needs_own_node: node_needed }, reports, work)
     }
 }
 
@@ -121,13 +113,7 @@ struct Work {
 }
 
 impl Work {
-    fn until(
-        mut self,
-        stop: &Receiver<()>,
-        mut derive_own: Receiver<()>,
-        mut own_node: Receiver<Option<OwnNode>>,
-        reports: &Receiver<Report>,
-    ) {
+    fn follow(mut self, mut commands: Receiver<Command>, reports: &Receiver<Report>) {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
@@ -141,21 +127,18 @@ impl Work {
                     }
                     Err(_) => return,
                 },
-                recv(stop) -> _ => return,
-                recv(derive_own) -> message => {
-                    // One message is enough. A channel without senders would always be ready.
-                    derive_own = never();
-                    if message.is_ok() {
+                recv(commands) -> command => match command {
+                    Ok(Command::Stop) => return,
+                    Ok(Command::DeriveOwn) => {
                         let derived = self.merge.manage_own_mirror_pods(false);
                         self.publish(derived, iter::empty());
                     }
-                }
-                recv(own_node) -> node => match node {
-                    Ok(node) => {
+                    Ok(Command::OwnNode(node)) => {
                         let checked = self.merge.own_node(node);
                         self.publish(checked, iter::empty());
                     }
-                    Err(_) => own_node = never(),
+                    // A channel without senders would always be ready.
+                    Err(_) => commands = never(),
                 },
                 recv(expiry) -> _ => self.publish(Merged::default(), iter::empty()),
                 recv(forgetting) -> _ => self.forget(Instant::now()),
@@ -325,7 +308,7 @@ mod tests {
         reports.send(Report { source: Source::Kubelet, update, sound: true, read: None }).unwrap();
         let running = std::thread::spawn(work);
         reader.wait_for(&PodUid::from("1"), Instant::now() + Duration::from_secs(60)).unwrap();
-        thread.stop();
+        thread.commands.send(Command::Stop).unwrap();
         running.join().unwrap();
         assert_eq!(reader.load().pods().len(), 1);
         assert_eq!(readiness.sources()[0].problems.len(), 3);

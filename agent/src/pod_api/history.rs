@@ -9,7 +9,6 @@
 //! and matches and encodes them after it has released it.
 
 use std::collections::VecDeque;
-use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -292,20 +291,6 @@ impl Watcher {
         }
         if self.version == latest { Next::Nothing } else { Next::More }
     }
-}
-
-/// The objects of a namespace, or of all namespaces, after a key.
-pub(super) fn range<'a>(
-    state: &'a State,
-    namespace: Option<&str>,
-    after: Option<&Arc<str>>,
-) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<Object>)> + use<'a> {
-    let prefix = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let start = match after {
-        Some(after) => Bound::Excluded(Arc::clone(after)),
-        None => Bound::Included(Arc::from(&*prefix)),
-    };
-    state.range::<_, Arc<str>>((start, Bound::Unbounded)).take_while(move |(key, _)| key.starts_with(&prefix))
 }
 
 #[cfg(test)]

@@ -14,9 +14,8 @@ use tokio::time::sleep;
 
 use super::collection::{Begin, Collection, Known, key};
 use super::history::History;
-use super::list::List;
+use super::list::list;
 use super::resource::Resource;
-use super::selection::Selection;
 use super::shape::Form;
 
 /// The pause after a pass, once more for each 256 KiB written, with success or without: large lists that change often do
@@ -45,8 +44,7 @@ fn pass(served: &[Arc<Collection>], directory: &Path) -> (usize, Option<String>)
         if served.saved.load(Ordering::Relaxed) == version {
             continue;
         }
-        let all = Selection::default();
-        let list: Vec<u8> = List::new(served.of(), (state, version), all, Form::Marked).flatten().collect();
+        let list: Vec<u8> = list(served.of(), version, state.values(), Form::Marked).flatten().collect();
         bytes += list.len();
         let path = file(served.of(), directory);
         match write_list(&path, &list) {

@@ -1,90 +1,91 @@
-//! A list as JSON, in parts: the version and the selected objects.
+//! The selected objects, and bodies that show them, in parts. Each part is bounded work.
 
+use std::iter;
 use std::sync::Arc;
 
-use super::history::{State, range};
+use super::history::State;
+use super::object::Object;
 use super::resource::Resource;
 use super::selection::Selection;
 use super::shape::Form;
+use crate::api::client::Share;
 
-/// The response is sent in parts of about this many bytes.
+/// A body is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
-/// Objects are matched with at most this many terms of the selector for one part.
+/// Objects are matched with at most this many terms of the selector in one turn of the client.
 const WORK: usize = 16 * 1024;
 
-/// The selected objects of a state, in parts. Each part is bounded work; it may be empty.
-#[derive(Debug)]
-pub(super) struct List {
-    of: &'static Resource,
-    state: State,
-    version: u64,
-    selection: Selection,
-    form: Form,
-    progress: Progress,
-}
-
-#[derive(Debug)]
-enum Progress {
-    Head,
-    /// After this key, and whether an item was written.
-    After(Option<Arc<str>>, bool),
-    Done,
-}
-
-impl List {
-    pub(super) fn new(
-        of: &'static Resource,
-        (state, version): (State, u64),
-        selection: Selection,
-        form: Form,
-    ) -> Self {
-        Self { of, state, version, selection, form, progress: Progress::Head }
-    }
-}
-
-impl Iterator for List {
-    type Item = Vec<u8>;
-
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let mut chunk = Vec::new();
-        let (mut last, mut has_items) = match std::mem::replace(&mut self.progress, Progress::Done) {
-            Progress::Head => {
-                chunk = self.form.list_head(self.of, self.version);
-                (None, false)
-            }
-            Progress::After(last, has_items) => (last, has_items),
-            Progress::Done => return None,
+/// The selected objects, by their keys. `None`: the agent ends.
+pub(super) async fn selected(
+    client: &Share,
+    state: &State,
+    selection: &Selection,
+) -> Option<Vec<Arc<Object>>> {
+    let prefix = selection.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let (mut start, mut found) = (Arc::<str>::from(prefix.as_str()), Vec::new());
+    let most = (WORK / selection.terms()).max(1);
+    loop {
+        let some = || {
+            let mut objects = state.range(start.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+            let next = objects.by_ref().take(most).map(|(_, object)| object);
+            found.extend(next.filter(|object| selection.matches(object)).cloned());
+            objects.next().map(|(key, _)| Arc::clone(key))
         };
-        let mut work = 0;
-        let namespace = self.selection.namespace.as_deref();
-        for (key, object) in range(&self.state, namespace, last.clone().as_ref()) {
-            work += self.selection.terms();
-            if self.selection.matches(object) {
-                if has_items {
-                    chunk.push(b',');
-                }
-                has_items = true;
-                object.write(self.form, None, object.version, &mut chunk);
-            }
-            if chunk.len() >= CHUNK || work >= WORK {
-                last = Some(Arc::clone(key));
-                self.progress = Progress::After(last, has_items);
-                return Some(chunk);
-            }
+        match client.work(some).await? {
+            Some(key) => start = key,
+            None => return Some(found),
         }
-        chunk.extend_from_slice(b"]}");
-        Some(chunk)
     }
+}
+
+/// The start of a body, each object as `write` appends it, and the end.
+pub(super) fn parts<O: AsRef<Object>>(
+    start: Vec<u8>,
+    objects: impl IntoIterator<Item = O>,
+    mut write: impl FnMut(&Object, &mut Vec<u8>),
+    end: Vec<u8>,
+) -> impl Iterator<Item = Vec<u8>> {
+    let (mut start, mut objects, mut end) = (start, objects.into_iter(), Some(end));
+    iter::from_fn(move || {
+        let mut part = std::mem::take(&mut start);
+        while part.len() < CHUNK {
+            let Some(object) = objects.next() else {
+                part.extend(end.take()?);
+                break;
+            };
+            write(object.as_ref(), &mut part);
+        }
+        Some(part)
+    })
+}
+
+/// A list as JSON: the version and the objects.
+pub(super) fn list<O: AsRef<Object>>(
+    of: &Resource,
+    version: u64,
+    objects: impl IntoIterator<Item = O>,
+    form: Form,
+) -> impl Iterator<Item = Vec<u8>> {
+    let mut has_items = false;
+    let write = move |object: &Object, part: &mut Vec<u8>| {
+        if std::mem::replace(&mut has_items, true) {
+            part.push(b',');
+        }
+        object.write(form, None, object.version, part);
+    };
+    parts(form.list_head(of, version), objects, write, b"]}".to_vec())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::Value;
 
-    use super::super::object::Object;
     use super::super::pod::PODS;
     use super::*;
+    use crate::api::client::Clients;
     use crate::api::labels::Labels;
 
     fn state(pods: usize) -> State {
@@ -97,14 +98,22 @@ mod tests {
         (0..pods).map(pod).collect::<State>()
     }
 
-    #[test]
-    fn a_list_of_any_length_is_whole_and_each_part_is_bounded_work() {
+    #[tokio::test]
+    async fn a_list_of_any_length_is_whole_and_each_part_is_bounded_work() {
         let many: Vec<_> = (0..255).map(|n| format!("!z{n}")).collect();
-        for (pods, selector, parts) in [(0, "", 1), (1, "", 1), (5_000, "", 2), (5_000, &*many.join(","), 70)]
+        let client = Clients::new().named("client");
+        for (pods, selector, parts, turns) in
+            [(0, "", 1, 1), (1, "", 1, 1), (5_000, "", 2, 1), (5_000, &*many.join(","), 2, 70)]
         {
             let selection = Selection { labels: Labels::parse(selector).unwrap(), ..Selection::default() };
-            let list = List::new(&PODS, (state(pods), 7), selection, Form::Object);
-            let written: Vec<_> = list.collect();
+            let state = state(pods);
+            let (mut select, mut taken) = (Box::pin(selected(&client, &state, &selection)), 0);
+            let objects = poll_fn(|cx| {
+                taken += 1;
+                select.as_mut().poll(cx)
+            });
+            let written: Vec<_> = list(&PODS, 7, objects.await.unwrap(), Form::Object).collect();
+            assert!(taken >= turns, "{taken} turns");
             assert!(written.len() >= parts, "{} parts", written.len());
             assert!(written.iter().all(|part| part.len() < 2 * CHUNK));
             let list: Value = serde_json::from_slice(&written.concat()).unwrap();

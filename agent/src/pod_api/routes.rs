@@ -12,7 +12,7 @@ use axum::routing::get;
 use super::accept::{Verb, form};
 use super::collection::Collection;
 use super::discovery::with_slash;
-use super::list::List;
+use super::list::{self, selected};
 use super::query::{Matching, Options, Version, parameter, version_of};
 use super::status::Refusal;
 use super::watch;
@@ -87,8 +87,10 @@ async fn answer(
         collection.history.check(version, options.matching == Some(Matching::Exact))?;
     }
     let (state, version) = collection.history.now();
-    let is_large = state.len() >= LARGE;
-    let list = List::new(collection.of(), (state, version), options.selection, form);
+    let objects = selected(&client.share, &state, &options.selection).await;
+    let objects = objects.ok_or_else(Refusal::ending)?;
+    let is_large = objects.len() >= LARGE;
+    let list = list::list(collection.of(), version, objects, form);
     if is_large && gzip::is_accepted(headers) {
         let body = Body::from_stream(in_turns(&client.share, Gzip::new(list)));
         return Ok((head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response());
@@ -121,9 +123,7 @@ async fn one(
         object.write(form, Some(true), object.version, &mut body);
         body
     });
-    let body =
-        written.await.ok_or_else(|| Refusal::unavailable("the object could not be written".to_owned()))?;
-    Ok((head(), body).into_response())
+    Ok((head(), written.await.ok_or_else(Refusal::ending)?).into_response())
 }
 
 fn head() -> [(header::HeaderName, &'static str); 3] {

@@ -96,6 +96,10 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(1)
     }
 
+    pub(super) fn ending() -> Self {
+        Self::unavailable("the agent is shutting down".to_owned())
+    }
+
     pub(super) fn status(&self) -> &Status {
         &self.0
     }

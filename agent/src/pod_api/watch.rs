@@ -1,9 +1,7 @@
 //! A watch as a response body: first the initial objects, if requested, then events.
 
-use std::cmp::Reverse;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, RandomState};
-use std::iter;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,10 +15,10 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::event::Event;
-use super::history::{History, Next, State, Watcher, range};
+use super::history::{History, Next, Watcher};
+use super::list::{parts, selected};
 use super::object::Object;
 use super::query::{Options, Version};
-use super::selection::Selection;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
 use crate::api::body::in_turns;
@@ -30,8 +28,6 @@ use crate::api::client::{Client, Peer, Share};
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Minimum duration of a watch that sets no timeout. The maximum is twice as long.
 const LEAST: Duration = Duration::from_secs(30 * 60);
-/// Bytes of initial objects in one part.
-const CHUNK: usize = 32 * 1024;
 
 /// Starts a watch.
 pub(super) async fn body(
@@ -56,17 +52,24 @@ pub(super) async fn body(
         Ok(begun) => begun,
         Err(refusal) => return Ok(refused(&refusal)),
     };
-    let initial = if with_initial {
-        let objects = client.share.long_work(move || initial(&state, &selection)).await;
-        objects.ok_or_else(|| Refusal::unavailable("the list could not be written".to_owned()))?
-    } else {
-        Vec::new()
-    };
+    let mut initial = Vec::new();
+    if with_initial {
+        initial = selected(&client.share, &state, &selection).await.ok_or_else(Refusal::ending)?;
+        // A disconnected client resumes from the last object it saw.
+        initial.sort_unstable_by_key(|object| object.version);
+    }
     let now = Instant::now();
     client.peer.is_watching.store(true, Ordering::Relaxed);
     let lacks_columns = form.is_table() && initial.is_empty();
-    let end = (with_initial && options.bookmarks).then(|| form.bookmark(history.of, watcher.version, true));
-    let initial = in_turns(&client.share, parts(Arc::clone(history), form, initial, end));
+    let has_end = with_initial && options.bookmarks;
+    let end = if has_end { form.bookmark(history.of, watcher.version, true) } else { Vec::new() };
+    let (seats, mut with_columns) = (Arc::clone(&history.seats), true);
+    let write = move |object: &Object, part: &mut Vec<u8>| {
+        let with_columns = mem::take(&mut with_columns);
+        part.extend_from_slice(&object.line(form, Kind::Added, object.version, with_columns));
+        seats.counts.events_sent.fetch_add(1, Ordering::Relaxed);
+    };
+    let initial = in_turns(&client.share, parts(Vec::new(), initial, write, end));
     let watch = Watch {
         watcher,
         share: Arc::clone(&client.share),
@@ -83,36 +86,6 @@ pub(super) async fn body(
         Some((Ok::<_, Infallible>(bytes), watch))
     });
     Ok(Body::from_stream(initial.chain(events)))
-}
-
-/// The initial objects as events, in parts, and what ends them.
-fn parts(
-    history: Arc<History>,
-    form: Form,
-    mut objects: Vec<Arc<Object>>,
-    mut end: Option<Vec<u8>>,
-) -> impl Iterator<Item = Vec<u8>> + Send + 'static {
-    let mut with_columns = true;
-    iter::from_fn(move || {
-        let mut part = Vec::new();
-        while part.len() < CHUNK
-            && let Some(object) = objects.pop()
-        {
-            let with_columns = mem::take(&mut with_columns);
-            part.extend_from_slice(&object.line(form, Kind::Added, object.version, with_columns));
-            history.seats.counts.events_sent.fetch_add(1, Ordering::Relaxed);
-        }
-        if part.is_empty() { end.take() } else { Some(part) }
-    })
-}
-
-/// The selected objects, last first. A disconnected client resumes from the last object it saw, so they are sent by
-/// version.
-fn initial(state: &State, selection: &Selection) -> Vec<Arc<Object>> {
-    let objects = range(state, selection.namespace.as_deref(), None).map(|(_, object)| object);
-    let mut objects: Vec<_> = objects.filter(|object| selection.matches(object)).cloned().collect();
-    objects.sort_unstable_by_key(|object| Reverse(object.version));
-    objects
 }
 
 /// A watch that fails. Like the API server, sends the error as an event after status 200.

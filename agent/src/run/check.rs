@@ -34,16 +34,8 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     runtime.block_on(credentials(settings))?;
     files(settings)?;
     format::print("\nThe configuration is valid.\n")?;
-    let servers = [
-        (settings.given.has_api_server(), "the API server"),
-        (settings.http.is_some(), "the URL"),
-        (settings.kubelet.is_some(), "the kubelet"),
-    ];
-    let untried: Vec<_> = servers.iter().filter_map(|(is_set, server)| is_set.then_some(*server)).collect();
-    if untried.is_empty() {
-        return Ok(());
-    }
-    format::print(&format!("Not asked: {} (use doctor).\n", untried.join(", ")))
+    let has_server = settings.given.has_api_server() || settings.http.is_some() || settings.kubelet.is_some();
+    if has_server { format::print("No server was asked (use doctor).\n") } else { Ok(()) }
 }
 
 /// The agent's certificate and key, if it serves over TLS.

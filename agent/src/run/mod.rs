@@ -37,7 +37,7 @@ use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::{Readiness, is_grave};
 use crate::pipeline::sources::SourceTasks;
-use crate::pipeline::writer::WriterThread;
+use crate::pipeline::writer::{Command, WriterThread};
 use crate::pipeline::{checkpoints, mirror_metrics, own_node, source_metrics, sources};
 use crate::pod_api::{self, PodApi};
 use crate::run::reload::Reload;
@@ -80,7 +80,6 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
     };
     let app = started.app;
     let latest = started.clients.latest(|clients| &clients.others);
-    let derive_own = started.writer_thread.derive_own();
     let (stop, stopped) = watch::channel(false);
     let tls = started.tls;
     let serve = |listeners| serve(&settings, listeners, tls.clone(), &app, &mut tasks, stopped);
@@ -96,7 +95,7 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
     };
     let done = tokio::select! {
         failure = tasks.ended() => return Err(failure),
-        failure = app.mirrors.keep(latest, &app.reader, &app.readiness, &derive_own) => Err(failure),
+        failure = app.mirrors.keep(latest, &app.reader, &app.readiness, &started.writer.commands) => Err(failure),
         done = when_ready(&settings, &app, server.as_ref()) => done,
         never = reload.whenever_asked() => never,
         signal = signals.end() => {
@@ -111,11 +110,12 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
     let began = Instant::now();
     let left = || BUDGET.saturating_sub(began.elapsed());
     if let Some(server) = server.filter(|_| done.is_ok()) {
-        systemd::stopping();
+        systemd::notify("STOPPING=1");
         stop.send_replace(true);
         server.end.wait().await;
     }
-    started.writer_thread.stop();
+    // Fails if the thread has ended.
+    let _ = started.writer.commands.send(Command::Stop);
     let _ = timeout(left(), started.writer_end.wait()).await;
     // Let every change be logged, but not longer than the shutdown may take.
     let _ = timeout(left(), started.follower.wait()).await;
@@ -140,7 +140,7 @@ struct Started {
     tls: Option<Arc<Tls>>,
     /// `None` with `--once`.
     listeners: Option<Listeners>,
-    writer_thread: WriterThread,
+    writer: WriterThread,
     writer_end: End,
     checkpoints: Option<Checkpointing>,
     /// The end of the thread that follows the index.
@@ -154,7 +154,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let listeners = if settings.once { None } else { Some(Listeners::bind(settings).await?) };
     let given = &settings.given;
     let options = Options::new().keep_removed(given.keep_removed.0, given.keep_removed_max).keep_times(true);
-    let (writer, reader) = pod_index::with_options(options);
+    let (index, reader) = pod_index::with_options(options);
     let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(settings)?.map(Arc::new);
@@ -170,14 +170,8 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let (checkpoints, restored) = opened?.unzip();
     let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
     let sources = sources::configured(settings);
-    let (writer_thread, reports, write) = WriterThread::new(
-        writer,
-        restored,
-        &sources,
-        settings.derive(),
-        Arc::clone(&readiness),
-        &mut metrics,
-    );
+    let (writer, reports, write) =
+        WriterThread::new(index, restored, &sources, settings.derive(), Arc::clone(&readiness), &mut metrics);
     let writer_end = tasks.thread("index", write)?;
     if has_restored {
         readiness.restored();
@@ -185,7 +179,10 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
     let clients = ApiClients::start(settings, ApiRequests::register(metrics.ours())).await?;
     let node = settings.node.to_string();
-    tasks.spawn("the reader of the Node", own_node::follow(clients.follow(), node, writer_thread.own_node()));
+    tasks.spawn(
+        "the reader of the Node",
+        own_node::follow(clients.follow(), node, writer.needs_own_node.clone(), writer.commands.clone()),
+    );
     let reviews = clients.latest(|clients| &clients.reviews);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(settings, clients.current()).await?;
@@ -227,17 +224,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     });
     let metrics = Arc::new(metrics);
     let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
-    Ok(Started {
-        app,
-        tls,
-        listeners,
-        writer_thread,
-        writer_end,
-        checkpoints,
-        follower,
-        source_tasks,
-        clients,
-    })
+    Ok(Started { app, tls, listeners, writer, writer_end, checkpoints, follower, source_tasks, clients })
 }
 
 /// The running server.
@@ -255,22 +242,20 @@ fn serve(
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<Server, Failure> {
-    let Listeners { port, socket, health, metrics } = listeners;
+    let Listeners { port, socket, apart } = listeners;
     let address = address_of(&port)?;
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     tracing::info!(node = settings.node.as_str(), "serving on {url}");
     warn_of_strangers(settings, address);
-    systemd::serving();
-    if let Some(listener) = health {
-        tracing::info!("serving /livez and /readyz on http://{}", address_of(&listener)?);
-        let router = http::serve::health_alone(Arc::clone(&app.readiness));
-        serve_apart("health", listener, router, tasks, stopped.clone())?;
-    }
-    if let Some(listener) = metrics {
-        tracing::info!("serving /metrics on http://{}", address_of(&listener)?);
-        let router = http::serve::metrics_alone(Arc::clone(&app.metrics));
-        serve_apart("metrics", listener, router, tasks, stopped.clone())?;
+    systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
+    for (name, listener) in apart {
+        let (paths, router) = match name {
+            "health" => ("/livez and /readyz", http::serve::health_alone(Arc::clone(&app.readiness))),
+            _ => ("/metrics", http::serve::metrics_alone(Arc::clone(&app.metrics))),
+        };
+        tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
+        serve_apart(name, listener, router, tasks, stopped.clone())?;
     }
     let end = tasks.spawn("the server", http::serve::serve(port, socket, tls.clone(), app.clone(), stopped));
     if let Some(tls) = tls {
@@ -316,7 +301,7 @@ async fn when_ready(settings: &Settings, app: &App, server: Option<&Server>) -> 
     app.readiness.ready().await;
     let pods = app.reader.load().pods().len();
     tracing::info!(pods, "ready: the pods of every source are in the index");
-    systemd::status(&format!("ready, started with {pods} pods"));
+    systemd::notify(&format!("STATUS=ready, started with {pods} pods"));
     // For interactive use only. Elsewhere standard output may share a stream with the log.
     if io::stdout().is_terminal() {
         show(settings.output, &app.reader)?;
@@ -347,34 +332,32 @@ fn late(settings: &Settings, readiness: &Readiness) -> Failure {
 struct Listeners {
     port: TcpListener,
     socket: Option<Socket>,
-    /// Serves only `/livez` and `/readyz`, if a separate address is configured.
-    health: Option<TcpListener>,
-    /// Serves only `/metrics`, if a separate address is configured.
-    metrics: Option<TcpListener>,
+    /// Those that serve only `/livez` and `/readyz`, or only `/metrics`.
+    apart: Vec<(&'static str, TcpListener)>,
 }
 
 impl Listeners {
     async fn bind(settings: &Settings) -> Result<Self, Failure> {
-        let bind = async |address: SocketAddr, flag| {
+        let bind = async |address: SocketAddr, flag: &str| {
             let listener = TcpListener::bind(address).await;
             listener
                 .map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
         };
-        let bind_apart = async |address: Option<SocketAddr>, flag| match address {
-            Some(address) => bind(address, flag).await.map(Some),
-            None => Ok(None),
-        };
         let address = SocketAddr::new(settings.server.address, settings.server.port);
         let port = bind(address, "--address, --port").await?;
-        let health = bind_apart(settings.given.health_address, "--health-address").await?;
-        let metrics = bind_apart(settings.given.metrics_address, "--metrics-address").await?;
+        let (given, mut apart) = (&settings.given, Vec::new());
+        for (name, address) in [("health", given.health_address), ("metrics", given.metrics_address)] {
+            if let Some(address) = address {
+                apart.push((name, bind(address, &format!("--{name}-address")).await?));
+            }
+        }
         // Last: it is a file that others see.
         let socket = settings.server.socket.as_ref().map(|path| {
             let unable =
                 |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
             Socket::bind(path, settings.given.socket_mode).map_err(unable)
         });
-        Ok(Self { port, socket: socket.transpose()?, health, metrics })
+        Ok(Self { port, socket: socket.transpose()?, apart })
     }
 }
 

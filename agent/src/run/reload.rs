@@ -57,7 +57,7 @@ impl Reload {
                     tracing::error!("the configuration is unchanged: {why}");
                 }
             }
-            systemd::reloaded();
+            systemd::notify("READY=1");
             sleep(PAUSE).await;
         }
     }

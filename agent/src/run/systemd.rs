@@ -1,41 +1,21 @@
 //! Notifies systemd for `Type=notify`: `sd_notify(3)` without its library.
 //!
-//! Does nothing if no one listens. Errors are ignored.
+//! Does nothing if no one listens. Errors are ignored. `READY=1` means that the agent serves, so units ordered after it may
+//! start. It may not know all pods yet, since that can depend on an API server; `/readyz` reports it.
 
 use std::env;
 use std::os::unix::net::UnixDatagram;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The agent serves, so units ordered after it may start. It may not know all pods yet, since that can depend on an API
-/// server; `/readyz` reports it.
-pub(crate) fn serving() {
-    notify("READY=1\nSTATUS=waiting for the pods of every source");
-}
-
-/// A one-line status for `systemctl status`.
-pub(crate) fn status(status: &str) {
-    notify(&format!("STATUS={status}"));
-}
-
-/// The configuration is about to be reloaded; [`serving`] or [`status`] follows.
+/// The configuration is about to be reloaded; `READY=1` follows.
 pub(crate) fn reloading() {
     // `Type=notify-reload` needs the time, by systemd's clock.
     let now = clock_gettime(ClockId::Monotonic);
     notify(&format!("RELOADING=1\nMONOTONIC_USEC={}{:06}", now.tv_sec, now.tv_nsec / 1_000));
 }
 
-/// The reload is done.
-pub(crate) fn reloaded() {
-    notify("READY=1");
-}
-
-/// The agent is shutting down.
-pub(crate) fn stopping() {
-    notify("STOPPING=1");
-}
-
-fn notify(message: &str) {
+pub(crate) fn notify(message: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
     let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to(message.as_bytes(), path));
     if let Err(error) = sent {

@@ -8,6 +8,8 @@ pub(crate) const QUERIES: usize = 100;
 pub(crate) const BODY: usize = 1 << 20;
 /// Timeout for the body.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for a place for the body.
+pub(crate) const PLACE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time to wait for a pod.
 pub(crate) const WAIT: Duration = Duration::from_secs(5 * 60);
 /// Maximum size of the answers to one request, in bytes. The queries after that get an error, so that a client can hold the

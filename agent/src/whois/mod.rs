@@ -22,13 +22,12 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
 use tokio::sync::watch;
 
-use self::bodies::Bodies;
 pub(crate) use self::find::suggestion;
 use self::find::{Key, Sought, Unknown};
 pub(crate) use self::lookups::Lookups;
 pub(crate) use self::processes::Processes;
 pub(crate) use self::routes::router;
-use crate::api::client::Share;
+use crate::api::client::{Places, Share};
 use crate::config::values::Bounds;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
@@ -48,7 +47,7 @@ pub(crate) struct Whois {
     readiness: Arc<Readiness>,
     processes: Processes,
     lookups: Lookups,
-    bodies: Bodies,
+    bodies: Arc<Places>,
     bounds: Bounds,
     /// The agent is shutting down.
     is_closed: Arc<watch::Sender<bool>>,
@@ -67,7 +66,7 @@ impl Whois {
         bounds: Bounds,
     ) -> Self {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
-        let bodies = Bodies::new();
+        let bodies = Arc::new(Places::new(limits::BODIES));
         let is_closed = Arc::new(watch::Sender::new(false));
         let owners = owners.clone();
         Self { reader, readiness, processes, lookups, bodies, bounds, is_closed, owners, is_detailed: false }

@@ -68,7 +68,7 @@ async fn of_body(
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
     // Places bound the memory for bodies: a request takes one before it reads its body.
-    let Some(place) = whois.bodies.place(&client.share).await else {
+    let Some(place) = Place::take(&whois.bodies, &client.share).await else {
         let message = "too many queries with a body at once".to_owned();
         return Err(refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message));
     };
@@ -153,20 +153,18 @@ impl Whois {
             let part = Part::of(&self, queries, at, &placements, 0);
             return Ok((head, part.answers).into_response());
         }
-        let (client, asked) = (Arc::clone(client), self.bodies.hold(queries, place));
-        let answers =
-            stream::try_unfold((self, client, asked, at, 0), async |(whois, client, asked, at, sent)| {
-                let queries = asked.queries()?;
-                let placements = whois.processes.get(&client, pids(queries.clone())).await;
-                let part = client.work(|| Part::of(&whois, queries, at, &placements, sent)).await;
-                let Part { answers, rest } = part.ok_or_else(|| io::Error::other("the agent ends"))?;
-                if answers.is_empty() {
-                    return Ok::<_, io::Error>(None);
-                }
-                asked.leave(rest);
-                let sent = sent + answers.len();
-                Ok(Some((Bytes::from(answers), (whois, client, asked, at, sent))))
-            });
+        let asked = (self, Arc::clone(client), queries, place, at, 0);
+        let answers = stream::try_unfold(asked, async |(whois, client, queries, place, at, sent)| {
+            place.as_ref().map_or(Ok(()), Place::check)?;
+            let placements = whois.processes.get(&client, pids(queries.clone())).await;
+            let part = client.work(|| Part::of(&whois, queries, at, &placements, sent)).await;
+            let Part { answers, rest } = part.ok_or_else(|| io::Error::other("the agent ends"))?;
+            if answers.is_empty() {
+                return Ok::<_, io::Error>(None);
+            }
+            let sent = sent + answers.len();
+            Ok(Some((Bytes::from(answers), (whois, client, rest, place, at, sent))))
+        });
         Ok((head, Body::from_stream(answers)).into_response())
     }
 
