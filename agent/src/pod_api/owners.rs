@@ -15,7 +15,7 @@ use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::text::api_causes;
 use pod_index_kubelet::workload::{controller, is_often_controlled};
 use tokio::sync::watch as channel;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::collection::{Begin, Collection, Known, Origin, START};
 use super::history::{History, uid};
@@ -29,8 +29,8 @@ const GATHER: Duration = Duration::from_millis(200);
 const PACE: Duration = Duration::from_millis(20);
 /// Timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After so many failed requests, the API server counts as away: a pass ends, and the next one waits. The order is random,
-/// so that it requests others.
+/// After so many failed requests, the API server counts as away: what pods need now waits, and what new pods need does not.
+/// The order is random, so that the next pass requests others.
 const FAILURES: usize = 3;
 /// The age at which an owner is requested again. Shortened at random by up to a third.
 const REFRESH: Duration = Duration::from_secs(600);
@@ -153,21 +153,20 @@ impl Follower {
     }
 
     pub(super) async fn run(mut self) {
-        let mut changes = self.reader.changes();
         let (mut was_reported, began) = (false, Instant::now());
         loop {
             let was_complete = self.readiness.has_pods();
             let now = Instant::now();
             self.failed.retain(|_, (until, _)| *until > now);
             self.denied.retain(|_, (until, _)| *until > now);
-            let (needed, away) = self.pass().await;
+            let (needed, seen) = self.pass().await;
             let why = self.failed.values().chain(self.denied.values()).next();
             if let Some((_, why)) = why.filter(|_| !was_reported) {
                 tracing::warn!("owners of pods cannot be read; their names are derived: {why}");
             }
             was_reported = why.is_some();
             if was_complete {
-                self.tell(&needed, away.is_some());
+                self.tell(&needed);
             } else if began.elapsed() >= START {
                 // Requests need not wait for it.
                 let why = || Err("the pods have not been read yet".to_owned());
@@ -177,34 +176,30 @@ impl Follower {
                 self.kinds.iter().for_each(|kind| kind.known.send_modify(tell));
             }
             self.kinds.iter().for_each(|kind| kind.history.age());
-            if let Some(pause) = away {
-                let until = Instant::now() + pause;
-                // Changes of pods do not shorten the pause. They are taken, so that no old snapshot is held.
-                while let Ok(step) = timeout_at(until, changes.next()).await {
-                    if step.is_none() {
-                        return;
-                    }
-                }
-                continue;
-            }
             let next = needed.iter().filter_map(|name| self.due_at(name)).min();
             // The pods may become complete without a change of the index.
             let longest = Instant::now() + if was_complete { REFRESH } else { GATHER };
+            // Only for the wait: it holds the snapshot that it saw last.
+            let mut changes = self.reader.changes();
+            let changed = async {
+                while changes.next().await?.after().pods_generation() == seen {}
+                Some(())
+            };
             tokio::select! {
-                step = changes.next() => {
-                    if step.is_none() {
+                change = changed => {
+                    if change.is_none() {
                         return;
                     }
-                    drop(step);
-                    sleep(GATHER).await;
                 }
-                () = sleep_until(next.map_or(longest, |next| next.min(longest))) => {}
+                () = sleep_until(next.map_or(longest, |next| next.min(longest))) => continue,
             }
+            drop(changes);
+            sleep(GATHER).await;
         }
     }
 
     /// Says which kinds are read. Without all objects of a kind, those that they name are unknown as well.
-    fn tell(&self, needed: &HashSet<Key>, is_away: bool) {
+    fn tell(&self, needed: &HashSet<Key>) {
         for (at, kind) in self.kinds.iter().enumerate() {
             let is_for_it = |of: usize| of == at || Some(of) == kind.below;
             let denied = self.denied.iter().find(|(of, _)| is_for_it(**of)).map(|(_, (_, why))| why.clone());
@@ -215,10 +210,8 @@ impl Follower {
             } else if unread.peek().is_none() {
                 Known::READ
             } else {
-                let why = unread.find_map(|name| self.failed.get(name));
-                let why = why.or_else(|| self.failed.values().next().filter(|_| is_away));
                 let known = kind.known.borrow().clone();
-                match why {
+                match unread.find_map(|name| self.failed.get(name)) {
                     // What was read stays served without those that come later.
                     Some((_, why)) if known != Known::READ => Known { read: Some(Err(why.clone())), ..known },
                     _ => known,
@@ -236,59 +229,53 @@ impl Follower {
         refresh.into_iter().chain(paused).max()
     }
 
-    /// Requests what is missing or old, and forgets what no pod needs. Returns what pods need, and how long to wait if the
-    /// API server is away.
-    async fn pass(&mut self) -> (HashSet<Key>, Option<Duration>) {
+    /// Requests what is missing or old, and forgets what no pod needs. Returns what pods need, and the generation of the pods
+    /// that need it.
+    async fn pass(&mut self) -> (HashSet<Key>, u64) {
         let (mut failures, mut pause) = (0, None);
         loop {
             // Asked before the pods are taken: those taken earlier may be incomplete.
             let was_complete = self.readiness.has_pods();
-            let needed = self.needed();
+            // Taken again after each request: a new pod waits for one request at most.
+            let (needed, seen) = self.needed();
             let now = Instant::now();
             // What failed or was denied in this pass is for a later one.
             let is_open =
                 |name: &&Key| !self.failed.contains_key(*name) && !self.denied.contains_key(&name.kind);
             let is_old = |name: &&Key| self.received.get(*name).is_none_or(|known| known.refresh_at <= now);
-            let mut due: Vec<_> = needed.iter().filter(is_open).filter(is_old).cloned().collect();
-            due.sort_by_key(|name| self.unreadable.contains(name));
-            if due.is_empty() || failures >= FAILURES {
+            let due = || needed.iter().filter(is_open).filter(is_old);
+            let Some(name) = due().min_by_key(|name| self.unreadable.contains(name)).cloned() else {
                 // Asked again: the pods of a source may go while another one joins.
                 if was_complete && self.readiness.has_pods() {
                     self.forget(&needed);
                 }
-                return (needed, pause.filter(|_| failures >= FAILURES));
-            }
-            for name in due {
-                if failures >= FAILURES {
-                    break;
-                }
-                if self.denied.contains_key(&name.kind) {
+                return (needed, seen);
+            };
+            let why = match timeout(PATIENCE, self.get(&name)).await {
+                Ok(Ok(owner)) => {
+                    self.received(name, owner);
+                    sleep(PACE).await;
                     continue;
                 }
-                let why = match timeout(PATIENCE, self.get(&name)).await {
-                    Ok(Ok(owner)) => {
-                        self.received(name, owner);
-                        sleep(PACE).await;
-                        continue;
-                    }
-                    Ok(Err(error)) => {
-                        let is_denied = matches!(&error, Error::Api(status) if status.code == 403);
-                        (is_denied, api_causes(&error))
-                    }
-                    Err(_) => (false, format!("no answer within {PATIENCE:?}")),
-                };
-                let pause = *pause.get_or_insert_with(|| self.backoff.wait(std::time::Instant::now()));
-                let until = Instant::now() + pause;
-                match why {
-                    (true, why) => drop(self.denied.insert(name.kind, (until, why))),
-                    (false, why) => {
-                        failures += 1;
-                        self.unreadable.insert(name.clone());
-                        self.failed.insert(name, (until, why));
-                    }
+                Ok(Err(error)) => {
+                    let is_denied = matches!(&error, Error::Api(status) if status.code == 403);
+                    (is_denied, api_causes(&error))
                 }
-                sleep(PACE).await;
+                Err(_) => (false, format!("no answer within {PATIENCE:?}")),
+            };
+            let pause = *pause.get_or_insert_with(|| self.backoff.wait(std::time::Instant::now()));
+            let until = Instant::now() + pause;
+            match why {
+                (true, why) => drop(self.denied.insert(name.kind, (until, why))),
+                (false, why) => {
+                    failures += 1;
+                    self.unreadable.insert(name.clone());
+                    let others: Vec<_> = due().filter(|_| failures >= FAILURES).cloned().collect();
+                    self.failed
+                        .extend(others.into_iter().chain([name]).map(|name| (name, (until, why.clone()))));
+                }
             }
+            sleep(PACE).await;
         }
     }
 
@@ -334,8 +321,8 @@ impl Follower {
         }
     }
 
-    /// The controllers of the pods, and the controllers of those.
-    fn needed(&self) -> HashSet<Key> {
+    /// The controllers of the pods, and the controllers of those; and the generation of the pods.
+    fn needed(&self) -> (HashSet<Key>, u64) {
         let mut needed = HashSet::new();
         let snapshot = self.reader.load();
         for pod in snapshot.pods() {
@@ -349,7 +336,7 @@ impl Follower {
             }
             needed.insert(name);
         }
-        needed
+        (needed, snapshot.pods_generation())
     }
 
     /// What to request. `None` for a kind that is not followed, and for a name that no object can have: it would become
@@ -517,7 +504,7 @@ mod tests {
         is_healed.store(0, Ordering::Relaxed);
         sleep(Duration::from_secs(3600)).await;
         stateful_sets.current(true).await.unwrap();
-        // Several that fail end a pass. New ones are requested before them.
+        // After several failures the others wait, and new ones do not.
         for number in 0..4 {
             writer
                 .add_pod(pod(&format!("of-bad-{number}"), "StatefulSet", &format!("bad-{number}")))
@@ -527,8 +514,38 @@ mod tests {
             sleep(Duration::from_secs(600)).await;
             let name = format!("late-{round}");
             writer.add_pod(pod(&name, "StatefulSet", &name)).unwrap();
-            sleep(Duration::from_secs(70)).await;
+            sleep(Duration::from_secs(1)).await;
             assert!(has(stateful_sets, &name), "round {round}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_server_makes_no_old_snapshot_stay() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let server = Router::new().fallback({
+            let asked = Arc::clone(&asked);
+            async move || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                sleep(PATIENCE / 2).await;
+                json!({ "metadata": {} }).to_string()
+            }
+        });
+        let (mut writer, reader) = pod_index::new();
+        let readiness = Arc::new(Readiness::new());
+        readiness.restored();
+        let seats = Seats::new(1, 1);
+        let begin = Begin { version: 1, seats: &seats, directory: None };
+        let (follower, _) = Follower::new(&Client::new(server, "default"), (&reader, &readiness), begin);
+        tokio::spawn(follower.run());
+        for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+            writer.add_pod(pod(name, "StatefulSet", name)).unwrap();
+            while asked.load(Ordering::Relaxed) == number {
+                sleep(PACE).await;
+            }
+            writer.add_pod(pod("other", "Node", name)).unwrap();
+            writer.reclaim();
+            assert_eq!(writer.retired_snapshots(), 0, "while {name} is requested");
+            sleep(PATIENCE).await;
         }
     }
 }
