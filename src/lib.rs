@@ -145,6 +145,8 @@ pub use follow::{Changes, Step, WaitError};
 pub use id::{FullName, MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef};
 pub use manager::PodManager;
 pub use options::Options;
+#[cfg(feature = "k8s-openapi")]
+pub use pod::workload;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
     CONFIG_SOURCE_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, SimplePod,

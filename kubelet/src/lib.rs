@@ -10,7 +10,6 @@
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
 //! | `process` | finds the pod of a process ID or a cgroup ID (Linux) |
 //! | `watcher` | writes for an index from the events of kube's own watcher |
-//! | [`workload`] | the name of the workload that a pod belongs to |
 //!
 //! # Features
 //! It is on by default.
@@ -46,7 +45,6 @@ pub mod sources;
 pub mod text;
 #[cfg(feature = "api-server")]
 pub mod watcher;
-pub mod workload;
 
 /// Marks a pod that was read from a checkpoint and that no source has sent yet.
 const RESTORED: &str = "pod-index/restored";

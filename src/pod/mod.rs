@@ -9,6 +9,8 @@ mod life;
 #[cfg(feature = "k8s-openapi")]
 mod openapi;
 mod simple;
+#[cfg(feature = "k8s-openapi")]
+pub mod workload;
 
 pub(crate) use keys::{Claims, KeyRef, NamedKey, OwnedKey, Strength, ip_number};
 pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};

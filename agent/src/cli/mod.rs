@@ -171,7 +171,7 @@ const WHOIS: &str = "\
 Say which pod something belongs to: its namespace, name, UIDs (the pod's and its mirror pod's), container, node, owner \
 and labels, and how it was found.
 
-ANYTHING is a UID, NAMESPACE/NAME, a full name, a container ID or the first 12 or more digits of one, an IP address, a process ID, the path of a log, a cgroup \
+ANYTHING is a UID, NAMESPACE/NAME, NAMESPACE/KIND/NAME of a workload, a full name, a container ID or the first 12 or more digits of one, an IP address, a process ID, the path of a log, a cgroup \
 path, or the lines of /proc/PID/cgroup. PID@NANOSECONDS also gives the start of the process, counted from boot. Without it, or with -, each line of standard input is a query, \
 or JSON like {\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}. Process IDs are those of the agent's host.
 
@@ -192,6 +192,10 @@ const FIELDS: [&str; 18] = [
 pub(crate) struct WhoisArgs {
     /// What to look up; - for the lines of standard input.
     pub(crate) anything: Vec<String>,
+
+    /// The namespace of what to look up: -n shop web-0, -n shop deploy/web.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
 
     /// When the events happened: RFC 3339, or s, ms, us or ns since 1970. A query may end with its own: " at=TIME".
     #[arg(long, value_name = "TIME")]

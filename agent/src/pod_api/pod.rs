@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
+use pod_index::workload::Workload;
 use pod_index::{API_SERVER_SOURCE, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 use pod_index_kubelet::sources::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION};
-use pod_index_kubelet::workload::Workload;
 use serde_json::Value;
 
 use super::printed;

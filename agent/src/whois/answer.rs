@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pod_index_kubelet::workload;
+use pod_index::workload;
 use serde::Serialize;
 
 use crate::pod_api::owners::Owners;
@@ -93,6 +93,7 @@ pub(super) enum Kind {
     Ip,
     Pid,
     Name,
+    Workload,
 }
 
 /// The keys of the index.
@@ -104,6 +105,7 @@ pub(super) enum Key {
     ContainerId,
     Ip,
     Name,
+    Workload,
     /// The name, although the query has a container ID too, which no pod has.
     NameOnly,
 }

@@ -9,17 +9,18 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{Cgroup, Identity};
+use pod_index::workload::controller;
 use pod_index::{
     self as index, AtTime, Bounds as Ends, FoundBy, Holder, NotFound, PodMeta, Snapshot, Time, UidRef,
     is_mirror_pod,
 };
 use pod_index_kubelet::process::Placement;
-use pod_index_kubelet::workload::controller;
+use serde_json::value::RawValue;
 
 pub(super) use super::answer::Key;
 use super::answer::{Between, CandidatePod, Kind, Line, Workload};
 use super::processes::Placements;
-use super::query;
+use super::{limits, query};
 use crate::config::values::Bounds;
 use crate::pod_api::owners::Owners;
 
@@ -43,13 +44,20 @@ enum What<'a> {
     Identity(Identity<'a>),
     /// The cgroup of a process.
     Process(Cgroup),
+    Workload {
+        namespace: &'a str,
+        kind: &'a str,
+        name: &'a str,
+    },
 }
 
 /// A pod, and how it was found.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
-    /// `None` for a mirror pod without a static pod.
+    /// `None` for a mirror pod without a static pod, and for a workload.
     pub(super) pod: Option<&'a Arc<Pod>>,
+    /// Those of a workload.
+    pods: Vec<Arc<Pod>>,
     mirror: Option<&'a Arc<Pod>>,
     container: Option<&'a str>,
     pub(super) by: Key,
@@ -97,6 +105,7 @@ impl Unknown {
             Kind::Ip => "no pod has this IP address",
             Kind::Pid => "the index does not have the pod of this process",
             Kind::Name => "no pod has this name",
+            Kind::Workload => "no current pod has this workload or controller",
         };
         Self { is_missing: true, ..Self::new(Some(kind), error) }
     }
@@ -197,8 +206,15 @@ impl<'a> Sought<'a> {
         }
         let Some(process) = process else {
             let identity = Identity::parse_lenient(text);
-            let identity = identity.map_err(|error| Unknown::new(None, error.to_string()))?;
-            return Ok(sought(What::Identity(identity)));
+            return match (identity, workload(text.trim_ascii()), at) {
+                (Ok(identity), ..) => Ok(sought(What::Identity(identity))),
+                (_, Some(workload), None) => Ok(sought(workload)),
+                (_, Some(_), Some(_)) => Err(Unknown::new(
+                    Some(Kind::Workload),
+                    "at: only the current pods of a workload are known",
+                )),
+                (Err(error), None, _) => Err(Unknown::new(None, error.to_string())),
+            };
         };
         let error: Cow<'_, str> = match placements.get(&process) {
             Some(Ok(Placement::Pod(cgroup))) => return Ok(sought(What::Process(cgroup.clone()))),
@@ -234,6 +250,7 @@ impl<'a> Sought<'a> {
             What::Identity(Identity::Ip(_)) => Kind::Ip,
             What::Identity(Identity::Name { .. }) => Kind::Name,
             What::Identity(Identity::Pid(_)) | What::Process(_) => Kind::Pid,
+            What::Workload { .. } => Kind::Workload,
             What::Identity(_) => Kind::Uid,
         }
     }
@@ -243,6 +260,7 @@ impl<'a> Sought<'a> {
         &'s self,
         snapshot: &'s Snapshot<Pod>,
         bounds: Bounds,
+        owners: &Owners,
     ) -> Result<Found<'s>, Unknown> {
         if let (Some(at), What::Identity(identity)) = (self.at, &self.what) {
             let then = snapshot.at(at).skew(bounds.skew).delay(bounds.delay);
@@ -256,6 +274,10 @@ impl<'a> Sought<'a> {
             }
         }
         let found = match &self.what {
+            What::Workload { namespace, kind, name } => {
+                let pods = owners.pods(snapshot, namespace, kind, name);
+                (!pods.is_empty()).then(|| Found { pods, ..Found::by(Key::Workload) })
+            }
             What::Process(cgroup) => by_cgroup(snapshot, cgroup),
             What::Identity(identity) => identity.resolve(snapshot).map(|found| Found {
                 contested: contested(snapshot, identity),
@@ -315,6 +337,14 @@ impl<'a> Sought<'a> {
         let then = Then { at, candidates: candidates.collect(), known: then.known() };
         Err(Unknown::not_then(self.kind(), why, then, more))
     }
+}
+
+/// `NAMESPACE/KIND/NAME`.
+fn workload(text: &str) -> Option<What<'_>> {
+    let (namespace, rest) = text.split_once('/')?;
+    let (kind, name) = rest.split_once('/')?;
+    let has_all = ![namespace, kind, name].contains(&"");
+    has_all.then_some(What::Workload { namespace, kind, name })
 }
 
 fn by_uid<'s>(snapshot: &'s Snapshot<Pod>, uid: UidRef<'s>) -> Option<Found<'s>> {
@@ -394,8 +424,14 @@ impl<'a> Found<'a> {
                 .mirror_uid_of_pod(PodMeta::uid(&**pod))
                 .and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
         };
-        let (pod, contested) = ((!is_mirror).then_some(pod), Vec::new());
-        Self { pod, mirror, container, by, removed_at, at: None, ends: None, contested }
+        let pod = (!is_mirror).then_some(pod);
+        Self { pod, mirror, container, removed_at, ..Self::by(by) }
+    }
+
+    fn by(by: Key) -> Self {
+        let (pods, contested) = (Vec::new(), Vec::new());
+        let (pod, mirror, container, removed_at, at, ends) = (None, None, None, None, None, None);
+        Self { pod, pods, mirror, container, by, removed_at, at, ends, contested }
     }
 
     /// Whether no pod that comes later can be a better answer. A name or an IP of a removed pod may already belong to
@@ -417,7 +453,22 @@ impl<'a> Found<'a> {
     ) {
         let mut line = Line::new(true, query, to);
         line.put("kind", sought.kind());
-        let Some(pod) = self.pod.or(self.mirror) else { return line.end() };
+        let Some(pod) = self.pod.or(self.mirror) else {
+            let (mut pods, mut room) = (Vec::new(), limits::PODS);
+            for pod in &self.pods {
+                if room == 0 {
+                    break;
+                }
+                let mut pod_line = Vec::new();
+                let found = Found { pod: Some(pod), ..Found::by(self.by) };
+                found.write(query, sought, owners, is_detailed, &mut pod_line);
+                room = room.saturating_sub(pod_line.len());
+                pods.push(String::from_utf8(pod_line).ok().and_then(|line| RawValue::from_string(line).ok()));
+            }
+            line.put("pods", &pods);
+            line.put("more", Some(self.pods.len() - pods.len()).filter(|more| *more > 0));
+            return line.end();
+        };
         let metadata = &pod.metadata;
         // For a cgroup, for example, the pod's UID or the container's ID.
         line.put("foundBy", self.by);

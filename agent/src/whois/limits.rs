@@ -17,6 +17,8 @@ pub(crate) const WAIT: Duration = Duration::from_secs(5 * 60);
 pub(crate) const ANSWERS: usize = 64 << 20;
 /// Maximum size of the answers to a request that waits, in bytes. They are in memory until the last one is found.
 pub(crate) const WAITED_ANSWERS: usize = 1 << 20;
+/// After this many bytes, the answer about a workload has no further pods.
+pub(crate) const PODS: usize = 1 << 20;
 /// Maximum size of the body of a request that waits, in bytes.
 pub(crate) const WAITED_BODY: usize = 64 * 1024;
 /// Maximum number of bodies in memory. Further requests with a body wait until one is dropped.

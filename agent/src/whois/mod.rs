@@ -95,7 +95,7 @@ impl Whois {
         }
         let sought = Sought::parse(key, None, &placements);
         let found = sought.as_ref().map_err(Unknown::clone).and_then(|sought| {
-            let found = sought.find(&snapshot, self.bounds)?;
+            let found = sought.find(&snapshot, self.bounds, &self.owners)?;
             let pod = found.pod.filter(|_| found.by != Key::MirrorUid);
             let pod = pod.ok_or_else(|| Unknown::no_pod(sought.kind()))?;
             Ok(found.removed_at.map_or_else(|| Arc::clone(pod), |at| marked(pod, at)))

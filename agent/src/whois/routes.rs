@@ -196,17 +196,19 @@ impl Whois {
                     None => continue,
                 },
             };
-            waiting.retain_mut(|(text, sought, answer)| match sought.find(snapshot, self.bounds) {
-                Ok(found) if found.is_final() => {
-                    self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
-                    false
+            waiting.retain_mut(|(text, sought, answer)| {
+                match sought.find(snapshot, self.bounds, &self.owners) {
+                    Ok(found) if found.is_final() => {
+                        self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
+                        false
+                    }
+                    _ => true,
                 }
-                _ => true,
             });
         }
         let snapshot = self.reader.load();
         for (text, sought, answer) in waiting {
-            let found = sought.find(&snapshot, self.bounds).map(|found| (&sought, found));
+            let found = sought.find(&snapshot, self.bounds, &self.owners).map(|found| (&sought, found));
             self.write_within(&mut room, text.as_bytes(), found, answer);
         }
         answers.concat()
@@ -301,7 +303,7 @@ impl Part {
             }
             let parsed = parse(&query, at, placements);
             let found = parsed.as_ref().map_err(Unknown::clone).and_then(|(text, sought)| {
-                let found = match sought.find(&snapshot, whois.bounds) {
+                let found = match sought.find(&snapshot, whois.bounds, &whois.owners) {
                     Err(unknown) if unknown.is_missing && sought.kind() == Kind::Uid && searches > 0 => {
                         searches -= 1;
                         let query = query::split(text).map_or(*text, |(query, _)| query);

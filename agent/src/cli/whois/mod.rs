@@ -37,6 +37,9 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     if asked.time_field.is_some() && !is_input {
         return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));
     }
+    if asked.namespace.is_some() && is_input {
+        return Err(Failure::Usage("--namespace is for arguments; a line has NAMESPACE/NAME".to_owned()));
+    }
     // What every request has in its URL, besides the queries and the wait.
     let mut query = form_urlencoded::Serializer::new(String::new());
     if let Some(at) = &asked.at {
@@ -48,9 +51,10 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     let query = query.finish();
     let runtime = crate::cli::runtime()?;
     let printer = Printer::new(output, asked.fields.clone());
-    let all_found = match asked.anything.as_slice() {
-        _ if is_input => runtime.block_on(of_input(server, &query, asked.time_field, wait, printer)),
-        queries => runtime.block_on(of_arguments(server, queries, &query, wait, printer)),
+    let all_found = if is_input {
+        runtime.block_on(of_input(server, &query, asked.time_field, wait, printer))
+    } else {
+        runtime.block_on(of_arguments(server, asked, &query, wait, printer))
     };
     // Each error has been printed.
     if all_found? { Ok(()) } else { Err(Failure::No(None)) }
@@ -58,14 +62,15 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
 
 async fn of_arguments(
     server: &Server,
-    queries: &[String],
+    asked: &WhoisArgs,
     query: &str,
     wait: Option<Duration>,
     mut printer: Printer,
 ) -> Result<bool, Failure> {
     let deadline = wait.map(|wait| Instant::now() + wait);
-    let answers = stream::iter(queries).map(async |text| {
-        let pair = form_urlencoded::Serializer::new(String::new()).append_pair("q", text).finish();
+    let answers = stream::iter(&asked.anything).map(async |text| {
+        let text = asked.namespace.iter().chain([text]).map(String::as_str).collect::<Vec<_>>().join("/");
+        let pair = form_urlencoded::Serializer::new(String::new()).append_pair("q", &text).finish();
         if pair.len() > URL {
             let start: String = text.chars().take(40).collect();
             let message = format!("{start:?}…: too long for an argument; give it on standard input");

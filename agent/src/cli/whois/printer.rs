@@ -61,7 +61,8 @@ impl Printer {
         for answer in &answers {
             let query = text(answer, "query");
             let error = answer["error"].as_str().or(answer["contradiction"].as_str());
-            if let Some(error) = error.map(Cow::from).or_else(|| contested(answer).map(Cow::from)) {
+            let more = answer["more"].as_u64().map(|more| format!("{more} more pods are left out").into());
+            if let Some(error) = error.map(Cow::from).or_else(|| contested(answer).map(Cow::from)).or(more) {
                 let query: Cow<'_, str> = match query.char_indices().nth(QUOTED) {
                     Some((end, _)) => format!("{}…", &query[..end]).into(),
                     None => query.into(),
@@ -78,6 +79,7 @@ impl Printer {
     fn table(&mut self, answers: &[Value]) -> String {
         let mut rows = answers
             .iter()
+            .flat_map(|answer| answer["pods"].as_array().map_or(std::slice::from_ref(answer), Vec::as_slice))
             .filter(|answer| answer["found"] == true)
             .map(|answer| match &*self.fields {
                 [] => Vec::from(row(answer)),

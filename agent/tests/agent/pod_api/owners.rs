@@ -90,6 +90,17 @@ fn workload(agent: &Agent, pod: &str) -> String {
     format!("{}/{}{derived}", workload["kind"].as_str().unwrap(), workload["name"].as_str().unwrap())
 }
 
+/// The pods of a workload, each with a mark if its workload is derived.
+fn pods_of(agent: &Agent, workload: &str) -> Vec<String> {
+    let answer: Value = agent.get(&format!("/whois?q={}", workload.replace('/', "%2F"))).json();
+    let pods = answer["pods"].as_array().into_iter().flatten();
+    let pods = pods.map(|pod| {
+        let derived = if pod["workload"]["derived"] == true { " derived" } else { "" };
+        format!("{}{derived}", pod["name"].as_str().unwrap())
+    });
+    pods.collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_requested_once() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
@@ -160,6 +171,40 @@ async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_request
     ] {
         assert_eq!(workload(&agent, pod), expected, "{pod}");
     }
+    for (workload, expected) in [
+        ("shop/Deployment/web", &["web", "web-too"][..]),
+        ("shop/deploy/web", &["web", "web-too"]),
+        ("shop/rs/web-1", &["web", "web-too"]),
+        ("shop/Rollout/fancy", &["rolled"]),
+        ("shop/cronjob/backup", &["cron"]),
+        ("shop/job/backup-29123456", &["cron"]),
+        ("shop/Deployment/gone", &["gone derived"]),
+        ("shop/ReplicaSet/../../secrets/x?a=-1", &["hostile derived"]),
+        ("shop/Thing/x", &["custom"]),
+        ("shop/Rollout/odd", &[]),
+        ("elsewhere/Deployment/web", &[]),
+    ] {
+        assert_eq!(pods_of(&agent, workload), expected, "{workload}");
+    }
+    let port = agent.address.port().to_string();
+    let output =
+        run(&["whois", "--port", &port, "--fields", "name,workload", "-n", "shop", "deploy/web", "db-0"]);
+    assert_eq!(
+        stdout(&output),
+        "NAME     WORKLOAD\nweb      Deployment/web\nweb-too  Deployment/web\ndb-0     StatefulSet/db\n"
+    );
+    assert_eq!(output.status.code(), Some(0));
+    for (args, code, word) in [
+        (&["-n", "shop", "deploy/none"][..], 1, "\"shop/deploy/none\": no current pod has this workload"),
+        (&["shop/deploy/web", "--at", "5"], 1, "only the current pods of a workload are known"),
+        (&["-n", "shop", "-"], 2, "--namespace is for arguments"),
+        (&["-n", "shop"], 2, "--namespace is for arguments"),
+    ] {
+        let output = run(&[&["whois", "--port", &port], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+    }
+    assert_eq!(agent.get("/pods/shop%2FDeployment%2Fweb").code, 404, "not one pod");
     for (pod, annotation, expected) in
         [("web", "workload", "Deployment/web"), ("gone", "derived-workload", "Deployment/gone")]
     {
@@ -215,10 +260,16 @@ async fn without_the_right_or_the_server_names_are_derived_and_known_owners_stay
         server.remove("pods", "shop", &format!("db-{n}"));
     }
     assert_eq!(workload(&agent, "web"), "Deployment/web derived");
+    assert_eq!(pods_of(&agent, "shop/Deployment/web"), ["web derived"]);
     assert_eq!(agent.get("/apis/apps/v1/replicasets").code, 503);
     server.put("replicasets", &owned("ReplicaSet", "web-1", Some(("apps/v1", "Deployment", "odd"))));
     server.heal();
-    agent.until("/whois?q=uid-of-web", |answer| answer.body.contains(r#""name":"odd","derived":false"#));
+    let answer = agent.until("/whois?q=shop/Deployment/odd&wait=30s", |answer| answer.code == 200);
+    assert!(answer.body.contains(r#""pods":[{"found":true"#), "{}", answer.body);
+    assert_eq!(
+        (pods_of(&agent, "shop/Deployment/web"), workload(&agent, "web")),
+        (vec![], "Deployment/odd".to_owned())
+    );
     agent.has("/apis/apps/v1/replicasets");
     server.fail_always(Verb::Get, Fault::Status(500));
     server.put("pods", &pod_of("new", &json!({ "pod-template-hash": "2" }), (RS.0, RS.1, "new-2")));
