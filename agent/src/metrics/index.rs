@@ -34,6 +34,7 @@ pub(super) fn show(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
             ([("kind", "mirror_uid")], number(snapshot.mirror_pods().len())),
             ([("kind", "container_id")], number(keys.container_ids)),
             ([("kind", "ip")], number(keys.ips)),
+            ([("kind", "workload")], number(keys.keys)),
         ],
     );
     let help = "Container IDs and IP addresses of pods that are invalid, or beyond the limit of a pod.";

@@ -507,3 +507,37 @@ impl<'a> Found<'a> {
         line.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn the_answer_about_a_workload_is_bounded_and_counts_the_pods_that_it_leaves_out() {
+        let (mut writer, _) = pod_index::new::<Pod>();
+        let text = "x".repeat(limits::PODS / 8);
+        for number in 10..40 {
+            let owner = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "d", "controller": true });
+            let metadata = json!({ "namespace": "shop", "name": format!("db-{number}"), "uid": number.to_string(),
+                "annotations": { "text": text }, "ownerReferences": [owner] });
+            writer.add_pod(serde_json::from_value::<Pod>(json!({ "metadata": metadata })).unwrap()).unwrap();
+        }
+        let (owners, bounds) = (Owners::default(), Bounds { skew: Duration::ZERO, delay: Duration::ZERO });
+        for (is_detailed, expected) in [(false, 30), (true, 8)] {
+            let query = "shop/statefulset/db";
+            let sought = Sought::parse(query, None, &Placements::default()).unwrap();
+            let found = sought.find(writer.current(), bounds, &owners).unwrap();
+            let mut line = Vec::new();
+            found.write(query, &sought, &owners, is_detailed, &mut line);
+            let answer: Value = serde_json::from_slice(&line).unwrap();
+            let pods = answer["pods"].as_array().unwrap();
+            let more = answer["more"].as_u64().unwrap_or_default();
+            assert_eq!((pods.len(), more), (expected, 30 - expected as u64));
+            assert_eq!((&pods[0]["name"], &pods[0]["foundBy"]), (&json!("db-10"), &json!("workload")));
+        }
+    }
+}
