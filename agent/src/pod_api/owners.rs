@@ -65,11 +65,10 @@ impl Owners {
         let kind = KINDS.iter().find(|(of, _)| of.is_called(kind)).map_or(kind, |(of, _)| of.kind);
         let is_it = |owner: &OwnerReference| (&*owner.kind, &*owner.name) == (kind, name);
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let names = known.values().map(|owner| &owner.metadata).filter_map(|read| {
-            let is_below =
-                controller(read).is_some_and(is_it) && read.namespace.as_deref() == Some(namespace);
-            read.name.as_deref().filter(|_| is_below)
-        });
+        // Those of other namespaces lead to no pod.
+        let read = known.values().map(|owner| &owner.metadata);
+        let names =
+            read.filter(|read| controller(read).is_some_and(is_it)).filter_map(|read| read.name.as_deref());
         let names = names.chain([name]);
         let mut keys: HashSet<_> = names.flat_map(|name| Workload::keys_of(namespace, name)).collect();
         keys.insert(Workload { kind, name, derived: false }.key(namespace));
@@ -528,8 +527,8 @@ mod tests {
             assert!(has(stateful_sets, &format!("statefulset-{round}")) && has(stateful_sets, "good"));
             replica_sets.current(true).await.unwrap();
         }
-        let failures = failures.load(Ordering::Relaxed);
-        assert!((180..=320).contains(&failures), "about one request a minute: {failures}");
+        let failed = failures.load(Ordering::Relaxed);
+        assert!((180..=320).contains(&failed), "about one request a minute: {failed}");
         is_healed.store(1, Ordering::Relaxed);
         sleep(Duration::from_secs(61)).await;
         stateful_sets.current(true).await.unwrap();
@@ -539,11 +538,15 @@ mod tests {
         sleep(Duration::from_secs(3600)).await;
         stateful_sets.current(true).await.unwrap();
         // After several failures the others wait, and new ones do not.
-        for number in 0..4 {
-            writer
-                .add_pod(pod(&format!("of-bad-{number}"), "StatefulSet", &format!("bad-{number}")))
-                .unwrap();
+        let failed = failures.load(Ordering::Relaxed);
+        for number in 0..40 {
+            for name in ["bad", "early"].map(|start| format!("{start}-{number}")) {
+                writer.add_pod(pod(&name, "StatefulSet", &name)).unwrap();
+            }
         }
+        // Each pass finds out three that fail, and then they are last.
+        sleep(Duration::from_secs(1200)).await;
+        assert!((0..40).all(|number| has(stateful_sets, &format!("early-{number}"))));
         for round in 0..10 {
             sleep(Duration::from_secs(600)).await;
             let name = format!("late-{round}");
@@ -551,6 +554,8 @@ mod tests {
             sleep(Duration::from_secs(1)).await;
             assert!(has(stateful_sets, &name), "round {round}");
         }
+        let failed = failures.load(Ordering::Relaxed) - failed;
+        assert!((300..=700).contains(&failed), "about three requests a minute: {failed}");
     }
 
     #[tokio::test(start_paused = true)]
