@@ -265,7 +265,7 @@ impl Follower {
     /// Requests what is missing or old, and forgets what no pod needs. Returns what pods need, and the generation of the pods
     /// that need it.
     async fn pass(&mut self) -> (HashSet<Key>, u64) {
-        let (mut failures, mut pause) = (0, None);
+        let mut failures = 0;
         loop {
             // Asked before the pods are taken: those taken earlier may be incomplete.
             let was_complete = self.readiness.has_pods();
@@ -296,8 +296,10 @@ impl Follower {
                 }
                 Err(_) => (false, format!("no answer within {PATIENCE:?}")),
             };
-            let pause = *pause.get_or_insert_with(|| self.backoff.wait(std::time::Instant::now()));
-            let until = Instant::now() + pause;
+            // All that failed waits for the same time, so that they count together then.
+            let now = Instant::now();
+            let paused = self.failed.values().map(|(until, _)| *until).max().filter(|until| *until > now);
+            let until = paused.unwrap_or_else(|| now + self.backoff.wait(std::time::Instant::now()));
             match why {
                 (true, why) => drop(self.denied.insert(name.kind, (until, why))),
                 (false, why) => {
