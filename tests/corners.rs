@@ -228,32 +228,12 @@ fn a_refused_update_of_a_known_pod_leaves_it_as_it_was() {
 // Corner 8. Kubelet: upserts into fresh maps, but counts each duplicate's ephemeral containers.
 
 #[test]
-fn a_set_with_duplicates_equals_adding_one_by_one() {
-    let list = || {
-        [
-            TestPod::plain("u", "a").with_ephemeral(1),
-            TestPod::fixed("s", "web").with_ephemeral(2),
-            TestPod::plain("u", "b").with_ephemeral(4),
-            TestPod::mirror("m", "web", "s"),
-            TestPod::plain("v", "b").with_ephemeral(8),
-        ]
-    };
-    let (mut one_by_one, expected) = index();
-    put(&mut one_by_one, list());
-    let (mut at_once, reader) = index();
-    put(&mut at_once, [TestPod::plain("gone", "gone")]);
-    let applied = at_once.set_pods(list());
-    assert_eq!((applied.generation, applied.published, applied.refused.len()), (2, true, 0));
-
-    let (have, want) = (reader.load(), expected.load());
-    assert_eq!(have.ephemeral_container_count(), 14);
-    assert_eq!(have.ephemeral_container_count(), want.ephemeral_container_count());
-    assert_eq!(uids(have.pods()), uids(want.pods()));
-    assert_eq!(uids(have.mirror_pods()), uids(want.mirror_pods()));
-    assert_eq!(pod_to_mirror(&have), pod_to_mirror(&want));
-    for name in ["a_default", "b_default", "web_default", "gone_default"] {
-        assert_eq!(have.pod_by_full_name(name), want.pod_by_full_name(name), "{name}");
-    }
+fn of_the_duplicates_in_a_set_only_the_last_one_counts() {
+    let (mut writer, reader) = index();
+    let pods = [("u", "a", 1), ("s", "web", 2), ("u", "b", 4), ("v", "b", 8)];
+    let applied =
+        writer.set_pods(pods.map(|(uid, name, count)| TestPod::plain(uid, name).with_ephemeral(count)));
+    assert_eq!((applied.refused.len(), reader.load().ephemeral_container_count()), (0, 14));
 }
 
 // Publication.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use pod_index::identity::{ContainerId, Identity};
 use pod_index::{
     FoundBy, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, PodKeys, PodMeta, Reader, WaitError,
-    is_mirror_pod,
 };
 use support::{Named, TestKeys, TestPod, uids};
 
@@ -83,39 +82,6 @@ fn running_pods_come_before_terminating_and_finished_ones_then_younger_ones_then
 }
 
 #[test]
-fn a_holder_that_finishes_or_drops_its_keys_yields() {
-    let (mut writer, reader) = pod_index::new::<TestPod>();
-    let _ = writer.set_pods([claims("old", 100, false), claims("young", 200, false)]);
-    assert_found(&reader, &["young", "old"]);
-    writer.update_pod(claims("young", 200, true)).expect("a good pod");
-    assert_found(&reader, &["old", "young"]);
-    writer.update_pod(claims("young", 200, false)).expect("a good pod");
-    assert_found(&reader, &["young", "old"]);
-    writer.update_pod(TestPod::plain("young", "young")).expect("a good pod");
-    assert_found(&reader, &["old"]);
-    writer.update_pod(claims("young", 200, false)).expect("a good pod");
-    assert_found(&reader, &["young", "old"]);
-}
-
-#[test]
-fn a_lookup_finds_the_object_that_was_stored_last() {
-    let (mut writer, reader) = pod_index::new::<TestPod>();
-    let versions: Vec<_> = (0..3).map(|_| claims("u", 1, false)).collect();
-    for pod in &versions {
-        writer.update_pod(Arc::clone(pod)).expect("a good pod");
-        let snapshot = reader.load();
-        assert!(Arc::ptr_eq(snapshot.pod_by_ip(IP.parse().expect("an IP")).expect("by IP"), pod));
-        assert!(Arc::ptr_eq(snapshot.pod_by_container_id(&id('a')).expect("by ID").pod, pod));
-        assert!(Arc::ptr_eq(snapshot.pods_by_key(OWNER, b"job").next().expect("by key"), pod));
-    }
-    // Under another name as well.
-    let renamed = Arc::new(TestPod { name: "other".into(), ..(*versions[0]).clone() });
-    writer.update_pod(Arc::clone(&renamed)).expect("a good pod");
-    assert!(Arc::ptr_eq(reader.load().pod_by_ip(IP.parse().expect("an IP")).expect("by IP"), &renamed));
-    assert_eq!(reader.load().key_counts().contended, 0);
-}
-
-#[test]
 fn an_update_that_only_renames_the_container_is_found_under_the_new_name() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     // Of one length, so that only the letters differ.
@@ -137,19 +103,6 @@ fn a_pod_whose_keys_are_all_ignored_counts_while_it_is_stored() {
     writer.update_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
     writer.remove_pod_by_uid("u").expect("a known pod");
     assert_eq!(reader.load().ignored_key_count(), 0);
-}
-
-#[test]
-fn a_mirror_pod_has_no_keys_and_a_uid_that_becomes_one_gives_them_up() {
-    let (mut writer, reader) = pod_index::new::<TestPod>();
-    let _ = writer.set_pods([claims("u", 200, false), claims("other", 100, false)]);
-    let pod = reader.get("u").expect("u");
-    let mirror = TestPod::mirror("u", "u", "").with_keys(pod.keys.clone());
-    assert!(is_mirror_pod(&*mirror));
-    writer.update_pod(mirror).expect("a good pod");
-    assert_found(&reader, &["other"]);
-    writer.update_pod(pod).expect("a good pod");
-    assert_found(&reader, &["u", "other"]);
 }
 
 #[test]

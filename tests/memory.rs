@@ -47,16 +47,11 @@ static ALLOCATOR: Counting = Counting;
 /// An index is created, written to, and dropped.
 fn life() {
     let (mut writer, _reader) = pod_index::new::<TestPod>();
-    for n in 0..600 {
-        let uid = format!("{n:08x}-0000-4000-8000-000000000000");
-        writer.add_pod(TestPod::plain(&uid, &format!("pod-{n}"))).expect("a good pod");
+    for pod in some(600) {
+        writer.add_pod(pod).expect("a good pod");
     }
     let bytes = NODES.load(Ordering::Relaxed);
     assert!((50_000..300_000).contains(&bytes), "{bytes} bytes, with those that are kept");
-}
-
-fn pods() -> impl Iterator<Item = Arc<TestPod>> {
-    some(5000)
 }
 
 fn some(count: usize) -> impl Iterator<Item = Arc<TestPod>> {
@@ -103,7 +98,7 @@ fn held() {
     let before = BYTES.load(Ordering::Relaxed);
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let replace = |writer: &mut pod_index::Writer<TestPod>| {
-        assert!(writer.set_pods(pods()).published);
+        assert!(writer.set_pods(some(5000)).published);
         writer.reclaim();
         BYTES.load(Ordering::Relaxed) - before
     };

@@ -37,7 +37,6 @@ mod terminal;
 mod tls;
 mod top;
 mod watch_command;
-mod watched;
 mod whois;
 
 use std::path::Path;
