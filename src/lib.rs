@@ -47,7 +47,8 @@
 //! * **A read takes no lock.** A lookup through a [`CachedReader`] or a [`Guard`] allocates nothing, counts no
 //!   shared reference and writes to no memory that another reader uses. So readers on many threads do not
 //!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::get`] return a value
-//!   that you own, so they increment a shared reference count. A translation copies its result if that is a
+//!   that you own, so they increment a shared reference count; so does the first lookup of a [`CachedReader`] after a
+//!   publication. A translation copies its result if that is a
 //!   UID in an unusual spelling. Listing the pods of a contested key may allocate once.
 //! * **Readers never free memory.** Replaced snapshots wait in the writer's retire queue until no reader
 //!   holds them. So after a hundred thousand pods are replaced, no reader pays for freeing them. Exceptions:

@@ -1,7 +1,7 @@
 //! Creates the next snapshot from the current one.
 //!
-//! Pure: operations work on a draft, which shares everything unchanged with the current snapshot. No atomics,
-//! no I/O, no effects visible to others. This file keeps all indices consistent with each other. A refused
+//! Operations work on a draft, which shares everything unchanged with the current snapshot. No atomics, no I/O, no
+//! effects visible to others. This file keeps all indices consistent with each other. A refused
 //! pod is refused before any change.
 //!
 //! Rules beyond the kubelet's:
@@ -154,10 +154,11 @@ impl<P: PodMeta> Draft<'_, P> {
     fn remove_known(&mut self, key: UidKey<'_>) -> Option<Arc<P>> {
         let (_, kind, pod) = self.known(key)?;
         let pod = Arc::clone(pod);
-        if let Some(name) = self.name_of(kind, &pod, &*pod) {
-            match self.successor(kind, &*pod) {
-                Some(successor) => self.succeed(kind, &pod, &successor),
-                None => self.remove_name(kind, &pod, name),
+        if let Some(place) = self.name_of(kind, &pod, &*pod) {
+            let name = KeyRef::Name(kind, pod.name(), pod.namespace());
+            match self.live_mut().pass_on(name, place) {
+                Some(next) => self.link(kind, &next, Some(&pod)),
+                None => self.unlink(kind, &pod),
             }
         } else {
             self.live_mut().contenders().remove(&name_contender(kind, &*pod));
@@ -205,34 +206,6 @@ impl<P: PodMeta> Draft<'_, P> {
         tables.replace_entry(named, place, Arc::clone(holder));
         Some(previous)
     }
-
-    /// Of the pods that have the full name of `pod` without holding it, the one with the smallest UID.
-    fn successor(&self, kind: PodKind, pod: &P) -> Option<Arc<P>> {
-        let contender = self.live.first_contender(KeyRef::Name(kind, pod.name(), pod.namespace()))?;
-        self.live.contending(contender, &self.hashing).cloned()
-    }
-
-    /// `heir` takes over the full name of `pod`, and its translation.
-    fn succeed(&mut self, kind: PodKind, pod: &Arc<P>, heir: &Arc<P>) {
-        self.live_mut().contenders().remove(&name_contender(kind, &**heir));
-        self.set_holder(kind, heir, &**pod);
-        self.link(kind, heir, Some(pod));
-    }
-
-    /// Removes the full name of `pod`, stored at `name`, which no pod holds any more.
-    fn remove_name(&mut self, kind: PodKind, pod: &Arc<P>, name: Place) {
-        match kind {
-            PodKind::Mirror => self.set_target(pod, Translation::Identity),
-            PodKind::Pod if self.mirror_pod_by_pod(pod).is_some() => {
-                // The mirror still translates to the removed pod.
-                if let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) {
-                    self.history().tombstones.insert(PodUid::from(pod.uid()), full_name);
-                }
-            }
-            PodKind::Pod => {}
-        }
-        self.live_mut().of(|tables| &mut tables.names).remove(name);
-    }
 }
 
 /// Translations. Only the mirror that holds a full name stores a target; the others follow it.
@@ -255,6 +228,20 @@ impl<P: PodMeta> Draft<'_, P> {
                 };
                 self.exchange_target(pod, target);
             }
+        }
+    }
+
+    /// Updates the translations after `pod`, which held its full name, left it to nobody.
+    fn unlink(&mut self, kind: PodKind, pod: &Arc<P>) {
+        match kind {
+            PodKind::Mirror => self.set_target(pod, Translation::Identity),
+            PodKind::Pod if self.mirror_pod_by_pod(pod).is_some() => {
+                // The mirror still translates to the removed pod.
+                if let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) {
+                    self.history().tombstones.insert(PodUid::from(pod.uid()), full_name);
+                }
+            }
+            PodKind::Pod => {}
         }
     }
 

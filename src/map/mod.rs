@@ -5,7 +5,7 @@
 //!   ([`Text`]).
 //! - imbl's ordered map and set hold rare data, for which their constant factor does not matter.
 //!
-//! Only this module names the map crate and the hasher. It does not depend on pods.
+//! Only this module names the map crate and the hasher. It does not know what a pod is.
 
 mod hash;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
@@ -27,7 +27,7 @@ pub(crate) struct Entry<K, V> {
     pub(crate) value: V,
 }
 
-/// A key as stored in a page.
+/// A key as stored in a page. Pages are copied bitwise, so it owns nothing except what `into_text` returns.
 pub(crate) trait Key: Clone {
     /// The hash of the key.
     fn hash(&self, hashing: &Hashing) -> u64;
@@ -37,7 +37,7 @@ pub(crate) trait Key: Clone {
     }
 }
 
-/// The value of a key: a pod, perhaps with more.
+/// The value of a key: a pod, perhaps with more. As a key, it owns nothing except what `into_parts` returns.
 pub(crate) trait Value {
     /// The pods of the index.
     type Pod;

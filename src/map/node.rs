@@ -24,7 +24,7 @@
 //!
 //! # Guarantees by types
 //! [`Array`], [`PageLink`] and [`Slot`] are not `Clone`, and functions that end one take it by
-//! value. Dropping one leaks its target, which is safe. A draft's links are in nodes that it owns; links in
+//! value or leave an empty one. Dropping one leaks its target, which is safe. A draft's links are in nodes that it owns; links in
 //! published nodes can only be borrowed with `&`. So safe code can neither free a node twice nor write to a
 //! shared one, as long as it uses the [`Memory`] of its own index, which
 //! [`TableMut::new`](super::TableMut::new) promises.
@@ -58,7 +58,7 @@ const _: () = assert!(usize::BITS == 64 && size_of::<Line>() == 64, "nodes are l
 /// A link to an array of links; its holder owns the array. A root is an array of chunks, a chunk an array of
 /// pages.
 ///
-/// Its tag is 63 minus the binary logarithm of the length: the distance by which a hash has to be shifted. Its birth follows
+/// Its tag is 63 minus the binary logarithm of the length: one less than a hash has to be shifted. Its birth follows
 /// its links.
 #[repr(transparent)]
 pub(super) struct Array<T> {
@@ -71,8 +71,9 @@ pub(super) type Root<E> = Array<Array<PageLink<E>>>;
 
 /// A link to a page. Its tag is the page's number of lines minus one.
 ///
-/// A page consists of its head, up to 15 entries, and their births. Births are not read by lookups, so they lie at the end of
-/// the page, the first one last. Where an entry leaves room in its line, its birth lies there instead.
+/// A page consists of its head, up to 15 entries, and their births. Lookups do not read births, so these lie at the end of
+/// the page, that of the first entry last. An entry of 40 to 56 bytes gets a line together with its birth; the head of such a
+/// page has a line, too.
 #[repr(transparent)]
 pub(super) struct PageLink<E> {
     at: NonNull<Line>,
@@ -213,7 +214,7 @@ impl<T> Array<T> {
         self.check();
         // Two shifts, because the length may be 1.
         let index = (hash >> 1 >> tag(self.at)) as usize;
-        // SAFETY: by the rules the node exists and is not written to. The index has as many bits as the length.
+        // SAFETY: by the rules the node exists and is not written to. The index is less than the length.
         unsafe { &*untagged(self.at).cast::<T>().as_ptr().add(index) }
     }
 
@@ -276,10 +277,8 @@ impl<T> Array<T> {
     }
 }
 
-/// The size of a page's parts, which depends on the type of its entries.
-struct Layout<E>(PhantomData<E>);
-
-impl<E> Layout<E> {
+/// The sizes of a page's parts, which depend on the type of its entries.
+impl<E> Page<'_, E> {
     const LINE: usize = size_of::<Line>();
     const BIRTH: usize = size_of::<u64>();
     /// An entry of more than half a line gets a whole one for itself and its birth, so that a lookup reads one line of it.
@@ -291,7 +290,7 @@ impl<E> Layout<E> {
 
     /// Evaluated where pages are made, for each type of entries.
     const FITS: () = {
-        assert!(size_of::<PageHead>() == 32 && align_of::<E>() <= Self::BIRTH);
+        assert!(size_of::<PageHead>() == 32 && align_of::<E>() == Self::BIRTH);
         // A link has room for the number of lines.
         assert!(Self::lines(MAX_LEN) <= TAG + 1);
     };
@@ -327,13 +326,13 @@ impl<E> PageLink<E> {
         unsafe { Page::at(self.at) }
     }
 
-    /// Prefetches the first lines together: the tags and half of the entries of a full page. Three lines if an entry has
-    /// three words.
+    /// Prefetches the first lines together: the head and about half of the entries of a full page. Three lines if an entry has
+    /// three words, eight if it has a line.
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
-        for line in 0..Layout::<E>::STRIDE.div_ceil(8) {
+        for line in 0..Page::<E>::STRIDE.div_ceil(8) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: it accesses nothing.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(untagged(self.at).as_ptr().wrapping_add(line).cast()) };
@@ -348,15 +347,15 @@ impl<E> PageLink<E> {
         if len + more > MAX_LEN || next.is_some() {
             return None;
         }
-        if Layout::<E>::lines(len + more) != page.lines || born != memory.generation {
+        if Page::<E>::lines(len + more) != page.lines || born != memory.generation {
             let copy = Page::new(len + more, None, memory);
             // SAFETY: by the rules the page exists. The copy is new and large enough. This link, which is the draft's, is
             // replaced by one to the copy.
             unsafe {
                 copy.head().cast::<[u8; TAGS]>().write(page.read_head().tags);
                 let (from, to) = (page.entry(0).cast::<u8>(), Page::<E>::entry(copy, 0).cast());
-                from.copy_to_nonoverlapping(to, len * Layout::<E>::STRIDE);
-                if !Layout::<E>::IS_LINE {
+                from.copy_to_nonoverlapping(to, len * Page::<E>::STRIDE);
+                if !Page::<E>::IS_LINE {
                     page.births(len).copy_to_nonoverlapping(Page::<E>::births(copy, len), len);
                 }
                 memory.retire(born, Dead::Node(page.at, page.lines));
@@ -379,7 +378,7 @@ impl<E> PageLink<E> {
         let mut next = Some(mem::replace(self, Self::EMPTY).at);
         while let Some(at) = next {
             // SAFETY: the link was the draft's, or that of the page before in the chain, so the page exists; nothing uses
-            // it after this loop.
+            // it after it is retired below.
             let page = unsafe { Page::<E>::at(at) };
             let head = page.read_head();
             // SAFETY: the copies in `slots` continue in the draft; those in the page belong to earlier
@@ -435,8 +434,8 @@ impl<E> Copy for Page<'_, E> {}
 impl<'a, E> Page<'a, E> {
     /// A page with room for so many entries, and without any.
     fn new<P>(capacity: usize, next: Option<NonNull<Line>>, memory: &mut Memory<P>) -> Self {
-        let () = Layout::<E>::FITS;
-        let lines = Layout::<E>::lines(capacity);
+        let () = Page::<E>::FITS;
+        let lines = Page::<E>::lines(capacity);
         let page = Self { at: memory.allocate(lines), lines, entries: PhantomData };
         // SAFETY: the memory is new.
         unsafe { page.head().write(PageHead { tags: [0; TAGS], born: memory.generation, next }) };
@@ -449,7 +448,7 @@ impl<'a, E> Page<'a, E> {
     }
 
     /// # Safety
-    /// The link leads to a page of such entries, which exists and is not written to for `'a`.
+    /// The link leads to a page of such entries, which exists for `'a`. It is written to only while nothing borrows an entry.
     #[inline]
     unsafe fn at(link: NonNull<Line>) -> Self {
         let page = Self { at: untagged(link), lines: tag(link) + 1, entries: PhantomData };
@@ -466,7 +465,7 @@ impl<'a, E> Page<'a, E> {
     /// Whether the page has no more lines than its entries need.
     #[cfg(test)]
     pub(super) fn fits(self) -> bool {
-        self.lines == Layout::<E>::lines(self.len())
+        self.lines == Page::<E>::lines(self.len())
     }
 
     fn head(self) -> NonNull<PageHead> {
@@ -492,21 +491,21 @@ impl<'a, E> Page<'a, E> {
     /// The place of an entry.
     #[inline]
     fn entry(self, index: usize) -> NonNull<E> {
-        // SAFETY: no index is beyond the end of the page.
-        unsafe { self.at.byte_add(Layout::<E>::FIRST + index * Layout::<E>::STRIDE).cast() }
+        // SAFETY: no index is above the number of entries, so this is at most one past the end of the page.
+        unsafe { self.at.byte_add(Page::<E>::FIRST + index * Page::<E>::STRIDE).cast() }
     }
 
-    /// The births of the first `len` entries, in descending order, in a page whose entries fill no line.
+    /// The births of the first `len` entries, that of the last one first, unless entries have lines.
     #[inline]
     fn births(self, len: usize) -> NonNull<u64> {
-        // SAFETY: no page has more entries than births.
+        // SAFETY: the page has room for `len` births.
         unsafe { self.at.add(self.lines).cast::<u64>().sub(len) }
     }
 
     /// The birth of an entry.
     #[inline]
     fn birth(self, index: usize) -> NonNull<u64> {
-        if Layout::<E>::IS_LINE {
+        if Page::<E>::IS_LINE {
             // SAFETY: an entry that has a line leaves room for its birth.
             unsafe { self.entry(index).add(1).cast() }
         } else {
@@ -571,7 +570,7 @@ impl<'a, E> Page<'a, E> {
     /// # Safety
     /// The page belongs to the draft, and has room at `index`.
     unsafe fn write(self, index: usize, Slot { tag, born, entry }: Slot<E>) {
-        assert!(index < MAX_LEN && Layout::<E>::lines(index + 1) <= self.lines);
+        assert!(index < MAX_LEN && Page::<E>::lines(index + 1) <= self.lines);
         // SAFETY: there is room, and the page belongs to the draft. The slot is moved there.
         unsafe {
             self.at.cast::<u8>().add(index).write(tag.get());

@@ -8,7 +8,7 @@
 //! A lookup loads one link from each of two small arrays, compares sixteen one-byte tags at once, and nearly
 //! always one key. Both arrays are sized to the set. A full page doubles its chunk's number of pages; if the
 //! chunk is already twice as long as the root, the root doubles first. A sparse chunk is halved. So growing
-//! and shrinking change one chunk, except for steps of the root, which move links and no entries.
+//! and shrinking change one chunk, except for steps of the root.
 //!
 //! Many hashes cannot be made to agree from outside, because hashing is seeded. If they do agree, growing a
 //! chunk would not help; then another page is chained to the full page.
@@ -25,8 +25,8 @@ type Chunk<E> = Array<PageLink<E>>;
 
 /// A read-only version of the table. [`TableMut`] writes to a draft.
 ///
-/// Everything below the root exists as long as the version is kept, which `versions` guarantees: a table is
-/// never copied and never leaves its snapshot.
+/// Everything below the root exists as long as the version is kept, which `versions` guarantees: a table
+/// never leaves its snapshot.
 pub(crate) struct Table<K, V> {
     pub(super) root: Root<Entry<K, V>>,
     pub(super) len: usize,
@@ -101,8 +101,8 @@ impl<K, V> Table<K, V> {
         self.root.child(hash).child(hash << self.root.bits())
     }
 
-    /// Calls `differs` with entries of `old` and of this version until it stops: with all that are in one but
-    /// not unchanged in the other, and with some that are in both. Skips nodes that the two share.
+    /// Calls `differs` with entries of `old` and of this version until it stops: with all that differ, and with some that do
+    /// not. Skips nodes that the two share.
     pub(crate) fn compare<'a>(
         &'a self,
         old: &'a Self,

@@ -25,7 +25,7 @@ pub struct KeyCounts {
 
 impl<P: PodMeta> Snapshot<P> {
     /// The current pod with this key. Ignores mirror pods, and translates no UID. If several pods claim the key, returns
-    /// the one with the strongest claim; [`is_contested`](Self::is_contested) says so, and
+    /// the one with the strongest claim; of a name, the one stored last. [`is_contested`](Self::is_contested) says so, and
     /// [`claimants`](Self::claimants) lists them all.
     ///
     /// # Complexity
@@ -54,9 +54,8 @@ impl<P: PodMeta> Snapshot<P> {
         self.live.get(key.into(), &self.hashing)
     }
 
-    /// Whether several current pods claim this key, so that [`get`](Self::get) returns only one of them: the one with the
-    /// strongest claim; of a name, the one stored last. A UID is never contested. This is a method of its own so that a
-    /// `get` which does not ask pays nothing.
+    /// Whether several current pods claim this key, so that [`get`](Self::get) returns only one of them. A UID is never
+    /// contested. This is a method of its own so that a `get` which does not ask pays nothing.
     ///
     /// # Complexity
     /// O(1) and a few instructions while no key is contested, O(log n) for n claims otherwise; no allocation.
@@ -69,8 +68,8 @@ impl<P: PodMeta> Snapshot<P> {
         key.into().claimed(PodKind::Pod).is_some_and(|key| self.live.first_contender(key).is_some())
     }
 
-    /// All current pods that claim this key, the strongest claim first: the pod that [`get`](Self::get) returns, then the
-    /// others. An IP of a pod that is being deleted may already be that of the next one. A UID has one claimant.
+    /// All current pods that claim this key: the pod that [`get`](Self::get) returns, then the others, the strongest claim
+    /// first. An IP of a pod that is being deleted may already be that of the next one. A UID has one claimant.
     ///
     /// # Complexity
     /// That of [`get`](Self::get) for the first pod, O(log n) for each further one. If there are others, they may take

@@ -3,9 +3,9 @@
 //!
 //! Every table has the pod in its entries, so that a lookup by any key searches one table.
 //!
-//! If several pods claim a key, the one with the strongest claim is its *holder*: it is in the table. The others are
-//! *contenders*. They are in one ordered set for all kinds of keys, sorted by key and then by strength. For container
-//! IDs and IPs, the set is nearly always empty.
+//! If several pods claim a key, the one with the strongest claim is its *holder*: it is in the table. Exception: the holder
+//! of a current pod's name is the one stored last. The others are *contenders*. They are in one ordered set for all kinds of
+//! keys, sorted by key and then by strength. Unless pods share custom keys, the set is nearly always empty.
 
 use std::cmp::Ordering;
 use std::num::NonZero;
@@ -215,7 +215,7 @@ impl<V> Tables<V> {
 }
 
 impl<V: Claimant> Tables<V> {
-    /// The pod with this key that has the strongest claim, without mirrors.
+    /// The pod that holds this key, without mirrors.
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]
     pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {

@@ -68,22 +68,26 @@ impl<V: Claimant> TablesMut<'_, V> {
     pub(super) fn release(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid, pod: &V) {
         let Some((place, holder)) = self.find(key, self.hashing) else { return };
         if holder.same(pod) {
-            return self.pass_on(key, place);
+            self.pass_on(key, place);
+        } else {
+            self.contenders().remove(&Contender { key: OwnedKey::new(key), strength, uid: uid.clone() });
         }
-        self.contenders().remove(&Contender { key: OwnedKey::new(key), strength, uid: uid.clone() });
     }
 
-    /// Passes a key on to the first contender, which may give a container another name.
-    fn pass_on(&mut self, key: KeyRef<'_>, place: Place) {
+    /// Passes a key on to the first contender, which may give a container another name. Returns that pod. Without a
+    /// contender, removes the key.
+    pub(super) fn pass_on(&mut self, key: KeyRef<'_>, place: Place) -> Option<V> {
         while let Some(contender) = self.first_contender(key).cloned() {
             self.contenders().remove(&contender);
             // Not found if its own UID changed.
-            let Some(heir) = self.contending(&contender, self.hashing).cloned() else { continue };
-            let claims = if let KeyRef::ContainerId(_) = key { heir.claims() } else { Claims::NONE };
+            let Some(next) = self.contending(&contender, self.hashing).cloned() else { continue };
+            let claims = if let KeyRef::ContainerId(_) = key { next.claims() } else { Claims::NONE };
             let named = claims.iter().find(|named| named.key == key);
-            return self.replace_entry(named.unwrap_or(NamedKey { key, container: None }), place, heir);
+            self.replace_entry(named.unwrap_or(NamedKey { key, container: None }), place, next.clone());
+            return Some(next);
         }
         self.remove_entry(key, place);
+        None
     }
 
     fn add_contender(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {

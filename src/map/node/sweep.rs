@@ -14,7 +14,7 @@ use super::{Array, Page, PageHead, PageLink, Root, Slot, array_lines, untagged};
 pub(super) trait Tree<P>: Sized {
     fn born(&self) -> u64;
 
-    /// The node's memory.
+    /// The tagged link itself.
     fn at(&self) -> NonNull<Line>;
 
     /// # Safety
@@ -41,7 +41,8 @@ impl<T: Tree<P>, P> Tree<P> for Array<T> {
         let array = Self { at: link, children: PhantomData };
         for child in array.children() {
             let (born, dead) = child.dead();
-            // SAFETY: the child is below this link, so nothing follows it either.
+            // SAFETY: the child is below this link, so of the versions that remain, only those follow it that are older than
+            // `first`; a child that they have was born before, and is moved to their list.
             unsafe { sweep.end(born, dead) };
         }
         // SAFETY: the tag of the link gives the size, and nothing follows the link.
