@@ -214,12 +214,12 @@ impl Follower {
             let longest = Instant::now() + if was_complete { REFRESH } else { GATHER };
             // Only for the wait: it holds the snapshot that it saw last.
             let mut changes = self.reader.changes();
-            let changed = async {
+            let newer = async {
                 while changes.next().await?.after().pods_generation() == seen {}
                 Some(())
             };
             tokio::select! {
-                change = changed => {
+                change = newer => {
                     if change.is_none() {
                         return;
                     }
@@ -653,10 +653,10 @@ mod tests {
                             && (workload.is_some_and(|(k, n)| (&k, &n) == (kind, name))
                                 || (owner.kind != "Node" && (&owner.kind, &owner.name) == (kind, name)))
                     };
-                    let mut walked: Vec<_> = snapshot.pods().filter(is_it).map(|pod| pod.name()).collect();
+                    let mut walked: Vec<_> = snapshot.pods().filter(is_it).map(PodMeta::name).collect();
                     walked.sort_unstable();
                     let pods = owners.pods(snapshot, namespace, kind, name);
-                    let pods: Vec<_> = pods.iter().map(|pod| pod.name()).collect();
+                    let pods: Vec<_> = pods.iter().map(PodMeta::name).collect();
                     if name.len() > 1000 {
                         missed += walked.len() - pods.len();
                     } else {

@@ -101,6 +101,50 @@ fn pods_of(agent: &Agent, workload: &str) -> Vec<String> {
     pods.collect()
 }
 
+/// Over HTTP and on the command line, with the owners of [`put_all`].
+fn workloads_are_found(agent: &Agent) {
+    for (workload, expected) in [
+        ("shop/Deployment/web", &["web", "web-too"][..]),
+        ("shop/deploy/web", &["web", "web-too"]),
+        ("shop/rs/web-1", &["web", "web-too"]),
+        ("shop/Rollout/fancy", &["rolled"]),
+        ("shop/cronjob/backup", &["cron"]),
+        ("shop/job/backup-29123456", &["cron"]),
+        ("shop/Deployment/gone", &["gone derived"]),
+        ("shop/ReplicaSet/../../secrets/x?a=-1", &["hostile derived"]),
+        ("shop/Thing/x", &["custom"]),
+        ("shop/Rollout/odd", &[]),
+        ("elsewhere/Deployment/web", &[]),
+    ] {
+        assert_eq!(pods_of(agent, workload), expected, "{workload}");
+    }
+    let port = agent.address.port().to_string();
+    let output =
+        run(&["whois", "--port", &port, "--fields", "name,workload", "-n", "shop", "deploy/web", "db-0"]);
+    assert_eq!(
+        stdout(&output),
+        "NAME     WORKLOAD\nweb      Deployment/web\nweb-too  Deployment/web\ndb-0     StatefulSet/db\n"
+    );
+    assert_eq!(output.status.code(), Some(0));
+    for (args, code, word) in [
+        (&["-n", "shop", "deploy/none"][..], 1, "\"shop/deploy/none\": no current pod has this workload"),
+        (&["shop/deploy/web", "--at", "5"], 1, "only the current pods of a workload are known"),
+        (&["-n", "shop", "-"], 2, "--namespace is for arguments"),
+        (&["-n", "shop"], 2, "--namespace is for arguments"),
+    ] {
+        let output = run(&[&["whois", "--port", &port], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+    }
+    for (pod, annotation, expected) in
+        [("web", "workload", "Deployment/web"), ("gone", "derived-workload", "Deployment/gone")]
+    {
+        let pod: Value = agent.get(&format!("/pods/uid-of-{pod}")).json();
+        assert_eq!(pod["metadata"]["annotations"][format!("pod-index/{annotation}")], expected);
+    }
+    assert_eq!(agent.get("/pods/shop%2FDeployment%2Fweb").code, 404, "not one pod");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_requested_once() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
@@ -171,46 +215,7 @@ async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_request
     ] {
         assert_eq!(workload(&agent, pod), expected, "{pod}");
     }
-    for (workload, expected) in [
-        ("shop/Deployment/web", &["web", "web-too"][..]),
-        ("shop/deploy/web", &["web", "web-too"]),
-        ("shop/rs/web-1", &["web", "web-too"]),
-        ("shop/Rollout/fancy", &["rolled"]),
-        ("shop/cronjob/backup", &["cron"]),
-        ("shop/job/backup-29123456", &["cron"]),
-        ("shop/Deployment/gone", &["gone derived"]),
-        ("shop/ReplicaSet/../../secrets/x?a=-1", &["hostile derived"]),
-        ("shop/Thing/x", &["custom"]),
-        ("shop/Rollout/odd", &[]),
-        ("elsewhere/Deployment/web", &[]),
-    ] {
-        assert_eq!(pods_of(&agent, workload), expected, "{workload}");
-    }
-    let port = agent.address.port().to_string();
-    let output =
-        run(&["whois", "--port", &port, "--fields", "name,workload", "-n", "shop", "deploy/web", "db-0"]);
-    assert_eq!(
-        stdout(&output),
-        "NAME     WORKLOAD\nweb      Deployment/web\nweb-too  Deployment/web\ndb-0     StatefulSet/db\n"
-    );
-    assert_eq!(output.status.code(), Some(0));
-    for (args, code, word) in [
-        (&["-n", "shop", "deploy/none"][..], 1, "\"shop/deploy/none\": no current pod has this workload"),
-        (&["shop/deploy/web", "--at", "5"], 1, "only the current pods of a workload are known"),
-        (&["-n", "shop", "-"], 2, "--namespace is for arguments"),
-        (&["-n", "shop"], 2, "--namespace is for arguments"),
-    ] {
-        let output = run(&[&["whois", "--port", &port], args].concat());
-        assert_eq!(output.status.code(), Some(code), "{args:?}");
-        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
-    }
-    assert_eq!(agent.get("/pods/shop%2FDeployment%2Fweb").code, 404, "not one pod");
-    for (pod, annotation, expected) in
-        [("web", "workload", "Deployment/web"), ("gone", "derived-workload", "Deployment/gone")]
-    {
-        let pod: Value = agent.get(&format!("/pods/uid-of-{pod}")).json();
-        assert_eq!(pod["metadata"]["annotations"][format!("pod-index/{annotation}")], expected);
-    }
+    workloads_are_found(&agent);
     // Three ReplicaSets and one that is gone, two Jobs, a StatefulSet, a DaemonSet, a Deployment, a CronJob.
     assert_eq!(server.requests(Verb::Get), 10, "{:?}", server.asked());
     assert_eq!(server.unparsed(), [""; 0], "a hostile name reached the path");
