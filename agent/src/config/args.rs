@@ -1,7 +1,7 @@
 //! The settings of the agent: flags, environment variables and keys of the configuration file, with the kubelet's names
 //! where they exist.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Arg, Args, Command, ValueEnum};
@@ -307,7 +307,7 @@ pub(crate) struct RunArgs {
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct ServerArgs {
     /// The address of the agent.
-    #[arg(long, global = true, default_value = "127.0.0.1")]
+    #[arg(long, global = true, default_value = "127.0.0.1", value_parser = address)]
     pub(crate) address: IpAddr,
 
     /// The port of the agent; 0 picks a free one.
@@ -318,6 +318,10 @@ pub(crate) struct ServerArgs {
     /// Also serve on this Unix socket, without TLS. Client commands connect to it instead of the port.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+fn address(text: &str) -> Result<IpAddr, AddrParseError> {
+    if text == "localhost" { "127.0.0.1" } else { text }.parse()
 }
 
 /// Parses a header in the kubelet's format.

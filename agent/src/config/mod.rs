@@ -461,13 +461,14 @@ mod tests {
     #[test]
     fn a_flag_replaces_what_the_file_sets() {
         let file = std::env::temp_dir().join(format!("pod-index-flags-{}.yaml", std::process::id()));
-        let text = "maxWatches: 7\nserveResources: [nodes, owners]\nredactEnv: true\nport: 1\n\
+        let text = "maxWatches: 7\nserveResources: [nodes, owners]\nredactEnv: true\nport: 1\naddress: localhost\n\
                     staticPodURL: http://a\nstaticPodURLHeader: {A: ['b,c']}\n";
         std::fs::write(&file, text).unwrap();
         let config = format!("--config={}", file.display());
         let set = resolved(&[&config]).unwrap();
         assert!(set.given.redact_env && set.given.serve_resources == [Extra::Nodes, Extra::Owners]);
         assert_eq!((set.given.max_watches, set.server.port), (7, 1));
+        assert!(set.server.address.is_loopback());
         assert_eq!(set.given.static_pod_url_header, [("A".to_owned(), "b,c".to_owned())]);
         assert!(!set.summary().contains("b,c"), "{}", set.summary());
         let set =
