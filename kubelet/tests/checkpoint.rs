@@ -281,12 +281,13 @@ fn a_read_only_directory_is_read_and_blocks_nothing() {
     assert_eq!((restored.pods.len(), restored.errors.len()), (0, 0));
     let (mut writer, reader) = pod_index::new();
     let checkpointing = checkpoints.keep(reader.clone()).unwrap();
-    writer.add_pod(kept("a", 1)).unwrap();
+    assert!(writer.set_pods((0..101).map(|number| kept(&format!("a{number}"), 1))).published);
     while checkpointing.status().errors.is_empty() {
         assert!(checkpointing.wait_for(1, Duration::from_millis(1)).is_err());
     }
-    assert_eq!(checkpointing.status().errors[0].kind(), CheckpointErrorKind::Write);
-    assert!(reader.load().pod_by_uid("a").is_some());
+    let status = checkpointing.status();
+    assert_eq!((status.errors[0].kind(), status.errors.len()), (CheckpointErrorKind::Write, 100));
+    assert_eq!((status.wrong, reader.load().pods().len()), (101, 101));
     // It neither retries for ever nor reports success.
     let late = checkpointing.finish(PATIENCE).unwrap_err();
     assert_eq!(late.error().map(CheckpointError::kind), Some(CheckpointErrorKind::Write), "{late}");

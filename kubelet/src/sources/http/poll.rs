@@ -163,9 +163,7 @@ impl Asking {
         pods.iter_mut().for_each(self.config.transform);
         let before = self.said.as_deref().unwrap_or_default();
         let mut pods = pod::as_first_seen(pods, before);
-        let listed: HashSet<_> = pods.iter().map(|pod| pod.uid().to_owned()).collect();
-        let is_held = |pod: &&Arc<Pod>| unusable.contains(pod.uid()) && !listed.contains(pod.uid());
-        pods.extend(before.iter().filter(is_held).cloned());
+        pods.extend(before.iter().filter(|pod| unusable.contains(pod.uid())).cloned());
         Some(Look { pods: Some(pods), ..look })
     }
 

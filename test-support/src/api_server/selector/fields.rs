@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::api_server::store::text;
 
 /// Selectable fields of pods.
-const POD_FIELDS: [&str; 11] = [
+const POD_FIELDS: [&str; 12] = [
     "metadata.name",
     "metadata.namespace",
     "spec.host",
@@ -17,6 +17,8 @@ const POD_FIELDS: [&str; 11] = [
     "status.nominatedNodeName",
     "status.phase",
     "status.podIP",
+    // Known, and no pod has a value of it.
+    "status.podIPs",
 ];
 
 /// Selectable fields of Nodes and of Namespaces, which have no namespace.
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn terms_select_by_the_fields_of_pods_and_others_are_refused() {
-        let pod = json!({ "metadata": { "name": "one" }, "spec": { "nodeName": "n1" }, "status": { "phase": "Running" } });
+        let pod = json!({ "metadata": { "name": "one" }, "spec": { "nodeName": "n1" }, "status": { "phase": "Running", "podIPs": [{ "ip": "10.0.0.1" }] } });
         let selects = |selector: &str| parse("pods", selector).unwrap().iter().all(|term| term.holds(&pod));
         for holds in [
             "",
@@ -133,7 +135,7 @@ mod tests {
             "spec.nodeName!=n2,metadata.name=one",
             "spec.hostNetwork=false",
             ",,status.phase!=Failed",
-            "status.podIP=",
+            "status.podIP=,status.podIPs=",
             r"metadata.name!=a\,b",
         ] {
             assert!(selects(holds), "{holds}");
