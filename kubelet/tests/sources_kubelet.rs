@@ -206,7 +206,7 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     let mut nameless = pod("6", "6", "api");
     nameless["metadata"]["name"] = json!("");
     // Commas in a text are no parts.
-    let [whole, large] = [("4", vec![r#""\,,,"#; 3000]), ("7", vec!["a"; 9000])].map(|(uid, args)| {
+    let [whole, large] = [("4", vec![r#""\,,,"#; 5000]), ("7", vec!["a"; 9000])].map(|(uid, args)| {
         let mut pod = pod(uid, uid, "api");
         pod["spec"] = json!({"containers": [{"name": "c", "args": args}], "nodeName": "n"});
         pod
@@ -216,7 +216,7 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     second.sort_by(|a, b| a.name().cmp(b.name()));
     assert_eq!(names(&second), ["1", "2", "3", "4", "7"], "neither 5 nor 6 was ever decoded");
     let specs = [3, 4].map(|at: usize| second[at].spec.clone().expect("a spec"));
-    assert_eq!(specs[0].containers[0].args.as_ref().map(Vec::len), Some(3000));
+    assert_eq!(specs[0].containers[0].args.as_ref().map(Vec::len), Some(5000));
     assert_eq!((specs[1].containers.len(), specs[1].node_name.as_deref()), (0, Some("n")));
     assert!(!Arc::ptr_eq(&first[0], &second[0]), "1 has changed");
     assert!(Arc::ptr_eq(&first[1], &second[1]) && Arc::ptr_eq(&first[2], &second[2]));
