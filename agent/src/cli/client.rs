@@ -103,15 +103,14 @@ impl Server {
             .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
     }
 
-    /// The answer, unless it takes too long. The agent itself waits for `wait`.
+    /// The answer, unless it takes too long.
     pub(crate) async fn within<T>(
         &self,
-        wait: Option<Duration>,
         answer: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let limit = TIMEOUT + wait.unwrap_or_default();
-        let late = || Failure::Unable(format!("the agent on {} did not answer within {limit:?}", self.place));
-        timeout(limit, answer).await.map_err(|_| late())?
+        let late =
+            || Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", self.place));
+        timeout(TIMEOUT, answer).await.map_err(|_| late())?
     }
 
     /// The body of the response to a POST.

@@ -30,10 +30,10 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
     }
     let path = path(&asked.selected, &[]);
     if matches!(output, Output::Json | Output::Yaml) {
-        let list: Value = runtime()?.block_on(server.within(None, server.get_json(&path)))?;
+        let list: Value = runtime()?.block_on(server.within(server.get_json(&path)))?;
         return format::answer(output, &list, |_| String::new());
     }
-    let list: List<Pod> = runtime()?.block_on(server.within(None, server.get_json(&path)))?;
+    let list: List<Pod> = runtime()?.block_on(server.within(server.get_json(&path)))?;
     if list.items.is_empty() {
         eprintln!("No pods found");
     }
@@ -77,7 +77,7 @@ fn watched(server: &Server, selected: &Selected, follower: &mut impl Follower) -
                 answer => answer.map(drop).map_err(|(_, failure)| failure),
             }
         };
-        server.within(None, answer).await?;
+        server.within(answer).await?;
         let Selected { namespace, selector, field_selector } = selected.clone();
         let selection = Selection { namespace, labels: selector, fields: field_selector };
         follow(selection.of(ApiServer::new(server.api(false)).managed_fields(true)), follower).await

@@ -63,6 +63,12 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
     runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
 }
 
+/// A runtime with a thread of its own.
+pub(crate) fn runtime_apart() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
+}
+
 /// What to do instead of running the agent.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -114,11 +120,6 @@ pub(crate) enum Query {
     },
     /// Print the pods, as `kubectl get pods` does; with -w, then each change of them.
     List(ListArgs),
-    /// Print the UID under which the node knows a pod. A mirror pod's UID becomes its static pod's; any other stays.
-    Translate {
-        /// The UID of a pod or of a mirror pod.
-        uid: String,
-    },
     /// Say which pod something belongs to.
     #[command(
         long_about = WHOIS,
@@ -209,7 +210,7 @@ pub(crate) struct WhoisArgs {
     #[arg(long, value_name = "FIELD", value_delimiter = ',', value_parser = PossibleValuesParser::new(FIELDS))]
     pub(crate) fields: Vec<String>,
 
-    /// How long to wait for unknown pods, for example 5s; at most 5m.
+    /// How long to wait for unknown pods, for example 5s.
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait: Option<GoDuration>,
 }

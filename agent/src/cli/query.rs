@@ -9,7 +9,6 @@ use super::client::{Server, escaped};
 use super::{ClientArgs, Output, Query, ServerArgs, runtime};
 use super::{format, list, top, whois};
 use crate::api::table;
-use crate::api::types::Translation;
 use crate::config::failure::Failure;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
 
@@ -40,17 +39,6 @@ pub(crate) fn ask(
             Ok(())
         }
         Query::List(asked) => list::run(&server, asked, output),
-        Query::Translate { uid } => {
-            let path = format!("/translate/{}", escaped(uid));
-            let answer: Translation = runtime()?.block_on(fetch(&server, &path))?;
-            format::answer(output, &answer, translation_table)?;
-            match &answer.pod {
-                None if !answer.is_mirror_pod => {
-                    Err(Failure::No(Some(format!("no pod has the UID {uid:?}"))))
-                }
-                _ => Ok(()),
-            }
-        }
         Query::Whois(asked) => whois::ask(&server, asked, output),
         Query::Top { interval } => top::run(server, interval.0),
         Query::Watch(selected) => list::watch(&server, selected, output),
@@ -98,13 +86,7 @@ async fn named(server: &Server, name: &str) -> Result<Vec<Pod>, Failure> {
     }
 }
 
-fn translation_table(answer: &Translation) -> String {
-    let pod = answer.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.name)).unwrap_or_default();
-    let kind = if answer.is_mirror_pod { "mirror" } else { "" };
-    table::table(["UID", "KIND", "POD UID", "POD"], [[&*answer.uid, kind, &*answer.pod_uid, &*pod]])
-}
-
 /// GETs `path` and reads the response.
 async fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
-    server.within(None, server.get_json(path)).await
+    server.within(server.get_json(path)).await
 }

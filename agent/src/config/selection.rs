@@ -55,17 +55,10 @@ impl Selection {
     }
 
     /// The selected pods of `server`.
-    pub(crate) fn of(self, mut server: ApiServer) -> ApiServer {
-        if let Some(namespace) = &self.namespace {
-            server = server.namespace(namespace);
-        }
-        if let Some(labels) = &self.labels {
-            server = server.labels(labels);
-        }
-        if let Some(fields) = &self.fields {
-            server = server.fields(fields);
-        }
-        server
+    pub(crate) fn of(&self, server: ApiServer) -> ApiServer {
+        let server = self.namespace.iter().fold(server, |server, namespace| server.namespace(namespace));
+        let server = self.labels.iter().fold(server, |server, labels| server.labels(labels));
+        self.fields.iter().fold(server, |server, fields| server.fields(fields))
     }
 }
 

@@ -5,10 +5,11 @@ use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 
 use super::report::{Finding, span};
 use crate::config::{Given, Settings};
-use crate::pipeline::readiness::is_grave;
 use crate::run::check;
 
-const SETTINGS: &str = "settings";
+/// Without settings, but with an agent that answers.
+pub(super) const NOT_GIVEN: &str = "only the running agent is checked; to check its settings too, give doctor the agent's flags, or its file with --config";
+pub(super) const SETTINGS: &str = "settings";
 
 /// A certificate that expires sooner is reported.
 const SOON: f64 = 7.0 * 86_400.0;
@@ -24,14 +25,6 @@ pub(super) fn settings(given: &Given) -> (Option<Settings>, Finding) {
         }
         Err(failure) => (None, Finding::of(SETTINGS, Err(failure), fix)),
     }
-}
-
-/// No source is configured, but an agent answers.
-pub(super) fn not_given() -> Finding {
-    Finding::skipped(
-        SETTINGS,
-        "only the running agent is checked; to check its settings too, give doctor the agent's flags, or its file with --config",
-    )
 }
 
 /// Checks the manifests, the URL, the checkpoint directory and the certificate, if configured. Returns whether changes of
@@ -85,7 +78,7 @@ async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) -> Finding 
 
 /// What a source has read: a warning for each problem that may hide a pod.
 fn read(check: &'static str, status: &SourceStatus, fix: &str, findings: &mut Vec<Finding>) {
-    let grave: Vec<_> = status.problems.iter().filter(|problem| is_grave(problem)).collect();
+    let grave: Vec<_> = status.problems.iter().filter(|problem| problem.kind().is_grave()).collect();
     if grave.is_empty() {
         findings.push(Finding::ok(check, format!("{}: {} pods", status.origin, status.pods)));
     }

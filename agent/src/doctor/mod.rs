@@ -24,8 +24,7 @@ use kube::Client;
 use pod_index_kubelet::sources::api_server::server_url;
 
 use self::report::{Finding, Outcome, Report};
-use crate::cli::ClientArgs;
-use crate::cli::format;
+use crate::cli::{self, ClientArgs, format};
 use crate::config::args::ServerArgs;
 use crate::config::failure::Failure;
 use crate::config::{Given, NO_SOURCES, Settings, rule};
@@ -44,8 +43,7 @@ pub(crate) fn examine(
     for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
         rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let runtime = cli::runtime_apart()?;
     let report = Report::new(runtime.block_on(findings(given, server, client, healthz)));
     runtime.shutdown_background();
     format::answer(given.output, &report, Report::table)?;
@@ -78,7 +76,7 @@ async fn findings(
     let answers = running::ask(of_the_agent, client).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
     if answers.is_ok() && given.run.config.is_none() && findings[0].message == NO_SOURCES {
-        findings[0] = configuration::not_given();
+        findings[0] = Finding::skipped(configuration::SETTINGS, configuration::NOT_GIVEN);
     }
     running::check(answers.as_ref(), settings, &mut findings);
     findings.extend(file_events);

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::metrics::{Scrape, number, registered};
-use pod_index::{Operation, PodMeta, PodUid, Reader, Snapshot};
+use pod_index::{Operation, PodMeta, PodUid, Snapshot};
 use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpointing, Checkpoints, Restored};
 use pod_index_kubelet::sources::{Source, redact_env};
 
@@ -30,12 +30,6 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     let pods = restored.pods.len();
     tracing::info!(pods, directory = %path.display(), "restored pods from checkpoints");
     Ok(Some((checkpoints, restored)))
-}
-
-/// Starts saving checkpoints. The restored pods must be in the index.
-pub(crate) fn keep(checkpoints: Checkpoints, reader: &Reader<Pod>) -> Result<Checkpointing, Failure> {
-    let checkpointing = checkpoints.keep(reader.clone());
-    checkpointing.map_err(|error| Failure::unable("cannot start the checkpoint thread", error))
 }
 
 /// The state of the checkpoints.

@@ -1,5 +1,7 @@
 //! Mirror pod metrics, if this agent manages mirror pods.
 
+use std::sync::atomic::Ordering;
+
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
 use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorFailure, MirrorState, plan};
@@ -18,7 +20,7 @@ const STATES: [(MirrorState, &str); 6] = [
 ];
 
 pub(crate) fn show(keeper: &MirrorKeeper, reader: &Reader<Pod>, to: &mut Scrape<'_>) {
-    let planned = plan(&reader.load(), keeper.node().as_str());
+    let planned = plan(&reader.load(), keeper.node.as_str());
     let counts = STATES.map(|(state, label)| {
         let count = planned.iter().filter(|planned| planned.state == state).count();
         ([("state", label)], number(count))
@@ -34,5 +36,6 @@ pub(crate) fn show(keeper: &MirrorKeeper, reader: &Reader<Pod>, to: &mut Scrape<
     to.counter("mirror_creations", "Mirror pods created.", status.created);
     to.counter("mirror_deletions", "Mirror pods deleted.", status.deleted);
     to.counter("mirror_failures", "Failed attempts to create or delete a mirror pod.", status.failed);
-    to.counter("mirror_lease_failures", "Failed reads of the node's lease.", keeper.unread_leases());
+    let unread = keeper.unread_leases.load(Ordering::Relaxed);
+    to.counter("mirror_lease_failures", "Failed reads of the node's lease.", unread);
 }

@@ -35,11 +35,11 @@ const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 /// The mirror pods of this node and the state of their management.
 #[derive(Debug)]
 pub(crate) struct MirrorKeeper {
-    node: NodeName,
+    pub(crate) node: NodeName,
     management: Management,
     stage: Mutex<Stage>,
-    /// Failed reads of the node's lease.
-    unread_leases: AtomicU64,
+    /// Failed reads of the node's lease. Meanwhile a new kubelet would go unnoticed.
+    pub(crate) unread_leases: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -58,10 +58,6 @@ impl MirrorKeeper {
         Self { node, management, stage, unread_leases: AtomicU64::new(0) }
     }
 
-    pub(crate) fn node(&self) -> &NodeName {
-        &self.node
-    }
-
     pub(crate) fn is_asked_to_keep(&self) -> bool {
         self.management != Management::Off
     }
@@ -69,11 +65,6 @@ impl MirrorKeeper {
     /// The result of the last comparison. Empty before the first.
     pub(crate) fn status(&self) -> MirrorsStatus {
         self.lock().keeping.as_ref().map(|status| status.borrow().clone()).unwrap_or_default()
-    }
-
-    /// Failed reads of the node's lease. Meanwhile a new kubelet would go unnoticed.
-    pub(crate) fn unread_leases(&self) -> u64 {
-        self.unread_leases.load(Ordering::Relaxed)
     }
 
     /// Whether mirror pods are managed: no kubelet runs on the node, and every source was read.

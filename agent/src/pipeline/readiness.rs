@@ -172,7 +172,8 @@ impl Readiness {
         let age = |line: &Line| {
             let status = line.status.borrow();
             // A file event tells of a change at once. Without them, only a reading does.
-            let is_told = |problem: &Problem| !is_grave(problem) && problem.kind() != ProblemKind::Unhinted;
+            let is_told =
+                |problem: &Problem| !problem.kind().is_grave() && problem.kind() != ProblemKind::Unhinted;
             let age = match status.source {
                 Source::File if status.problems.iter().all(is_told) => {
                     status.last_read.map(|_| Duration::ZERO)?
@@ -203,7 +204,7 @@ impl Readiness {
     /// What keeps the agent from being ready: each source that is not in the index, and its problem.
     pub(crate) fn missing(&self) -> Vec<String> {
         let describe = |status: SourceStatus| {
-            let problem = status.problems.iter().find(|problem| is_grave(problem));
+            let problem = status.problems.iter().find(|problem| problem.kind().is_grave());
             let problem = problem.map(|problem| format!(": {}", problem.message())).unwrap_or_default();
             format!("{} ({}){problem}", status.source, status.origin)
         };
@@ -219,11 +220,6 @@ impl Readiness {
 fn added(problems: &[Problem], before: &[Problem]) -> Vec<Problem> {
     let known: HashSet<_> = before.iter().collect();
     problems.iter().filter(|problem| !known.contains(problem)).cloned().collect()
-}
-
-/// Whether the problem may hide a pod and needs attention.
-pub(crate) fn is_grave(problem: &Problem) -> bool {
-    problem.kind().is_grave()
 }
 
 #[cfg(test)]

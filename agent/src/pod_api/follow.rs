@@ -14,12 +14,8 @@ use super::resource::Item;
 pub(super) fn touched(changes: &[Change<'_, Pod>], now: &Snapshot<Pod>, shown: StaticPods) -> Vec<Shown> {
     let mut names = BTreeSet::new();
     for change in changes {
-        let pods = match change {
-            Change::Added(pod) | Change::Removed(pod) => [Some(pod), None],
-            Change::Updated { old, new } => [Some(old), Some(new)],
-            _ => [None, None],
-        };
-        names.extend(pods.into_iter().flatten().map(|pod| (pod.namespace(), pod.name())));
+        let pods = change.before().into_iter().chain(change.after());
+        names.extend(pods.map(|pod| (pod.namespace(), pod.name())));
     }
     let visible = |(namespace, name): (&str, &str)| {
         let key = format!("{namespace}/{name}").into();

@@ -12,7 +12,7 @@ pub(super) static NAMESPACES: Resource = Resource {
     is_namespaced: false,
     short_names: &["ns"],
     fields: &["metadata.name", "status.phase"],
-    columns: &[NAME, ("Status", "The status of the namespace", 0), AGE],
+    columns: &[NAME, ("Status", 0), AGE],
     ..Resource::of::<Namespace, Namespace>()
 };
 

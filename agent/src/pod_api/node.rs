@@ -12,12 +12,7 @@ pub(super) static NODES: Resource = Resource {
     is_namespaced: false,
     short_names: &["no"],
     fields: &["metadata.name", "spec.unschedulable"],
-    columns: &[
-        NAME,
-        ("Status", "The status of the node", 0),
-        AGE,
-        ("Version", "Kubelet Version reported by the node.", 0),
-    ],
+    columns: &[NAME, ("Status", 0), AGE, ("Version", 0)],
     ..Resource::of::<Node, Node>()
 };
 

@@ -7,7 +7,6 @@ use pod_index::workload::Workload;
 use pod_index::{API_SERVER_SOURCE, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 use pod_index_kubelet::sources::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION};
-use serde_json::Value;
 
 use super::printed;
 use super::resource::{Item, Resource};
@@ -98,10 +97,6 @@ impl Item for Pod {
 
     fn cells(&self, now: Timestamp) -> Vec<String> {
         printed::cells(self, now).into()
-    }
-
-    fn conditions(&self) -> Vec<Value> {
-        printed::conditions(self)
     }
 
     fn own_cells(&self) -> Vec<String> {

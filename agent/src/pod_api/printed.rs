@@ -6,44 +6,23 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
-use serde_json::{Value, json};
 
 /// The columns that every resource has.
-pub(super) const NAME: (&str, &str, u8) = ("Name", "Name must be unique within a namespace.", 0);
-pub(super) const AGE: (&str, &str, u8) =
-    ("Age", "CreationTimestamp is a timestamp representing the server time when this object was created.", 0);
+pub(super) const NAME: (&str, u8) = ("Name", 0);
+pub(super) const AGE: (&str, u8) = ("Age", 0);
 
-/// Name, description and priority of each column. Priorities above 0 are for `-o wide`.
-pub(crate) const COLUMNS: [(&str, &str, u8); 9] = [
+/// Name and priority of each column. Priorities above 0 are for `-o wide`.
+pub(crate) const COLUMNS: [(&str, u8); 9] = [
     NAME,
-    ("Ready", "The aggregate readiness state of this pod for accepting traffic.", 0),
-    ("Status", "The aggregate status of the containers in this pod.", 0),
-    (
-        "Restarts",
-        "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
-        0,
-    ),
+    ("Ready", 0),
+    ("Status", 0),
+    ("Restarts", 0),
     AGE,
-    (
-        "IP",
-        "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated.",
-        1,
-    ),
-    ("Node", "NodeName indicates in which node this pod is scheduled.", 1),
-    ("Nominated Node", "nominatedNodeName is set only when this pod preempts other pods on the node.", 1),
-    ("Readiness Gates", "If specified, all readiness gates will be evaluated for pod readiness.", 1),
+    ("IP", 1),
+    ("Node", 1),
+    ("Nominated Node", 1),
+    ("Readiness Gates", 1),
 ];
-
-/// The condition in the row of a finished pod.
-pub(super) fn conditions(pod: &Pod) -> Vec<Value> {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    let (reason, message) = match phase {
-        Some("Succeeded") => ("Succeeded", "The pod has completed successfully."),
-        Some("Failed") => ("Failed", "The pod failed."),
-        _ => return Vec::new(),
-    };
-    vec![json!({ "type": "Completed", "status": "True", "reason": reason, "message": message })]
-}
 
 /// The cells, in the order of [`COLUMNS`].
 pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
@@ -232,6 +211,8 @@ fn human(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]

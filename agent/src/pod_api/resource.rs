@@ -25,8 +25,8 @@ pub(super) struct Resource {
     /// The fields of field selectors. The first is `metadata.name`; the second, of a kind with namespaces,
     /// `metadata.namespace`.
     pub(super) fields: &'static [&'static str],
-    /// The columns of a `Table`: name, description, priority. Priorities above 0 are for `-o wide`.
-    pub(super) columns: &'static [(&'static str, &'static str, u8)],
+    /// The columns of a `Table`: name and priority. Priorities above 0 are for `-o wide`.
+    pub(super) columns: &'static [(&'static str, u8)],
     /// The columns of the agent's own tables.
     pub(super) own_columns: &'static [&'static str],
     /// The JSON of all fields after `metadata` in a bookmark: those without which clients cannot decode the object.
@@ -110,11 +110,6 @@ pub(super) trait Item: fmt::Debug + Send + Sync + 'static {
     /// The cells of its row, in the order of [`Resource::columns`].
     fn cells(&self, now: Timestamp) -> Vec<String> {
         vec![self.field(0).to_owned(), since(self.metadata().creation_timestamp.as_ref(), now)]
-    }
-
-    /// The conditions of its row.
-    fn conditions(&self) -> Vec<Value> {
-        Vec::new()
     }
 
     /// The cells of its row in the agent's own tables.

@@ -48,16 +48,8 @@ impl Form {
             Self::Rows => None,
         };
         out.extend_from_slice(br#"{"cells":"#);
-        if include.is_none() {
-            write(out, &object.own_cells());
-        } else {
-            write(out, &object.cells(Timestamp::now()));
-            let conditions = object.conditions();
-            if !conditions.is_empty() {
-                out.extend_from_slice(br#","conditions":"#);
-                write(out, &conditions);
-            }
-        }
+        let is_own = include.is_none();
+        write(out, &if is_own { object.own_cells() } else { object.cells(Timestamp::now()) });
         out.extend_from_slice(br#","object":"#);
         match include {
             Some(Include::Metadata) => partial(object, version, out),
@@ -128,16 +120,13 @@ impl Form {
     }
 
     fn columns(self, of: &Resource) -> Value {
-        let column = |name: &str, format: &str, description: &str, priority: u8| json!({ "name": name, "type": "string", "format": format, "description": description, "priority": priority });
+        let column = |name: &str, priority: u8| {
+            let format = if name == "Name" { "name" } else { "" };
+            json!({ "name": name, "type": "string", "format": format, "description": "", "priority": priority })
+        };
         match self {
-            Self::Rows => of.own_columns.iter().map(|name| column(name, "", "", 0)).collect(),
-            _ => of
-                .columns
-                .iter()
-                .map(|(name, description, priority)| {
-                    column(name, if *name == "Name" { "name" } else { "" }, description, *priority)
-                })
-                .collect(),
+            Self::Rows => of.own_columns.iter().map(|name| column(name, 0)).collect(),
+            _ => of.columns.iter().map(|(name, priority)| column(name, *priority)).collect(),
         }
     }
 }

@@ -118,24 +118,18 @@ fn readable(path: &Path) -> io::Result<()> {
 /// Whether checkpoints can be kept in this directory, which need not exist yet. Leaves the directory unchanged and does
 /// not disturb an agent that uses it.
 pub(crate) fn keeps(path: &Path) -> Result<(), Failure> {
-    let name = format!(".pod-index-check-{}", process::id());
-    if path.is_dir() {
-        fs::read_dir(path).map_err(|error| unusable(path, "cannot be used", error))?;
-        let trial = path.join(name);
-        return File::create_new(&trial).and_then(|_| fs::remove_file(&trial)).map_err(|error| {
-            let path = path.display();
-            Failure::No(Some(format!(
-                "checkpointDir: {path}: cannot be written to: {error}; the agent would run without checkpoints"
-            )))
-        });
-    }
+    let is_there = path.is_dir();
     // The last parent of a relative path is empty: the working directory.
     let there = path.ancestors().find(|path| path.exists() || path.as_os_str().is_empty());
-    let trial = there.unwrap_or(path).join(name);
-    let made = fs::create_dir(&trial).and_then(|()| fs::remove_dir(&trial));
-    made.map_err(|error| unusable(path, "cannot be made", error))
-}
-
-fn unusable(path: &Path, what: &str, error: io::Error) -> Failure {
-    Failure::unable(format!("checkpointDir: {}: {what}", path.display()), error)
+    let trial = there.unwrap_or(path).join(format!(".pod-index-check-{}", process::id()));
+    let done = File::create_new(&trial).and_then(|_| fs::remove_file(&trial));
+    done.map_err(|error| {
+        let path = path.display();
+        if !is_there {
+            return Failure::unable(format!("checkpointDir: {path}: cannot be made"), error);
+        }
+        Failure::No(Some(format!(
+            "checkpointDir: {path}: cannot be written to: {error}; the agent would run without checkpoints"
+        )))
+    })
 }

@@ -35,7 +35,7 @@ use crate::pipeline::api_clients::ApiClients;
 use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
-use crate::pipeline::readiness::{Readiness, is_grave};
+use crate::pipeline::readiness::Readiness;
 use crate::pipeline::sources::SourceTasks;
 use crate::pipeline::writer::{Command, WriterThread};
 use crate::pipeline::{checkpoints, mirror_metrics, own_node, source_metrics, sources};
@@ -176,7 +176,8 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     if has_restored {
         readiness.restored();
     }
-    let checkpoints = checkpoints.map(|found| checkpoints::keep(found, &reader)).transpose()?;
+    let checkpoints = checkpoints.map(|found| found.keep(reader.clone())).transpose();
+    let checkpoints = checkpoints.map_err(|error| tasks::cannot_start("the checkpoint thread", error))?;
     let clients = ApiClients::start(settings, ApiRequests::register(metrics.ours())).await?;
     let node = settings.node.to_string();
     tasks.spawn(
@@ -390,8 +391,11 @@ fn summary(snapshot: &Snapshot<Pod>) -> String {
 /// The result of `--once`: whether every manifest was usable.
 fn verdict(readiness: &Readiness) -> Result<(), Failure> {
     let sources = readiness.sources();
-    let unusable =
-        sources.iter().flat_map(|status| &status.problems).filter(|problem| is_grave(problem)).count();
+    let unusable = sources
+        .iter()
+        .flat_map(|status| &status.problems)
+        .filter(|problem| problem.kind().is_grave())
+        .count();
     match unusable {
         0 => Ok(()),
         1 => Err(Failure::No(Some("1 problem; see above".to_owned()))),

@@ -4,6 +4,7 @@
 
 use std::future::pending;
 
+use futures_util::future::OptionFuture;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -39,7 +40,7 @@ impl Signals {
                 let (name, kind) = tokio::select! {
                     _ = terminate.recv() => ("SIGTERM", SignalKind::terminate()),
                     _ = interrupt.recv() => ("SIGINT", SignalKind::interrupt()),
-                    () = next(hangup.as_mut()) => {
+                    Some(_) = OptionFuture::from(hangup.as_mut().map(Signal::recv)) => {
                         reload.send_replace(());
                         continue;
                     }
@@ -63,12 +64,5 @@ impl Signals {
             Ok(Some(name)) => name,
             _ => pending().await,
         }
-    }
-}
-
-async fn next(signal: Option<&mut Signal>) {
-    match signal {
-        Some(signal) => drop(signal.recv().await),
-        None => pending().await,
     }
 }

@@ -434,14 +434,6 @@ impl<'a> Found<'a> {
         Self { pod, pods, mirror, container, by, removed_at, at, ends, contested }
     }
 
-    /// Whether no pod that comes later can be a better answer. A name or an IP of a removed pod may already belong to
-    /// another pod.
-    pub(super) fn is_final(&self) -> bool {
-        self.at.is_some()
-            || self.removed_at.is_none()
-            || !matches!(self.by, Key::Ip | Key::Name | Key::NameOnly)
-    }
-
     /// Appends the answer to `query`. The details are what a table shows only on request.
     pub(super) fn write(
         &self,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Maximum number of queries in a GET, and in any request that waits. Each publication looks up all waiting queries.
+/// Maximum number of queries in a GET.
 pub(crate) const QUERIES: usize = 100;
 /// Maximum size of a POST's body, in bytes.
 pub(crate) const BODY: usize = 1 << 20;
@@ -10,17 +10,11 @@ pub(crate) const BODY: usize = 1 << 20;
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for a place for the body.
 pub(crate) const PLACE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum time to wait for a pod.
-pub(crate) const WAIT: Duration = Duration::from_secs(5 * 60);
 /// Maximum size of the answers to one request, in bytes. The queries after that get an error, so that a client can hold the
 /// whole response in memory.
 pub(crate) const ANSWERS: usize = 64 << 20;
-/// Maximum size of the answers to a request that waits, in bytes. They are in memory until the last one is found.
-pub(crate) const WAITED_ANSWERS: usize = 1 << 20;
 /// After this many bytes, the answer about a workload has no further pods.
 pub(crate) const PODS: usize = 1 << 20;
-/// Maximum size of the body of a request that waits, in bytes.
-pub(crate) const WAITED_BODY: usize = 64 * 1024;
 /// Maximum number of bodies in memory. Further requests with a body wait until one is dropped.
 pub(crate) const BODIES: usize = 16;
 /// Answers repeat at most this many bytes of a query. Paths of cgroups and logs are shorter.

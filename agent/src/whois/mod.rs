@@ -20,7 +20,6 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
-use tokio::sync::watch;
 
 pub(crate) use self::find::suggestion;
 use self::find::{Key, Sought, Unknown};
@@ -49,8 +48,6 @@ pub(crate) struct Whois {
     lookups: Lookups,
     bodies: Arc<Places>,
     bounds: Bounds,
-    /// The agent is shutting down.
-    is_closed: Arc<watch::Sender<bool>>,
     owners: Owners,
     /// Whether the present request wants the details of pods.
     is_detailed: bool,
@@ -67,19 +64,8 @@ impl Whois {
     ) -> Self {
         let (reader, readiness) = (reader.clone(), Arc::clone(readiness));
         let bodies = Arc::new(Places::new(limits::BODIES));
-        let is_closed = Arc::new(watch::Sender::new(false));
         let owners = owners.clone();
-        Self { reader, readiness, processes, lookups, bodies, bounds, is_closed, owners, is_detailed: false }
-    }
-
-    /// Ends all waiting look-ups: they answer with what is known, so that they do not delay a shutdown.
-    pub(crate) fn close(&self) {
-        self.is_closed.send_replace(true);
-    }
-
-    /// Waits until the agent shuts down.
-    async fn closed(&self) {
-        let _ = self.is_closed.subscribe().wait_for(|is_closed| *is_closed).await;
+        Self { reader, readiness, processes, lookups, bodies, bounds, owners, is_detailed: false }
     }
 
     /// The pod that `key` identifies, for `/pods/{key}`. A mirror pod's UID finds nothing: this path does not translate

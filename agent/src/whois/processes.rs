@@ -34,13 +34,7 @@ pub(super) type Placements = HashMap<Process, Result<Placement, ResolveError>>;
 impl Processes {
     /// The processes of the `/proc` at this path. `root`: the kubelet's `cgroupRoot`, if it has one.
     pub(crate) fn new(proc: &Path, root: Option<&str>) -> Result<Self, ResolveError> {
-        let resolver = || {
-            let resolver = PidResolver::new(proc)?;
-            Ok(match root {
-                Some(root) => resolver.cgroup_root(root),
-                None => resolver,
-            })
-        };
+        let resolver = || Ok(root.into_iter().fold(PidResolver::new(proc)?, PidResolver::cgroup_root));
         let idle = (0..READERS).map(|_| resolver()).collect::<Result<_, _>>()?;
         Ok(Self { idle: Arc::new(Mutex::new(idle)), readers: Arc::new(Semaphore::new(READERS)) })
     }

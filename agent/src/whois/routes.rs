@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +13,7 @@ use futures_util::stream;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use pod_index::Time;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 
 use super::answer::Kind;
 use super::bodies::{Place, Queries};
@@ -24,14 +23,11 @@ use super::query::{self, Process};
 use super::{Whois, limits};
 use crate::api::client::{Client, Share};
 use crate::api::refusal::refused;
-use crate::config::duration::GoDuration;
 
 /// Maximum number of queries in one part of the answers.
 const PART: usize = 256;
 /// So few queries are answered without a turn.
 const FEW: usize = 4;
-/// Time after which a waiting look-up is repeated without a publication.
-const RETRY: Duration = Duration::from_secs(1);
 /// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
 
@@ -39,13 +35,13 @@ pub(crate) fn router(whois: Whois) -> Router {
     Router::new().route("/whois", get(of_url).post(of_body)).with_state(whois)
 }
 
-/// `GET /whois?q=…&q=…&at=…&wait=5s`.
+/// `GET /whois?q=…&q=…&at=…`.
 async fn of_url(
     State(whois): State<Whois>,
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let Parameters { queries, at, wait, is_detailed } = Parameters::read(query.as_deref()).map_err(bad)?;
+    let Parameters { queries, at, is_detailed } = Parameters::read(query.as_deref()).map_err(bad)?;
     if queries.is_empty() {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
@@ -53,17 +49,17 @@ async fn of_url(
         return Err(bad(format!("q: at most {} in one request; POST takes more", limits::QUERIES)));
     }
     let queries = Queries::List(queries.into_iter());
-    Whois { is_detailed, ..whois }.respond(&client.share, queries, None, at, wait).await
+    Whois { is_detailed, ..whois }.respond(&client.share, queries, None, at).await
 }
 
-/// `POST /whois?wait=5s`, with a query in each line of the body.
+/// `POST /whois`, with a query in each line of the body.
 async fn of_body(
     State(whois): State<Whois>,
     client: Client,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let Parameters { queries, at, wait, is_detailed } = Parameters::read(query.as_deref()).map_err(bad)?;
+    let Parameters { queries, at, is_detailed } = Parameters::read(query.as_deref()).map_err(bad)?;
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
@@ -85,11 +81,8 @@ async fn of_body(
             return Err(refused(StatusCode::REQUEST_TIMEOUT, "Timeout", message));
         }
     };
-    if wait.is_some() && body.len() > limits::WAITED_BODY {
-        return Err(bad(format!("wait: the body must not exceed {} bytes", limits::WAITED_BODY)));
-    }
     let whois = Whois { is_detailed, ..whois };
-    whois.respond(&client.share, Queries::Lines(body), Some(place), at, wait).await
+    whois.respond(&client.share, Queries::Lines(body), Some(place), at).await
 }
 
 /// The parameters of the URL.
@@ -97,29 +90,23 @@ struct Parameters {
     queries: Vec<Bytes>,
     /// When the events happened whose queries do not say so themselves.
     at: Option<Time>,
-    wait: Option<GoDuration>,
     is_detailed: bool,
 }
 
 impl Parameters {
     fn read(query: Option<&str>) -> Result<Self, String> {
-        let (mut queries, mut at, mut wait, mut is_detailed) = (Vec::new(), None, None, false);
+        let (mut queries, mut at, mut is_detailed) = (Vec::new(), None, false);
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             match &*name {
                 "q" => queries.push(value.into_owned().into()),
                 "at" => at = Some(query::time(&value)?),
-                "wait" => wait = Some(value.parse().map_err(|error| format!("wait: {error}"))?),
                 "details" => is_detailed = value == "true",
                 _ => {
-                    let known = "q, at, wait and details";
-                    return Err(format!("unknown parameter {name:?}; the parameters are {known}"));
+                    return Err(format!("unknown parameter {name:?}; the parameters are q, at and details"));
                 }
             }
         }
-        if wait.is_some_and(|GoDuration(wait)| wait > limits::WAIT) {
-            return Err(format!("wait: at most {} s", limits::WAIT.as_secs()));
-        }
-        Ok(Self { queries, at, wait, is_detailed })
+        Ok(Self { queries, at, is_detailed })
     }
 }
 
@@ -134,17 +121,8 @@ impl Whois {
         queries: Queries,
         place: Option<Place>,
         at: Option<Time>,
-        wait: Option<GoDuration>,
     ) -> Result<Response, Response> {
         let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
-        if let Some(GoDuration(wait)) = wait {
-            drop(place);
-            let queries: Vec<_> = queries.take(limits::QUERIES + 1).collect();
-            if queries.len() > limits::QUERIES {
-                return Err(bad(format!("wait: at most {} queries in one request", limits::QUERIES)));
-            }
-            return Ok((head, self.wait(client, &queries, at, Instant::now() + wait).await).into_response());
-        }
         // Not worth a turn.
         if let Queries::List(few) = &queries
             && few.len() <= FEW
@@ -168,65 +146,6 @@ impl Whois {
         Ok((head, Body::from_stream(answers)).into_response())
     }
 
-    /// Waits until every pod is found or the deadline passes, then returns the answers. Looks up the missing pods once
-    /// per publication, and now and then without one: the past becomes known as time passes.
-    async fn wait(&self, client: &Share, queries: &[Bytes], at: Option<Time>, deadline: Instant) -> Vec<u8> {
-        let placements = self.processes.get(client, pids(queries.iter().cloned())).await;
-        let mut answers = vec![Vec::new(); queries.len()];
-        let mut room = limits::WAITED_ANSWERS;
-        let mut waiting = Vec::new();
-        for (query, answer) in queries.iter().zip(&mut answers) {
-            match parse(query, at, &placements) {
-                Ok((text, sought)) => waiting.push((text, sought, answer)),
-                Err(unknown) => self.write_within(&mut room, query, Err(unknown), answer),
-            }
-        }
-        let mut changes = self.reader.changes();
-        while !waiting.is_empty() {
-            let step = tokio::select! {
-                step = timeout(RETRY, changes.next()) => step,
-                () = sleep_until(deadline) => break,
-                () = self.closed() => break,
-            };
-            let snapshot = match &step {
-                Ok(Some(step)) => step.after(),
-                Ok(None) => break,
-                Err(_) => match changes.seen() {
-                    Some(seen) => seen,
-                    None => continue,
-                },
-            };
-            waiting.retain_mut(|(text, sought, answer)| {
-                match sought.find(snapshot, self.bounds, &self.owners) {
-                    Ok(found) if found.is_final() => {
-                        self.write_within(&mut room, text.as_bytes(), Ok((sought, found)), answer);
-                        false
-                    }
-                    _ => true,
-                }
-            });
-        }
-        let snapshot = self.reader.load();
-        for (text, sought, answer) in waiting {
-            let found = sought.find(&snapshot, self.bounds, &self.owners).map(|found| (&sought, found));
-            self.write_within(&mut room, text.as_bytes(), found, answer);
-        }
-        answers.concat()
-    }
-
-    /// Like [`write`](Self::write) while `room`, the bytes left for answers, is above zero. Then writes an error.
-    fn write_within<'a>(
-        &self,
-        room: &mut usize,
-        query: &'a [u8],
-        found: Result<(&Sought<'_>, Found<'a>), Unknown>,
-        to: &mut Vec<u8>,
-    ) {
-        let found = if *room == 0 { Err(no_room()) } else { found };
-        self.write(query, found, to);
-        *room = room.saturating_sub(to.len());
-    }
-
     /// Appends the answer to a query, and counts it.
     fn write<'a>(&self, query: &'a [u8], found: Result<(&Sought<'_>, Found<'a>), Unknown>, to: &mut Vec<u8>) {
         let query = String::from_utf8_lossy(query);
@@ -240,9 +159,6 @@ impl Whois {
                 self.lookups.failed(&unknown);
                 if unknown.is_missing && !self.readiness.is_ready() {
                     unknown.error.to_mut().push_str("; not every source has been read");
-                }
-                if unknown.is_missing && *self.is_closed.borrow() {
-                    unknown.error.to_mut().push_str("; the agent is shutting down");
                 }
                 unknown.write(query, to);
             }

@@ -277,10 +277,8 @@ async fn with_tls_the_daemonset_serves_only_clients_with_a_certificate() {
     // Inside the container, and through a port opened by `kubectl port-forward`.
     let port = agent.port();
     let at = |file: &str| directory.0.join(file).display().to_string();
-    let trust = format!(
-        "translate u --port {port} --certificate-authority {} --tls-server-name {name}",
-        at("ours.crt")
-    );
+    let trust =
+        format!("get u --port {port} --certificate-authority {} --tls-server-name {name}", at("ours.crt"));
     let show = format!("{trust} --client-certificate {} --client-key {}", at("me.crt"), at("me.key"));
     for environment in [environment, BTreeMap::new()] {
         let code = |args: &str| binary(args).envs(&environment).output().unwrap().status.code();

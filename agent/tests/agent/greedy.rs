@@ -187,7 +187,7 @@ fn a_log_path_that_contradicts_its_pod_says_so() {
 #[test]
 fn a_query_that_names_nothing_fails() {
     let agent = Agent::on(&shipped());
-    let output = agent.ask(&["translate", "nonsense"]);
+    let output = agent.ask(&["get", "nonsense"]);
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     let output = agent.ask(&["watch", "-l", "a==b==c"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

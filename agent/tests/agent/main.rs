@@ -129,8 +129,7 @@ fn a_uid_translates_and_an_unknown_one_stays() {
     assert_eq!(answer["isMirrorPod"], false);
     assert_eq!(answer["pod"]["name"], "etcd-node-1");
 
-    let output = agent.ask(&["translate", "not known/anywhere?", "-o", "json"]);
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer: Value = agent.get("/translate/not%20known%2Fanywhere%3F").json();
     assert_eq!(answer["podUID"], "not known/anywhere?");
     assert_eq!(answer.get("pod"), None);
 }

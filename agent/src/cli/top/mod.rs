@@ -20,25 +20,21 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use self::ask::{News, Seen, Wanted};
-use self::model::{Model, Moment, Wish};
+use self::model::{Model, Moment};
 use super::client::Server;
+use super::runtime_apart;
 use crate::config::failure::Failure;
+use crate::config::rule;
 
 /// Redraw interval without events, so that displayed times advance.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Shows the agent on `server` until the user quits.
 pub(crate) fn run(server: Server, every: Duration) -> Result<(), Failure> {
-    if !io::stdout().is_terminal() {
-        let message = "standard output is not a terminal; programs can query /pods, /sources and /metrics";
-        return Err(Failure::Usage(message.to_owned()));
-    }
+    let message = "standard output is not a terminal; programs can query /pods, /sources and /metrics";
+    rule(io::stdout().is_terminal(), message)?;
     // A separate thread makes requests, so that a slow response does not delay keys.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::unable("cannot start the runtime", error))?;
+    let runtime = runtime_apart()?;
     let done = runtime.block_on(show(server, every));
     // Abandon the open requests.
     runtime.shutdown_background();
@@ -81,7 +77,7 @@ async fn show(server: Server, every: Duration) -> io::Result<()> {
         tokio::select! {
             event = keys.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
-                    if model.key(key) == Wish::Leave {
+                    if model.key(key) {
                         return Ok(());
                     }
                 }

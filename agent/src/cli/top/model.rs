@@ -65,13 +65,6 @@ pub(super) enum Page {
     Yaml(String, Option<Result<String, String>>),
 }
 
-/// The action that a key requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Stay,
-    Leave,
-}
-
 /// A moment: on the monotonic clock for measuring, and on the wall clock for display.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
@@ -189,16 +182,16 @@ impl Model {
         }
     }
 
-    /// Handles a key.
-    pub(super) fn key(&mut self, key: KeyEvent) -> Wish {
+    /// Handles a key. Returns whether the user leaves.
+    pub(super) fn key(&mut self, key: KeyEvent) -> bool {
         let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if with_control => return Wish::Leave,
+            KeyCode::Char('c') if with_control => return true,
             _ if self.is_typing => self.typed(key.code, with_control),
             KeyCode::Esc if self.page.is_none() && !self.filter.text.is_empty() => {
                 self.typed(KeyCode::Esc, false);
             }
-            KeyCode::Char('q') | KeyCode::Esc if self.page.is_none() => return Wish::Leave,
+            KeyCode::Char('q') | KeyCode::Esc if self.page.is_none() => return true,
             KeyCode::Char('q') | KeyCode::Esc => self.open(None),
             KeyCode::Char('?') if self.page == Some(Page::Keys) => self.open(None),
             KeyCode::Down | KeyCode::Char('j') => self.go(|at, _| at.saturating_add(1)),
@@ -227,7 +220,7 @@ impl Model {
             KeyCode::Char('r') => self.order(List::reverse),
             _ => {}
         }
-        Wish::Stay
+        false
     }
 
     /// Moves the selection of a list, or scrolls a text. `to` gets the place and the number of lines that fit.

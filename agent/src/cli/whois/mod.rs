@@ -8,28 +8,30 @@ use std::{io, thread};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use hyper::body::Bytes;
+use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use self::printer::Printer;
 use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
+use crate::whois::answer::NOT_FOUND;
 use crate::whois::{limits, query};
 
 /// The fields that the agent sends with `details=true`.
 const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
 /// Maximum length of a query in a URL. The agent accepts request heads of up to 16 KiB.
 const URL: usize = 12 * 1024;
+/// Time between two requests for pods that are not there yet.
+const RETRY: Duration = Duration::from_millis(200);
 /// Concurrent requests: the agent answers one while the next request and the last response are in transit.
 const REQUESTS: usize = 3;
 
 /// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
     let wait = asked.wait.map(|GoDuration(wait)| wait);
-    if wait.is_some_and(|wait| wait > limits::WAIT) {
-        return Err(Failure::Usage(format!("--wait: at most {} s", limits::WAIT.as_secs())));
-    }
     if let Some(at) = &asked.at {
         query::time(at).map_err(|error| Failure::Usage(format!("--{error}")))?;
     }
@@ -40,7 +42,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     if asked.namespace.is_some() && is_input {
         return Err(Failure::Usage("--namespace is for arguments; a line has NAMESPACE/NAME".to_owned()));
     }
-    // What every request has in its URL, besides the queries and the wait.
+    // What every request has in its URL, besides the queries.
     let mut query = form_urlencoded::Serializer::new(String::new());
     if let Some(at) = &asked.at {
         query.append_pair("at", at);
@@ -67,7 +69,6 @@ async fn of_arguments(
     wait: Option<Duration>,
     mut printer: Printer,
 ) -> Result<bool, Failure> {
-    let deadline = wait.map(|wait| Instant::now() + wait);
     let answers = stream::iter(&asked.anything).map(async |text| {
         let text = asked.namespace.iter().chain([text]).map(String::as_str).collect::<Vec<_>>().join("/");
         let pair = form_urlencoded::Serializer::new(String::new()).append_pair("q", &text).finish();
@@ -76,17 +77,35 @@ async fn of_arguments(
             let message = format!("{start:?}…: too long for an argument; give it on standard input");
             return Err(Failure::Usage(message));
         }
-        let wait = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let path = format!("/whois?{pair}&{query}{}", wait_parameter(wait));
-        server.within(wait, server.get(&path, &[])).await
+        let path = format!("/whois?{pair}&{query}");
+        complete(wait, async || server.within(server.get(&path, &[])).await).await
     });
     let answers: Vec<Bytes> = answers.buffered(REQUESTS).try_collect().await?;
     printer.print(&answers.concat())?;
     Ok(printer.all_found)
 }
 
-fn wait_parameter(wait: Option<Duration>) -> String {
-    wait.map(|wait| format!("&wait={}ms", wait.as_millis())).unwrap_or_default()
+/// The answers to a request. Asks again for this long, while a pod may still come.
+async fn complete(
+    wait: Option<Duration>,
+    ask: impl AsyncFn() -> Result<Bytes, Failure>,
+) -> Result<Bytes, Failure> {
+    let began = Instant::now();
+    loop {
+        let answers = ask().await?;
+        let left = wait.unwrap_or_default().saturating_sub(began.elapsed());
+        if left.is_zero() || !may_change(&answers) {
+            return Ok(answers);
+        }
+        sleep(RETRY.min(left)).await;
+    }
+}
+
+/// Whether a query without a pod is an identity, but not of a process.
+fn may_change(answers: &[u8]) -> bool {
+    let unknown = answers.split(|byte| *byte == b'\n').filter(|line| line.starts_with(NOT_FOUND));
+    let mut unknown = unknown.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    unknown.any(|answer| answer["kind"].as_str().is_some_and(|kind| kind != "pid"))
 }
 
 /// Uses two threads: one reads lines, this one requests the answers and prints them.
@@ -97,7 +116,7 @@ async fn of_input(
     wait: Option<Duration>,
     mut printer: Printer,
 ) -> Result<bool, Failure> {
-    let path = format!("/whois?{query}{}", wait_parameter(wait));
+    let path = format!("/whois?{query}");
     let lines = if wait.is_some() { limits::QUERIES } else { usize::MAX };
     let (batches, read) = mpsc::channel(1);
     // Never joined: it may be blocked in a read.
@@ -112,7 +131,8 @@ async fn of_input(
     });
     let read = stream::unfold(read, async |mut read| read.recv().await.map(|batch| (batch, read)));
     let asked = read.map(async |batch: Result<Vec<u8>, Failure>| {
-        server.within(wait, server.post(&path, batch?.into())).await
+        let batch = Bytes::from(batch?);
+        complete(wait, async || server.within(server.post(&path, batch.clone())).await).await
     });
     let mut asked = std::pin::pin!(asked.buffered(REQUESTS));
     while let Some(answers) = asked.next().await {

@@ -18,6 +18,7 @@ const HEADINGS: [&str; 10] =
 const QUERY: usize = 40;
 /// Maximum length of a query in an error message.
 const QUOTED: usize = 200;
+
 /// Maximum number of pods that a message names besides the answer.
 const CLAIMANTS: usize = 3;
 
@@ -115,8 +116,7 @@ fn contested(answer: &Value) -> Option<String> {
     let others: Vec<_> = answer["contested"].as_array()?.iter().filter_map(Value::as_str).collect();
     let more = others.len().saturating_sub(CLAIMANTS);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let others = others.iter().take(CLAIMANTS).copied().collect::<Vec<_>>();
-    Some(format!("also claimed by {}{more}", others.join(", ")))
+    Some(format!("also claimed by {}{more}", others[..others.len().min(CLAIMANTS)].join(", ")))
 }
 
 /// The name of a kind or of a key, for users: `containerId` is `container ID`.

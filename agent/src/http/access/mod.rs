@@ -62,20 +62,20 @@ impl Access {
         address: &str,
         certified: Option<&Identity>,
         request: &Parts,
-    ) -> Result<Identity, (StatusCode, &'static str, String)> {
+    ) -> Result<Identity, Response> {
         let reviewer = self.webhook.as_ref().filter(|_| self.settings.tokens);
         let known = match (certified, token(&request.headers), reviewer) {
             (Some(identity), ..) => Some(identity.clone()),
             (None, Some(token), Some(webhook)) => {
                 webhook.identify(token, address).await.map_err(|TooMany| {
                     let message = "too many unknown tokens; try again later".to_owned();
-                    (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+                    refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
                 })?
             }
             _ => None,
         };
         let Some(identity) = known else {
-            return Err((StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned()));
+            return Err(refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned()));
         };
         let AccessSettings { names, groups, rights, .. } = &self.settings;
         let is_listed = identity.names().any(|name| names.contains(name))
@@ -96,7 +96,7 @@ impl Access {
             if subresource.is_empty() { String::new() } else { format!(", subresource={subresource}") };
         let message =
             format!("Forbidden (user={}, verb={verb}, resource={resource}{subresource})", identity.name);
-        Err((StatusCode::FORBIDDEN, "Forbidden", message))
+        Err(refused(StatusCode::FORBIDDEN, "Forbidden", message))
     }
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request,
     let address = parts.extensions.get::<Arc<Peer>>().map_or("", |peer| &*peer.origin.name);
     let identity = match access.admit(address, certified, &parts).await {
         Ok(identity) => identity,
-        Err((code, reason, message)) => return refused(code, reason, message),
+        Err(refusal) => return refusal,
     };
     let mut request = Request::from_parts(parts, body);
     if let Some(name) = identity.names().next() {
@@ -270,7 +270,7 @@ mod tests {
             (None, Some(StatusCode::UNAUTHORIZED)),
         ] {
             let admitted = access.admit("client", who.as_ref(), &request).await;
-            assert_eq!(admitted.err().map(|(code, ..)| code), code, "{who:?}");
+            assert_eq!(admitted.err().map(|refusal| refusal.status()), code, "{who:?}");
         }
     }
 }

@@ -110,8 +110,7 @@ pub(crate) async fn serve(
 ) {
     let is_private = tls.is_none() && port.local_addr().is_ok_and(|address| address.ip().is_loopback());
     let (clients, connections) = (Clients::new(), app.connections.clone());
-    let (pods, whois) = (app.pods.clone(), app.whois.clone());
-    let (access, requests) = (app.access.clone(), app.requests.clone());
+    let (pods, access, requests) = (app.pods.clone(), app.access.clone(), app.requests.clone());
     let router = routes::router(app);
     let counted = |router: Router| router.layer(from_fn_with_state(requests.clone(), measured));
     // The socket's permissions control access, and browser pages cannot reach it.
@@ -125,11 +124,10 @@ pub(crate) async fn serve(
     let socket = socket.map(|socket| {
         accept(Listener::Socket(socket), on_socket, None, &clients, &connections, stop.clone())
     });
-    // Watches do not end by themselves, and look-ups may wait for minutes.
+    // Watches do not end by themselves.
     let close = async {
         stopped(stop.clone()).await;
         pods.close();
-        whois.close();
     };
     tokio::join!(port, OptionFuture::from(socket), close);
 }

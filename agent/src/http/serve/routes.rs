@@ -8,13 +8,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use k8s_openapi::api::core::v1::Pod;
+use pod_index::PodMeta;
+use serde_json::{Value, json};
 
 use super::{App, page};
 use crate::api::client::Client;
 use crate::api::headers::{Element, elements};
 use crate::api::mirrors::Mirrors;
 use crate::api::refusal::{not_found, refused};
-use crate::api::types::{PodName, SourceLine, Sources, Translation};
+use crate::api::types::SourceLine;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::owners::Owners;
@@ -94,13 +96,11 @@ fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
         annotations.insert(annotation.to_owned(), format!("{kind}/{name}"));
     }
     let pod = &shown;
-    let form = |range: Element<'_>| match &*range.value.to_ascii_lowercase() {
-        "application/yaml" => Some(true),
-        "application/json" | "application/*" | "*/*" => Some(false),
-        _ => None,
-    };
     let vary = [(header::VARY, "accept")];
-    let (form, text) = if elements(headers, header::ACCEPT).find_map(form) == Some(true) {
+    let known = ["application/yaml", "application/json", "application/*", "*/*"];
+    let is_known = |range: &Element<'_>| known.iter().any(|known| range.value.eq_ignore_ascii_case(known));
+    let first = elements(headers, header::ACCEPT).find(is_known);
+    let (form, text) = if first.is_some_and(|range| range.value.eq_ignore_ascii_case("application/yaml")) {
         ("application/yaml", serde_saphyr::to_string(pod).map_err(|error| error.to_string()))
     } else {
         // Not axum's `Json`: it writes into another type of buffer than the lists do, which adds 100 KB of machine code.
@@ -113,25 +113,33 @@ fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
     }
 }
 
-/// The translation of a UID. A UID that is not a mirror's translates to itself.
-async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Translation> {
+/// The UID under which the node knows the pod with this UID, whether that was a mirror pod's, and the pod, if it is in the
+/// index. A UID that is not a mirror's stays.
+async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Value> {
     let snapshot = app.reader.load();
-    let pod_uid = snapshot.translate_pod_uid(&*uid);
-    let pod = snapshot.pod_by_uid(&pod_uid).map(|pod| PodName::of(&**pod));
-    let is_mirror_pod = snapshot.mirror_pod_by_uid(&*uid).is_some();
-    Json(Translation { pod_uid: pod_uid.to_string(), uid, is_mirror_pod, pod })
+    let (pod_uid, is_mirror) =
+        (snapshot.translate_pod_uid(&*uid), snapshot.mirror_pod_by_uid(&*uid).is_some());
+    let mut answer = json!({ "uid": uid, "podUID": pod_uid.to_string(), "isMirrorPod": is_mirror });
+    if let Some(pod) = snapshot.pod_by_uid(&pod_uid) {
+        answer["pod"] = json!({ "namespace": pod.namespace(), "name": pod.name() });
+    }
+    Json(answer)
 }
 
-async fn sources(State(app): State<App>) -> Json<Sources> {
-    let sources = app.readiness.sources().into_iter().map(SourceLine::from).collect();
-    let resources = app.pods.sources().map(SourceLine::from).collect();
-    Json(Sources {
-        node: app.mirrors.node().to_string(),
-        ready: app.readiness.is_ready(),
-        sources,
-        resources,
-        restored: app.pods.restored(),
-    })
+/// The sources of pods. `resources`: the other resources that the agent follows. `restored`: those known only from
+/// checkpoints, and the age of these in seconds.
+async fn sources(State(app): State<App>) -> Json<Value> {
+    let sources: Vec<_> = app.readiness.sources().into_iter().map(SourceLine::from).collect();
+    let resources: Vec<_> = app.pods.sources().map(SourceLine::from).collect();
+    let (node, restored) = (app.mirrors.node.as_str(), app.pods.restored());
+    let mut answer = json!({ "node": node, "ready": app.readiness.is_ready(), "sources": sources });
+    if !resources.is_empty() {
+        answer["resources"] = json!(resources);
+    }
+    if !restored.is_empty() {
+        answer["restored"] = json!(restored);
+    }
+    Json(answer)
 }
 
 /// Ready once every configured source was read. Until then, the body names the missing ones and why.

@@ -12,6 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// Maximum size of a file: four times the size of one with hundreds of authorities.
 const LARGEST: u64 = 1 << 20;
 
+/// Without the error, which quotes the line. That may be part of a key.
+const NO_PEM: &str = "is not valid PEM";
+
 /// A file's setting, path and content.
 pub(crate) struct Pem<'a> {
     setting: &'a str,
@@ -37,7 +40,7 @@ impl<'a> Pem<'a> {
     /// A certificate, followed by the intermediates up to an authority.
     pub(crate) fn chain(&self) -> Result<Vec<CertificateDer<'static>>, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
-        let chain = chain.map_err(|_| self.no_pem())?;
+        let chain = chain.map_err(|_| self.wrong(NO_PEM))?;
         if chain.is_empty() { Err(self.wrong("holds no certificate")) } else { Ok(chain) }
     }
 
@@ -45,13 +48,8 @@ impl<'a> Pem<'a> {
     pub(crate) fn key(&self) -> Result<PrivateKeyDer<'static>, String> {
         PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|error| match error {
             pem::Error::NoItemsFound => self.wrong("holds no private key"),
-            _ => self.no_pem(),
+            _ => self.wrong(NO_PEM),
         })
-    }
-
-    /// Omits the error: it quotes the line, which may be part of a key.
-    fn no_pem(&self) -> String {
-        self.wrong("is not valid PEM")
     }
 
     /// The trusted authorities.

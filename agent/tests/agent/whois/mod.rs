@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::api::{following, pod};
 use crate::api_server::ApiServer;
 use crate::metrics::value;
-use crate::support::{Agent, Directory, PATIENCE, binary, get, stderr, stdout};
+use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout};
 
 const WEB: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";

@@ -36,8 +36,6 @@ async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
     let output = setup.agent.ask(&["whois", "/no/pod", "4711", "--wait", "5m"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(began.elapsed() < PATIENCE);
-    let output = setup.agent.ask(&["whois", "never", "--wait", "6m"]);
-    assert_eq!((output.status.code(), stderr(&output)), (Some(2), "pod-index: --wait: at most 300 s\n"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,11 +94,8 @@ async fn hostile_queries_each_get_an_error_and_affect_no_other() {
         (format!("GET {}", many(1000)), String::new(), 400, "at most 100"),
         ("GET /whois".to_owned(), String::new(), 400, "q is missing"),
         ("GET /whois?uid=u".to_owned(), String::new(), 400, "unknown parameter \\\"uid\\\""),
-        ("GET /whois?q=u&wait=1".to_owned(), String::new(), 400, "wait: must be a number and a unit"),
-        ("GET /whois?q=u&wait=301s".to_owned(), String::new(), 400, "wait: at most 300 s"),
         ("POST /whois?q=u".to_owned(), String::new(), 400, "in the body"),
         ("POST /whois".to_owned(), "x".repeat((1 << 20) + 1), 413, "1048576 bytes"),
-        ("POST /whois?wait=1s".to_owned(), "u\n".repeat(101), 400, "at most 100 queries"),
         ("POST /whois".to_owned(), String::new(), 200, ""),
         ("DELETE /whois".to_owned(), String::new(), 405, ""),
     ] {
@@ -139,31 +134,7 @@ async fn hostile_queries_each_get_an_error_and_affect_no_other() {
     let output = setup.agent.ask(&["whois", control]);
     assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
 
-    // A client that hangs up while it waits.
-    for _ in 0..50 {
-        let mut stream = std::net::TcpStream::connect(setup.agent.address).unwrap();
-        write!(stream, "GET /whois?q=never&wait=300s HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
-    }
     assert_eq!(setup.get(&[WEB])[0]["found"], true);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiting_lookup_ends_when_the_shutdown_begins() {
-    let mut setup = Setup::new().await;
-    let found = r#"pod_index_lookups_total{outcome="found"}"#;
-    let before = value(&setup.agent.get("/metrics").body, found);
-    let address = setup.agent.address;
-    let waiting = thread::spawn(move || get(address, &format!("/whois?q={WEB}&q=never&wait=300s")));
-    setup.agent.until("/metrics", |answer| value(&answer.body, found) > before);
-    setup.agent.signal("TERM");
-    let answer = waiting.join().unwrap();
-    assert_eq!(answer.code, 200, "{}", answer.body);
-    let answers = lines(&answer.body);
-    assert_eq!(answers[0]["found"], true);
-    assert_eq!(answers[1]["error"], "not recognised; no pod has this UID; the agent is shutting down");
-    assert_eq!(setup.agent.wait(), Some(0));
-    let log = setup.agent.whole_log();
-    assert!(!log.iter().any(|line| line.contains("closing connections that did not end")), "{log:?}");
 }
 
 #[test]
