@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use checkpoint_support::{PATIENCE, Place, Run, add, kept, open, pod, refused, restored, unmarked};
+use checkpoint_support::{PATIENCE, Place, Run, add, block_on, kept, open, pod, refused, restored, unmarked};
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::checkpoint::{CheckpointError, CheckpointErrorKind, Checkpoints, Which, is_restored};
 
@@ -64,7 +64,7 @@ fn a_file_exists_while_its_pod_has_the_annotation() {
     run.apply([Operation::Remove(PodUid::from("a")), add(pod("b", 2, None)), add(kept("c", 2))]);
     run.acknowledged();
     assert_eq!(place.names(), ["Pod_c.yaml"]);
-    assert_eq!(run.checkpointing.status().files, 1);
+    assert_eq!(run.checkpointing.status().borrow().files, 1);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn a_file_whose_pod_was_removed_while_no_agent_ran_is_removed_at_the_start() {
     let (mut writer, reader) = pod_index::new();
     writer.add_pod(kept("b", 1)).unwrap();
     let checkpointing = checkpoints.keep(reader).unwrap();
-    checkpointing.wait_for(1, PATIENCE).unwrap();
+    block_on(checkpointing.wait_for(1, PATIENCE)).unwrap();
     assert_eq!(place.names(), ["Pod_b.yaml"]);
 }
 
@@ -224,7 +224,7 @@ fn a_directory_in_a_checkpoints_place_is_set_aside_as_it_is_and_delays_nothing()
     assert!(error.to_string().contains("Pod_a.yaml: it is not a regular file; it is set aside"), "{error}");
     run.apply([add(kept("a", 1))]);
     run.acknowledged();
-    let status = run.checkpointing.status();
+    let status = run.checkpointing.status().borrow().clone();
     assert_eq!((status.set_aside, status.wrong, status.failures), (1, 0, 0));
     run.end();
     let aside = place.directory().join("Pod_a.yaml.unusable");
@@ -269,7 +269,7 @@ fn a_failed_write_is_reported_not_acknowledged_and_retried() {
     assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml"], "the other is there, and nothing half done");
     fs::remove_dir(in_the_way).unwrap();
     run.acknowledged();
-    assert_eq!(run.checkpointing.status().errors, []);
+    assert_eq!(run.checkpointing.status().borrow().errors, []);
     run.end();
     assert_eq!(restored(&place.directory()).len(), 2);
 }
@@ -282,14 +282,14 @@ fn a_read_only_directory_is_read_and_blocks_nothing() {
     let (mut writer, reader) = pod_index::new();
     let checkpointing = checkpoints.keep(reader.clone()).unwrap();
     assert!(writer.set_pods((0..101).map(|number| kept(&format!("a{number}"), 1))).published);
-    while checkpointing.status().errors.is_empty() {
-        assert!(checkpointing.wait_for(1, Duration::from_millis(1)).is_err());
+    while checkpointing.status().borrow().errors.is_empty() {
+        assert!(block_on(checkpointing.wait_for(1, Duration::from_millis(1))).is_err());
     }
-    let status = checkpointing.status();
+    let status = checkpointing.status().borrow().clone();
     assert_eq!((status.errors[0].kind(), status.errors.len()), (CheckpointErrorKind::Write, 100));
     assert_eq!((status.wrong, reader.load().pods().len()), (101, 101));
     // It neither retries for ever nor reports success.
-    let late = checkpointing.finish(PATIENCE).unwrap_err();
+    let late = block_on(checkpointing.finish(PATIENCE)).unwrap_err();
     assert_eq!(late.error().map(CheckpointError::kind), Some(CheckpointErrorKind::Write), "{late}");
 }
 

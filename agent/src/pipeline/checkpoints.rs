@@ -53,8 +53,8 @@ pub(crate) fn show(status: &CheckpointStatus, to: &mut Scrape<'_>) {
 }
 
 /// Writes the index to disk, within `patience`.
-pub(crate) fn finish(checkpointing: Checkpointing, patience: Duration) {
-    if let Err(late) = tokio::task::block_in_place(|| checkpointing.finish(patience)) {
+pub(crate) async fn finish(checkpointing: Checkpointing, patience: Duration) {
+    if let Err(late) = checkpointing.finish(patience).await {
         tracing::error!("shutting down without writing the last checkpoints: {late}");
     }
 }

@@ -120,7 +120,7 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
     // Let every change be logged, but not longer than the shutdown may take.
     let _ = timeout(left(), started.follower.wait()).await;
     if let Some(checkpoints) = started.checkpoints {
-        checkpoints::finish(checkpoints, left());
+        checkpoints::finish(checkpoints, left()).await;
     }
     done
 }
@@ -187,8 +187,8 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let reviews = clients.latest(|clients| &clients.reviews);
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(settings, clients.current()).await?;
-    if let Some(status) = checkpoints.as_ref().map(Checkpointing::observer) {
-        metrics.collect(move |to| checkpoints::show(&status(), to));
+    if let Some(status) = checkpoints.as_ref().map(Checkpointing::status) {
+        metrics.collect(move |to| checkpoints::show(&status.borrow(), to));
     }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     if mirrors.is_asked_to_keep() {

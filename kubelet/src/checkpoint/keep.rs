@@ -105,11 +105,6 @@ impl<D: Disk> Keeper<D> {
         touched
     }
 
-    /// Whether anything still has to be written or removed.
-    pub(super) fn has_failed(&self) -> bool {
-        !self.failed.is_empty()
-    }
-
     /// Current errors, at most `MOST_ERRORS`.
     fn errors(&self) -> Vec<CheckpointError> {
         let errors = self.failed.values().map(|(_, error)| error);

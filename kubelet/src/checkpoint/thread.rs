@@ -1,12 +1,13 @@
 //! The checkpoint thread and its status.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
+use tokio::runtime;
+use tokio::sync::{oneshot, watch};
+use tokio::time;
 
 use super::disk::Disk;
 use super::error::CheckpointError;
@@ -22,8 +23,9 @@ const MOST_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 #[must_use = "dropping it ends the thread"]
 pub struct Checkpointing {
-    shared: Arc<Shared>,
-    thread: Thread,
+    status: watch::Receiver<CheckpointStatus>,
+    /// The thread ends after this is dropped.
+    stop: oneshot::Sender<()>,
     reader: Reader<Pod>,
 }
 
@@ -53,112 +55,61 @@ pub struct CheckpointStatus {
     pub unread: usize,
 }
 
-#[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug)]
-struct State {
-    status: CheckpointStatus,
-    stop: bool,
-    ended: bool,
-}
-
-impl State {
-    fn has_reached(&self, generation: u64) -> bool {
-        self.status.generation.is_some_and(|reached| reached >= generation)
-    }
-
-    fn acknowledged(&self, generation: u64) -> Result<(), NotAcknowledged> {
-        if self.has_reached(generation) {
-            return Ok(());
-        }
-        Err(NotAcknowledged { generation, error: self.status.errors.first().cloned() })
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Checkpointing {
     pub(super) fn start<D: Disk>(keeper: Keeper<D>, reader: Reader<Pod>) -> io::Result<Self> {
-        let state = Mutex::new(State { status: keeper.status(), stop: false, ended: false });
-        let shared = Arc::new(Shared { state, changed: Condvar::new() });
-        let ends = Ends(Arc::clone(&shared));
+        let (sender, status) = watch::channel(keeper.status());
+        let (stop, stopped) = oneshot::channel();
         let followed = reader.clone();
-        let thread = thread::Builder::new().name("checkpoint".to_owned()).spawn(move || {
-            run(keeper, &followed, &ends.0);
-        })?;
-        Ok(Self { shared, thread: thread.thread().clone(), reader })
+        // A disk that hangs must not hold up other tasks.
+        let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
+        let work = move || runtime.block_on(run(sender, keeper, &followed, stopped));
+        thread::Builder::new().name("checkpoint".to_owned()).spawn(work)?;
+        Ok(Self { status, stop, reader })
     }
 
     /// Waits until this generation of the index, or a later one, is on disk. After that, no kill or power loss
-    /// loses it.
-    ///
-    /// Blocks the calling thread; in async code, use `spawn_blocking`.
+    /// loses it. Must be called within a tokio runtime with time enabled.
     ///
     /// # Errors
     /// If the timeout expires or the thread has ended. The error includes the disk's problem, if known.
-    pub fn wait_for(&self, generation: u64, timeout: Duration) -> Result<(), NotAcknowledged> {
-        let state = self.wait(timeout, |state| state.has_reached(generation));
-        state.acknowledged(generation)
+    pub async fn wait_for(&self, generation: u64, timeout: Duration) -> Result<(), NotAcknowledged> {
+        let reached = |status: &CheckpointStatus| status.generation >= Some(generation);
+        acknowledged(self.status(), generation, timeout, reached).await
     }
 
-    /// The current status.
+    /// The status. The receiver keeps the last one after the thread has ended.
     #[must_use]
-    pub fn status(&self) -> CheckpointStatus {
-        self.shared.lock().status.clone()
-    }
-
-    /// A function that returns the current [`status`](Self::status) and outlives this handle.
-    pub fn observer(&self) -> impl Fn() -> CheckpointStatus + Send + Sync + use<> {
-        let shared = Arc::clone(&self.shared);
-        move || shared.lock().status.clone()
+    pub fn status(&self) -> watch::Receiver<CheckpointStatus> {
+        self.status.clone()
     }
 
     /// Writes the current state of the index to disk and ends the thread. Failed operations are repeated
-    /// once. If the disk hangs, this waits until the timeout.
+    /// once. If the disk hangs, this waits until the timeout. Must be called within a tokio runtime with time enabled.
     ///
     /// # Errors
     /// If the current state may not be on disk. The error includes the reason, if known.
-    pub fn finish(self, timeout: Duration) -> Result<(), NotAcknowledged> {
-        let generation = self.reader.load().generation();
-        drop(self.stop());
+    pub async fn finish(self, timeout: Duration) -> Result<(), NotAcknowledged> {
+        let Self { status, stop, reader } = self;
+        let generation = reader.load().generation();
+        drop(stop);
         // Wait until the thread has ended, not only for the acknowledgement: it unlocks the directory at its end.
-        self.wait(timeout, |_| false).acknowledged(generation)
-    }
-
-    /// Waits until `is_so` returns true, the thread has ended, or the timeout expires.
-    fn wait(&self, timeout: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
-        let deadline = Instant::now() + timeout.min(FOREVER);
-        let mut state = self.shared.lock();
-        while !(state.ended || is_so(&state)) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state
-    }
-
-    fn stop(&self) -> MutexGuard<'_, State> {
-        let mut state = self.shared.lock();
-        state.stop = true;
-        self.thread.unpark();
-        state
+        acknowledged(status, generation, timeout, |_| false).await
     }
 }
 
-impl Drop for Checkpointing {
-    fn drop(&mut self) {
-        drop(self.stop());
+/// Waits until `is_so`, the thread's end or the timeout, whichever comes first.
+async fn acknowledged(
+    mut status: watch::Receiver<CheckpointStatus>,
+    generation: u64,
+    timeout: Duration,
+    is_so: impl Fn(&CheckpointStatus) -> bool,
+) -> Result<(), NotAcknowledged> {
+    let _ = time::timeout(timeout.min(FOREVER), status.wait_for(is_so)).await;
+    let status = status.borrow();
+    if status.generation >= Some(generation) {
+        return Ok(());
     }
+    Err(NotAcknowledged { generation, error: status.errors.first().cloned() })
 }
 
 /// A generation that may not be on disk.
@@ -179,86 +130,60 @@ impl NotAcknowledged {
 impl std::fmt::Display for NotAcknowledged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "generation {} is not known to be on disk", self.generation)?;
-        match &self.error {
-            Some(error) => write!(f, ": {error}"),
-            None => Ok(()),
-        }
+        self.error.iter().try_for_each(|error| write!(f, ": {error}"))
     }
 }
 
 impl std::error::Error for NotAcknowledged {}
 
-/// Reports the thread's end, even after a panic.
-struct Ends(Arc<Shared>);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.lock().ended = true;
-        self.0.changed.notify_all();
-    }
-}
-
-/// Wakes the thread, which then checks all conditions again.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn run<D: Disk>(mut keeper: Keeper<D>, reader: &Reader<Pod>, shared: &Shared) {
+/// `status` is dropped last, even after a panic: it tells of the end, and then the directory must be unlocked.
+async fn run<D: Disk>(
+    status: watch::Sender<CheckpointStatus>,
+    mut keeper: Keeper<D>,
+    reader: &Reader<Pod>,
+    mut stop: oneshot::Receiver<()>,
+) {
     let mut changes = reader.changes();
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut seen = None;
     let mut backoff = Backoff::new(LEAST_WAIT, MOST_WAIT);
-    let mut retry_at = None;
+    let mut retry_at = None::<Instant>;
+    let mut is_last = false;
     loop {
-        // Read this before loading the snapshot, so that the snapshot includes everything published before the stop
-        // was requested.
-        let stop = shared.lock().stop;
+        // The pass covers all publications so far.
+        let _ = changes.try_next();
         let snapshot = reader.snapshot();
         let generation = snapshot.generation();
-        let retry = retry_at.is_some_and(|at| Instant::now() >= at) || stop && keeper.has_failed();
-        if seen != Some(generation) || retry {
-            let errors = keeper.pass(snapshot, retry);
-            seen = Some(generation);
-            if !keeper.has_failed() {
-                (backoff, retry_at) = (Backoff::new(LEAST_WAIT, MOST_WAIT), None);
-            } else if retry || retry_at.is_none() {
-                let now = Instant::now();
-                retry_at = Some(now + backoff.wait(now));
-            }
-            acknowledge(shared, &keeper, generation, &errors);
-            if !stop {
-                // Check again before parking: a lock or a logger that blocked in the meantime may have
-                // consumed the unpark of `stop`.
-                continue;
-            }
+        let retry = is_last || retry_at.is_some_and(|at| Instant::now() >= at);
+        let errors = keeper.pass(snapshot, retry);
+        if errors.is_empty() {
+            (backoff, retry_at) = (Backoff::new(LEAST_WAIT, MOST_WAIT), None);
+        } else if retry || retry_at.is_none() {
+            let now = Instant::now();
+            retry_at = Some(now + backoff.wait(now));
         }
-        if stop {
+        acknowledge(&status, &keeper, generation, &errors);
+        if is_last {
             return;
         }
-        // Either a change was published since the check above, or the next publication wakes this thread.
-        if let Poll::Ready(Some(_)) = changes.poll_next(&mut Context::from_waker(&waker)) {
-            continue;
-        }
-        match retry_at {
-            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
-            None => thread::park(),
+        tokio::select! {
+            // The next pass covers everything that was published before.
+            _ = &mut stop => is_last = true,
+            // Without a writer there are no more changes to wait for.
+            Some(_) = changes.next() => {}
+            () = time::sleep_until(retry_at.unwrap_or_else(|| Instant::now() + FOREVER).into()) => {}
         }
     }
 }
 
 /// Acknowledges the generation, or logs new errors.
-fn acknowledge<D: Disk>(shared: &Shared, keeper: &Keeper<D>, generation: u64, errors: &[CheckpointError]) {
-    let mut state = shared.lock();
-    let generation = if keeper.has_failed() { state.status.generation } else { Some(generation) };
-    let status = CheckpointStatus { generation, errors: errors.to_vec(), ..keeper.status() };
-    let before = std::mem::replace(&mut state.status, status).errors;
-    drop(state);
-    shared.changed.notify_all();
-    // Logs without the lock, so that a status request does not wait for the log.
+fn acknowledge<D: Disk>(
+    status: &watch::Sender<CheckpointStatus>,
+    keeper: &Keeper<D>,
+    generation: u64,
+    errors: &[CheckpointError],
+) {
+    let generation = if errors.is_empty() { Some(generation) } else { status.borrow().generation };
+    let now = CheckpointStatus { generation, errors: errors.to_vec(), ..keeper.status() };
+    let before = status.send_replace(now).errors;
     for (error, alike) in counted(errors.iter().filter(|error| !before.contains(error))) {
         let (path, kind) = (error.path(), error.kind().as_str());
         tracing::warn!(path, kind, files = alike, "{error}");

@@ -1,14 +1,12 @@
 //! Mirror pods on a real API server.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
-use kube::core::Status;
-use tokio::sync::Mutex;
 use tokio::time;
 
 use super::client::{MirrorClient, MirrorError, MirrorErrorKind, Mirrored};
@@ -20,82 +18,35 @@ use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, Mirr
 const FIELD_MANAGER: &str = "pod-index";
 /// Time limit for an answer of the API server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a node's UID is cached. Without `NodeRestriction`, only this limit detects that the node was
-/// registered again with another UID; garbage collection deletes mirrors owned by the old UID.
-const NODE_AGE: Duration = Duration::from_secs(10);
-/// How long "no such node" is cached, so that not every mirror asks again. Also the minimum time between two
-/// lookups after `NodeRestriction` may have refused a UID.
-const NO_NODE_AGE: Duration = Duration::from_secs(1);
-
 /// Creates and deletes the mirror pods of one node, with no more rights than a node has.
 ///
-/// Each mirror carries the node's UID as an owner reference. The UID is looked up when a mirror is created
-/// and cached for ten seconds, or for one second if the API server refuses a mirror. A missing node is cached
-/// for one second.
+/// Each mirror carries the node's UID as an owner reference. The UID is looked up whenever a mirror is created: the
+/// garbage collector deletes the mirrors of a node that was registered again with another UID.
 ///
 /// Kubelet: `basicMirrorClient` (`pkg/kubelet/pod/mirror_client.go`), which takes the node from an informer.
 pub struct KubeMirrorClient {
     client: Client,
     node: String,
-    node_age: Duration,
-    /// Result of the last lookup of the node: its UID, or the problem.
-    node_uid: Mutex<Option<(Result<String, String>, Instant)>>,
 }
 
 impl KubeMirrorClient {
     /// A client for the mirror pods of `node`.
     #[must_use]
     pub fn new(client: Client, node: &str) -> Self {
-        Self { client, node: node.to_owned(), node_age: NODE_AGE, node_uid: Mutex::new(None) }
+        Self { client, node: node.to_owned() }
     }
 
-    /// How long the node's UID is cached. 10 s by default.
-    #[must_use]
-    pub fn node_age(mut self, age: Duration) -> Self {
-        self.node_age = age;
-        self
-    }
-
-    /// The node's UID. One caller looks it up while the others wait.
     async fn node_uid(&self) -> Result<String, Failure> {
-        let mut known = self.node_uid.lock().await;
-        let found = match &*known {
-            Some((found, since)) if since.elapsed() < self.believed(found) => found.clone(),
-            _ => {
-                let found = self.look_up_node().await;
-                *known = Some((found.clone(), Instant::now()));
-                found
-            }
-        };
-        found.map_err(|problem| (MirrorErrorKind::Node, problem))
-    }
-
-    fn believed(&self, found: &Result<String, String>) -> Duration {
-        if found.is_ok() { self.node_age } else { self.node_age.min(NO_NODE_AGE) }
-    }
-
-    async fn look_up_node(&self) -> Result<String, String> {
-        let problem = |what: &str| format!("the node {:?} {what}", self.node);
-        let unknown = |why: String| problem(&format!("cannot be looked up: {why}"));
+        let problem = |what: &str| (MirrorErrorKind::Node, format!("the node {:?} {what}", self.node));
+        let unknown = |why: &str| problem(&format!("cannot be looked up: {why}"));
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let answer = time::timeout(PATIENCE, nodes.get_opt(&self.node)).await;
-        let node =
-            answer.map_err(|_elapsed| unknown(silence()))?.map_err(|error| unknown(api_causes(&error)))?;
+        let answer = patiently(nodes.get_opt(&self.node)).await.map_err(|(_, silence)| unknown(&silence))?;
+        let node = answer.map_err(|error| unknown(&api_causes(&error)))?;
         let metadata = node.ok_or_else(|| problem("is unknown to the API server"))?.metadata;
         if metadata.deletion_timestamp.is_some() {
             return Err(problem("is being deleted"));
         }
         metadata.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| problem("has no UID"))
-    }
-
-    /// The API server refused a mirror, perhaps because of the node's UID or because the node is missing.
-    /// Expires the cache, but limits lookups: a hundred refusals for other reasons must not cause a hundred
-    /// lookups.
-    async fn doubt_node_uid(&self) {
-        let mut known = self.node_uid.lock().await;
-        if known.as_ref().is_some_and(|(_, since)| since.elapsed() >= NO_NODE_AGE) {
-            *known = None;
-        }
     }
 
     /// The mirror of a static pod, owned only by the node: what `NodeRestriction` allows a node to create
@@ -165,22 +116,13 @@ impl KubeMirrorClient {
             .map_err(|error| (MirrorErrorKind::Name, error.to_string()))?;
         let mirror = self.mirror(pod, self.node_uid().await?);
         let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let error = match patiently(self.pods(&full_name).create(&post, &mirror)).await? {
-            Ok(created) => return Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
-            Err(error) => error,
-        };
-        let kube::Error::Api(status) = &error else { return Err(request(&error)) };
-        if status.is_already_exists() {
-            return self.existing(&full_name, pod).await;
+        match patiently(self.pods(&full_name).create(&post, &mirror)).await? {
+            Ok(created) => Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                self.existing(&full_name, pod).await
+            }
+            Err(error) => Err(request(&error)),
         }
-        if status.is_forbidden() || is_about_node(status) {
-            self.doubt_node_uid().await;
-        }
-        if is_about_node(status) {
-            let message = format!("the node {:?} is unknown to the API server", self.node);
-            return Err((MirrorErrorKind::Node, message));
-        }
-        Err(request(&error))
     }
 
     async fn delete(&self, full_name: &str, uid: Option<&MirrorPodUid>) -> Result<bool, Failure> {
@@ -224,17 +166,9 @@ impl MirrorClient for KubeMirrorClient {
 /// Why an attempt failed.
 type Failure = (MirrorErrorKind, String);
 
-/// `NodeRestriction` looks the node up. The node was deleted after this client read it.
-fn is_about_node(status: &Status) -> bool {
-    status.is_not_found() && status.details.as_ref().is_some_and(|details| details.kind == "nodes")
-}
-
 async fn patiently<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
+    let silence = || format!("no answer from the API server within {} s", PATIENCE.as_secs());
     time::timeout(PATIENCE, answer).await.map_err(|_elapsed| (MirrorErrorKind::Request, silence()))
-}
-
-fn silence() -> String {
-    format!("no answer from the API server within {} s", PATIENCE.as_secs())
 }
 
 fn request(error: &kube::Error) -> Failure {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-#[test]
-fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_once() {
+#[tokio::test]
+async fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_once() {
     let platter = Arc::default();
     let (hangs, hanging) = sync_channel(0);
     let (resume, go_on) = sync_channel(0);
@@ -18,7 +18,7 @@ fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_on
     let (mut writer, reader) = pod_index::new();
     let keeper = Keeper::new(disk, Which::Annotated, Found::default());
     let checkpointing = Checkpointing::start(keeper, reader.clone()).unwrap();
-    checkpointing.wait_for(0, PATIENCE).unwrap();
+    checkpointing.wait_for(0, PATIENCE).await.unwrap();
 
     writer.add_pod(pod("a", 1, true)).unwrap();
     hanging.recv_timeout(PATIENCE).unwrap();
@@ -27,17 +27,17 @@ fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_on
         writer.update_pod(pod("a", version, true)).unwrap();
         assert_eq!(reader.load().pod_by_uid("a").map(|pod| self::version(pod)), Some(version));
     }
-    let late = checkpointing.wait_for(1, Duration::ZERO).unwrap_err();
+    let late = checkpointing.wait_for(1, Duration::ZERO).await.unwrap_err();
     assert_eq!(late.to_string(), "generation 1 is not known to be on disk");
     resume.send(()).unwrap();
     hanging.recv_timeout(PATIENCE).unwrap();
     resume.send(()).unwrap();
-    checkpointing.wait_for(1000, PATIENCE).unwrap();
+    checkpointing.wait_for(1000, PATIENCE).await.unwrap();
     assert_eq!(platter.lock().unwrap().files.len(), 2, "the first version and the last");
 
     writer.update_pod(pod("a", 1001, true)).unwrap();
     hanging.recv_timeout(PATIENCE).unwrap();
-    let late = checkpointing.finish(Duration::ZERO).unwrap_err();
+    let late = checkpointing.finish(Duration::ZERO).await.unwrap_err();
     assert_eq!(
         late.to_string(),
         "generation 1001 is not known to be on disk",

@@ -85,14 +85,18 @@ impl Run {
     }
 
     pub fn acknowledged(&self) {
-        self.checkpointing.wait_for(self.writer.current().generation(), PATIENCE).unwrap();
+        block_on(self.checkpointing.wait_for(self.writer.current().generation(), PATIENCE)).unwrap();
     }
 
     /// Ends like a killed process: nothing more is written.
     pub fn end(self) -> Writer<Pod> {
-        self.checkpointing.finish(PATIENCE).unwrap();
+        block_on(self.checkpointing.finish(PATIENCE)).unwrap();
         self.writer
     }
+}
+
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
 pub fn add(pod: Pod) -> Operation<Pod> {
@@ -121,7 +125,7 @@ pub fn refused(run: &Run) -> CheckpointError {
     let generation = run.writer.current().generation();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let late = run.checkpointing.wait_for(generation, Duration::from_millis(1)).unwrap_err();
+        let late = block_on(run.checkpointing.wait_for(generation, Duration::from_millis(1))).unwrap_err();
         match late.error() {
             Some(error) => return error.clone(),
             None => assert!(Instant::now() < deadline, "{late}"),

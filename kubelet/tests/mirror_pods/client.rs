@@ -1,7 +1,7 @@
 //! The client's results for each answer, and the rights it needs.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::MirrorPodUid;
@@ -11,8 +11,8 @@ use pod_index_kubelet::mirror::{
 };
 use serde_json::json;
 
-use crate::api_server::{ApiServer, DEADLINE, Fault, Right, Verb, shipped};
-use crate::support::{NODE, agent, manifests, mirrored, on_server, plain, server, static_pod, strict_server};
+use crate::api_server::{ApiServer, Fault, Right, Verb, shipped};
+use crate::support::{NODE, agent, manifests, mirrored, on_server, plain, server, static_pod};
 
 #[tokio::test]
 async fn the_client_reports_the_result_of_each_request() {
@@ -53,7 +53,6 @@ async fn a_node_just_deleted_and_a_name_used_on_another_node_are_reported_as_suc
     let taken = client.create_mirror_pod(&static_pod("other", 1)).await.unwrap_err();
     assert_eq!(taken.kind(), MirrorErrorKind::Taken, "{taken}");
     assert!(taken.to_string().contains("no relationship found"), "{taken}");
-    // The client has the old node's UID in its cache.
     server.remove("nodes", "", NODE);
     let unknown = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
     assert_eq!(unknown.kind(), MirrorErrorKind::Node, "{unknown}");
@@ -62,7 +61,7 @@ async fn a_node_just_deleted_and_a_name_used_on_another_node_are_reported_as_suc
 #[tokio::test]
 async fn a_namespace_that_is_being_deleted_is_named_and_one_created_again_is_used() {
     let server = server().await;
-    let client = KubeMirrorClient::new(server.client(), NODE).node_age(DEADLINE);
+    let client = KubeMirrorClient::new(server.client(), NODE);
     client.create_mirror_pod(&static_pod("web", 1)).await.unwrap();
     let namespace = |phase| json!({ "metadata": { "name": "default" }, "status": { "phase": phase } });
     server.put("namespaces", &namespace("Terminating"));
@@ -77,7 +76,7 @@ async fn a_namespace_that_is_being_deleted_is_named_and_one_created_again_is_use
 async fn nothing_belongs_to_a_node_that_is_being_deleted_and_a_mirror_of_another_node_is_not_ones_own() {
     let server = ApiServer::start().await;
     server.put("nodes", &json!({ "metadata": { "name": NODE } }));
-    let client = KubeMirrorClient::new(server.client(), NODE).node_age(Duration::ZERO);
+    let client = KubeMirrorClient::new(server.client(), NODE);
     let mut restored = Pod::clone(&static_pod("web", 1));
     restored.metadata.annotations.as_mut().unwrap().insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
     client.create_mirror_pod(&restored).await.unwrap();
@@ -135,58 +134,18 @@ async fn a_mirror_that_a_finalizer_keeps_is_reported() {
     assert_eq!(refused.kind(), MirrorErrorKind::Taken);
 }
 
-/// Without `NodeRestriction`, only the age of its cache makes the client look up the node's UID again. The
-/// garbage collector deletes what a missing node owns.
+/// The garbage collector deletes what a missing node owns.
 #[tokio::test]
 async fn a_node_that_is_registered_again_owns_the_mirrors_that_are_created_then() {
     let server = ApiServer::start().await;
-    let register = || server.put("nodes", &json!({ "metadata": { "name": NODE } })).uid().to_owned();
-    let owner = |name: &str| {
-        let pod = server.object("pods", "default", &on_server(name)).unwrap();
-        pod["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap().to_owned()
-    };
     let client = KubeMirrorClient::new(server.client(), NODE);
-    let hasty = KubeMirrorClient::new(server.client(), NODE).node_age(Duration::ZERO);
-    let first = register();
-    for (client, name) in [(&client, "a"), (&hasty, "b")] {
+    for name in ["a", "b"] {
+        let node = server.put("nodes", &json!({ "metadata": { "name": NODE } })).uid().to_owned();
         client.create_mirror_pod(&static_pod(name, 1)).await.unwrap();
-        assert_eq!(owner(name), first);
+        let pod = server.object("pods", "default", &on_server(name)).unwrap();
+        assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], json!(node));
+        server.remove("nodes", "", NODE);
     }
-    server.remove("nodes", "", NODE);
-    let second = register();
-    assert_ne!(first, second);
-    hasty.create_mirror_pod(&static_pod("c", 1)).await.unwrap();
-    assert_eq!(owner("c"), second);
-    let asked = server.requests(Verb::Get);
-    client.create_mirror_pod(&static_pod("d", 1)).await.unwrap();
-    assert_eq!(server.requests(Verb::Get), asked, "it is not asked for each mirror");
-}
-
-#[tokio::test]
-async fn the_node_is_not_looked_up_for_each_mirror() {
-    let server = strict_server().await;
-    let client = KubeMirrorClient::new(server.client(), NODE);
-    // Until a hundred were attempted without a look-up of their own, however slow the machine is.
-    let create_all = async || {
-        let (before, started) = (server.requests(Verb::Get), Instant::now());
-        let mut kinds = BTreeSet::new();
-        for number in 1.. {
-            let refused = client.create_mirror_pod(&static_pod(&format!("p{number}"), 1)).await;
-            kinds.insert(refused.unwrap_err().kind().as_str());
-            let asked = server.requests(Verb::Get) - before;
-            assert!(asked <= 1 + started.elapsed().as_secs(), "{asked} times in {:?}", started.elapsed());
-            if number == 100 + asked {
-                break;
-            }
-        }
-        kinds
-    };
-    assert_eq!(create_all().await, ["node"].into());
-    server.put("nodes", &json!({ "metadata": { "name": NODE } }));
-    server.fail_always(Verb::Create, Fault::Status(403));
-    // A missing node is cached for a while.
-    while create_all().await != ["refused"].into() {}
-    create_all().await;
 }
 
 #[tokio::test]
