@@ -31,9 +31,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in sizes::of(&[1_000, 10_000]) {
         let mut workload = Workload::new(n);
         let node = Node::new(&workload)?;
-        let mut processes = PidResolver::new(node.path.join("proc"))?.capacity(2 * n).max_age(Duration::MAX);
-        let mut reading = PidResolver::new("/proc")?.max_age(Duration::ZERO);
-        let options = CgroupOptions::default().max_cgroups(4 * n).rescan(Duration::MAX);
+        let mut processes = PidResolver::new(node.path.join("proc"))?;
+        (processes.capacity, processes.max_age) = (2 * n, Duration::MAX);
+        let mut reading = PidResolver::new("/proc")?;
+        reading.max_age = Duration::ZERO;
+        let mut options = CgroupOptions::default();
+        (options.max_cgroups, options.rescan) = (4 * n, Duration::MAX);
         let mut cgroups = CgroupResolver::new(node.path.join("cgroup"), options)?;
         let (mut writer, reader) = pod_index::new();
         let _ = writer.set_pods(workload.all());

@@ -2,65 +2,58 @@
 //!
 //! Each function returns the problem, or `None`.
 
-const LONGEST_LABEL: usize = 63;
-const LONGEST_SUBDOMAIN: usize = 253;
-
 /// A DNS-1123 label: a namespace, a container, a volume.
 #[must_use]
 pub fn dns_label(name: &str) -> Option<&'static str> {
-    match name {
-        "" => Some("must not be empty"),
-        _ if name.len() > LONGEST_LABEL => Some("must be no more than 63 characters"),
-        _ if is_label(name) => None,
-        _ => Some(
-            "must consist of lower case letters, digits or '-', and must start and end with a letter or digit",
-        ),
-    }
+    let form =
+        "must consist of lower case letters, digits or '-', and must start and end with a letter or digit";
+    problem(name, is_label, [EMPTY, LONG, form])
 }
 
 /// A DNS-1123 subdomain: a pod.
 #[must_use]
 pub fn dns_subdomain(name: &str) -> Option<&'static str> {
-    match name {
-        "" => Some("must not be empty"),
-        _ if name.len() > LONGEST_SUBDOMAIN => Some("must be no more than 253 characters"),
-        _ if name.split('.').all(is_label) => None,
-        _ => Some(
-            "must consist of lower case letters, digits, '-' or '.', and must start and end with a letter or digit",
-        ),
+    let form = "must consist of lower case letters, digits, '-' or '.', and must start and end with a letter or digit";
+    match name.len() {
+        254.. => Some("must be no more than 253 characters"),
+        0 => Some(EMPTY),
+        _ => (!name.split('.').all(is_label)).then_some(form),
     }
 }
 
 /// A key of labels or annotations: an optional subdomain, `/`, and a name.
 #[must_use]
 pub fn qualified_name(key: &str) -> Option<&'static str> {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
+    let form = "the name must consist of letters, digits, '-', '_' or '.', and must start and end with a letter or digit";
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
     if prefix.is_some_and(|prefix| dns_subdomain(prefix).is_some()) {
         return Some("the part before '/' must be a DNS subdomain");
     }
-    match name {
-        "" => Some("the name must not be empty"),
-        _ if name.len() > LONGEST_LABEL => Some("the name must be no more than 63 characters"),
-        _ if is_label_text(name) => None,
-        _ => Some(
-            "the name must consist of letters, digits, '-', '_' or '.', and must start and end with a letter or digit",
-        ),
-    }
+    let messages = ["the name must not be empty", "the name must be no more than 63 characters", form];
+    problem(name, is_label_text, messages)
 }
 
 /// A value of a label; it may be empty.
 #[must_use]
 pub fn label_value(value: &str) -> Option<&'static str> {
-    match value {
-        "" => None,
-        _ if value.len() > LONGEST_LABEL => Some("must be no more than 63 characters"),
-        _ if is_label_text(value) => None,
-        _ => Some(
-            "must consist of letters, digits, '-', '_' or '.', and must start and end with a letter or digit",
-        ),
+    let form =
+        "must consist of letters, digits, '-', '_' or '.', and must start and end with a letter or digit";
+    problem(value, is_label_text, [EMPTY, LONG, form]).filter(|_| !value.is_empty())
+}
+
+const EMPTY: &str = "must not be empty";
+const LONG: &str = "must be no more than 63 characters";
+
+/// The message for a text that is empty, too long for a label, or not of the form.
+fn problem(
+    text: &str,
+    is_of_form: fn(&str) -> bool,
+    [empty, long, form]: [&'static str; 3],
+) -> Option<&'static str> {
+    match text.len() {
+        0 => Some(empty),
+        64.. => Some(long),
+        _ => (!is_of_form(text)).then_some(form),
     }
 }
 

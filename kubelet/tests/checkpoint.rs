@@ -78,13 +78,13 @@ fn a_restored_pod_is_marked_until_a_source_reports_it_and_removed_otherwise() {
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.acknowledged();
     assert_eq!(place.names().len(), 3, "to be restored costs no file");
-    assert_eq!(run.restored.unclaimed(run.writer.current()).len(), 3);
+    assert_eq!(run.restored.unclaimed(None, run.writer.current()).len(), 3);
     // A pod that carries the annotation itself does not count as restored.
     let mut told = kept("told", 2);
     told.metadata.annotations.as_mut().unwrap().insert("pod-index/restored".to_owned(), "true".to_owned());
     run.apply([add(told), Operation::Remove(PodUid::from("removed"))]);
     assert!(run.writer.current().pod_by_uid("gone").is_some_and(|pod| is_restored(&**pod)));
-    let unclaimed = run.restored.unclaimed(run.writer.current());
+    let unclaimed = run.restored.unclaimed(None, run.writer.current());
     assert_eq!(unclaimed, [PodUid::from("gone")]);
     run.apply(unclaimed.into_iter().map(Operation::Remove));
     run.acknowledged();
@@ -112,11 +112,11 @@ fn only_its_own_source_decides_about_a_restored_pod() {
     run.end();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     run.apply([add(from(Some("file"), "f1"))]);
-    let unclaimed_from = |run: &Run, source| run.restored.unclaimed_from(source, run.writer.current());
+    let unclaimed_from = |run: &Run, source| run.restored.unclaimed(Some(source), run.writer.current());
     assert_eq!(unclaimed_from(&run, "file"), [PodUid::from("f2")]);
     assert_eq!(unclaimed_from(&run, "api"), [PodUid::from("a1")]);
     assert!(unclaimed_from(&run, "http").is_empty());
-    assert_eq!(run.restored.unclaimed(run.writer.current()).len(), 3);
+    assert_eq!(run.restored.unclaimed(None, run.writer.current()).len(), 3);
 }
 
 #[test]

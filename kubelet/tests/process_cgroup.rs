@@ -8,7 +8,7 @@ mod sources_support;
 use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pod_index_kubelet::process::{CgroupOptions, CgroupResolver, PidResolver, Placement, ResolveErrorKind};
@@ -30,6 +30,13 @@ impl Cgroups {
 
     fn options(&self) -> CgroupOptions {
         CgroupOptions::default().clock(self.clock.read())
+    }
+
+    /// A resolver that forgets removed cgroups at once.
+    fn forgetful(&self) -> CgroupResolver {
+        let mut options = self.options();
+        options.keep_removed = Duration::ZERO;
+        self.resolver_with(options)
     }
 
     fn resolver(&self) -> CgroupResolver {
@@ -113,7 +120,7 @@ fn a_removed_cgroup_is_kept_for_a_while_and_then_gone() {
 fn a_removed_cgroup_is_gone_within_100_ms_if_it_is_not_kept() {
     let cgroups = Cgroups::new();
     let container = cgroups.make(&container_path(1, 2));
-    let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
+    let mut resolver = cgroups.forgetful();
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
     cgroups.remove(&container_path(1, 2));
     cgroups.clock.pass(100);
@@ -127,7 +134,8 @@ fn a_reused_id_belongs_to_its_new_cgroup() {
         let cgroups = Cgroups::new();
         let container = cgroups.make(&container_path(1, 2));
         cgroups.make(&pod_path(3));
-        let options = cgroups.options().keep_removed(Duration::from_millis(keep));
+        let mut options = cgroups.options();
+        options.keep_removed = Duration::from_millis(keep);
         let mut resolver = cgroups.resolver_with(options);
         assert_eq!(resolver.resolve(container), pod(1, Some(2)));
         let (from, to) = (container_path(1, 2), container_path(3, 4));
@@ -174,8 +182,9 @@ fn after_lost_events_exactly_the_existing_cgroups_are_known() {
     let removed = cgroups.make(&container_path(1, 2));
     cgroups.make("noise");
     cgroups.make("system.slice");
-    let mut resolver =
-        cgroups.resolver_with(cgroups.options().rescan(Duration::MAX).keep_removed(Duration::ZERO));
+    let mut options = cgroups.options();
+    (options.rescan, options.keep_removed) = (Duration::MAX, Duration::ZERO);
+    let mut resolver = cgroups.resolver_with(options);
     cgroups.directory.write("noise/a", "");
     let (a, b) = (cgroups.directory.at("noise/a"), cgroups.directory.at("noise/b"));
     // Two events each.
@@ -201,7 +210,9 @@ fn after_lost_events_exactly_the_existing_cgroups_are_known() {
 fn cgroups_beyond_the_limit_are_found_by_infrequent_scans() {
     let cgroups = Cgroups::new();
     cgroups.make("a/b");
-    let mut resolver = cgroups.resolver_with(cgroups.options().max_cgroups(4));
+    let mut options = cgroups.options();
+    options.max_cgroups = 4;
+    let mut resolver = cgroups.resolver_with(options);
     cgroups.make("c");
     let later = cgroups.make("d");
     assert_eq!(resolver.resolve(later), Placement::Gone, "no room");
@@ -217,7 +228,12 @@ fn cgroups_beyond_the_limit_are_found_by_infrequent_scans() {
 #[test]
 fn one_pod_does_not_use_up_the_limit_of_others() {
     let cgroups = Cgroups::new();
-    let mut resolver = cgroups.resolver_with(cgroups.options().max_in_pod(3));
+    let resolver = || {
+        let mut options = cgroups.options();
+        options.max_in_pod = 3;
+        cgroups.resolver_with(options)
+    };
+    let (mut resolver, fresh) = (resolver(), resolver);
     let greedy = container_path(1, 2);
     for number in 0..10 {
         cgroups.make(&format!("{greedy}/{number}"));
@@ -232,7 +248,7 @@ fn one_pod_does_not_use_up_the_limit_of_others() {
     assert_eq!(resolver.problem().expect("too many").kind(), ResolveErrorKind::TooMany);
 
     // A new resolver finds the same, and a scan loses none of them.
-    let mut fresh = cgroups.resolver_with(cgroups.options().max_in_pod(3));
+    let mut fresh = fresh();
     assert_eq!(fresh.resolve(other), pod(3, Some(4)));
     cgroups.clock.pass(1_000);
     assert_eq!(fresh.resolve(u64::MAX), Placement::Gone);
@@ -319,7 +335,8 @@ fn names_that_are_not_text_belong_where_their_parents_belong() {
 fn a_removed_root_removes_everything_and_is_found_when_it_returns() {
     let cgroups = Cgroups::new();
     let container = cgroups.make(&format!("root/{}", container_path(1, 2)));
-    let options = cgroups.options().keep_removed(Duration::ZERO);
+    let mut options = cgroups.options();
+    options.keep_removed = Duration::ZERO;
     let mut resolver = CgroupResolver::new(cgroups.directory.at("root"), options).expect("a directory");
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
     cgroups.remove("root");
@@ -343,7 +360,7 @@ fn a_root_that_cannot_be_read_is_an_error() {
         let error =
             CgroupResolver::new(cgroups.directory.at(name), cgroups.options()).expect_err("no directory");
         assert_eq!(
-            (error.kind(), error.path().file_name()),
+            (error.kind(), Path::new(error.path()).file_name()),
             (ResolveErrorKind::Unreadable, Some(name.as_ref()))
         );
     }
@@ -378,7 +395,7 @@ fn the_descriptor_is_readable_when_events_are_waiting() {
 #[test]
 fn after_many_changes_it_equals_a_new_resolver() {
     let cgroups = Cgroups::new();
-    let mut resolver = cgroups.resolver_with(cgroups.options().keep_removed(Duration::ZERO));
+    let mut resolver = cgroups.forgetful();
     let mut dice = Dice(1);
     let mut ids = std::collections::BTreeSet::new();
     for step in 0..2_000 {
@@ -423,7 +440,8 @@ fn real_cgroups_and_a_real_process_in_one() {
         return skipped("real cgroups", "no cgroup v2");
     };
     let own = format!("pod-index-test-{}", std::process::id());
-    let options = CgroupOptions::default().keep_removed(Duration::ZERO).cgroup_root(&own);
+    let mut options = CgroupOptions::default().cgroup_root(&own);
+    options.keep_removed = Duration::ZERO;
     let clock = Clock::new();
     let processes = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
     let mut processes = processes.cgroup_root(&own);

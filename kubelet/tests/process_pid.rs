@@ -208,8 +208,7 @@ fn a_process_that_did_not_exist_is_soon_found() {
 #[test]
 fn remembered_answers_are_bounded_and_expire() {
     let mut proc = Proc::new();
-    proc.resolver =
-        PidResolver::new(proc.directory.path()).expect("it").clock(proc.clock.read()).capacity(16);
+    proc.resolver.capacity = 16;
     for pid in 1..=100 {
         proc.process(pid, OLD, &cgroup(1, 2));
         assert_eq!(proc.resolve(pid), pod(1, Some(2)));
@@ -221,7 +220,8 @@ fn remembered_answers_are_bounded_and_expire() {
 
     for capacity in [0, 1] {
         let resolver = PidResolver::new(proc.directory.path()).expect("it");
-        let mut resolver = resolver.clock(proc.clock.read()).capacity(capacity);
+        let mut resolver = resolver.clock(proc.clock.read());
+        resolver.capacity = capacity;
         for pid in 1..=3 {
             assert_eq!(resolver.resolve(pid).expect("it"), pod(1, Some(2)));
             assert_eq!(resolver.len(), 1);
@@ -232,8 +232,7 @@ fn remembered_answers_are_bounded_and_expire() {
 #[test]
 fn with_a_zero_age_every_lookup_reads() {
     let mut proc = Proc::new();
-    proc.resolver =
-        PidResolver::new(proc.directory.path()).expect("it").clock(proc.clock.read()).max_age(Duration::ZERO);
+    proc.resolver.max_age = Duration::ZERO;
     proc.process(7, OLD, &cgroup(1, 2));
     assert_eq!(proc.resolve(7), pod(1, Some(2)));
     proc.process(7, OLD, &cgroup(3, 4));
@@ -274,7 +273,10 @@ fn errors_name_the_file_and_the_field_and_are_not_remembered() {
         assert_eq!(proc.resolve(pid), pod(1, Some(2)));
     }
     let error = PidResolver::new(proc.directory.at("none")).expect_err("there is no such directory");
-    assert_eq!((error.kind(), error.path()), (ResolveErrorKind::Unreadable, &*proc.directory.at("none")));
+    assert_eq!(
+        (error.kind(), error.path()),
+        (ResolveErrorKind::Unreadable, proc.directory.at("none").to_str().expect("UTF-8"))
+    );
 }
 
 #[test]
@@ -343,7 +345,8 @@ fn real_processes_exist_until_they_end_and_have_one_start_time() {
 
 #[test]
 fn real_processes_that_end_while_they_are_read_cause_no_error() {
-    let mut resolver = PidResolver::new("/proc").expect("it is mounted").max_age(Duration::ZERO);
+    let mut resolver = PidResolver::new("/proc").expect("it is mounted");
+    resolver.max_age = Duration::ZERO;
     for _ in 0..50 {
         let mut child = Command::new("true").spawn().expect("a process");
         let mut reads = 0;

@@ -211,8 +211,8 @@ fn nothing_is_removed_before_all_sources_are_seen() {
     assert_eq!(summary(&merge.update(Source::File, set([pod("3", "c")]))), "||||");
     assert_eq!(
         summary(&merge.update(Source::File, set([pod("1", "a"), pod("3", "c")]))),
-        "||||",
-        "it never left"
+        "||1||",
+        "it never left, and is seen anew"
     );
     assert_eq!(merge.pod_count(Source::File), 2);
     assert_eq!(summary(&merge.update(Source::Api, upsert([pod("4", "d")]))), "|4|||");

@@ -100,9 +100,9 @@ impl Unclaimed {
     pub(crate) fn without(&mut self, sound: &[Source], snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
         let news: Vec<_> = sound.iter().filter(|source| self.unheard.remove(source)).collect();
         if self.is_over() {
-            return self.pods.unclaimed(snapshot);
+            return self.pods.unclaimed(None, snapshot);
         }
-        news.iter().flat_map(|source| self.pods.unclaimed_from(source.as_str(), snapshot)).collect()
+        news.iter().flat_map(|source| self.pods.unclaimed(Some(source.as_str()), snapshot)).collect()
     }
 
     /// Whether every source has reported.
@@ -112,7 +112,7 @@ impl Unclaimed {
 
     /// Drops those that a source claimed or that were removed, and counts the rest.
     pub(crate) fn count(&mut self, snapshot: &Snapshot<Pod>) {
-        self.uids = self.pods.unclaimed(snapshot).into_iter().collect();
+        self.uids = self.pods.unclaimed(None, snapshot).into_iter().collect();
         // Compares the object itself: a claimed pod never becomes a restored pod again.
         self.pods.pods.retain(|pod| self.uids.contains(&PodUid::from(pod.uid())));
         self.left.set(number(self.uids.len()));

@@ -1,17 +1,13 @@
 //! Problems with a checkpoint or with the checkpoint directory. An error names the file and quotes nothing of
 //! the pod but its name.
 
-use std::fmt;
-use std::path::Path;
+use crate::text::{error, kinds};
 
-use crate::text::kinds;
-
+error! {
 /// A problem with a checkpoint or with the checkpoint directory.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct CheckpointError {
-    kind: CheckpointErrorKind,
-    path: String,
-    message: String,
+CheckpointError, CheckpointErrorKind,
+/// The file or directory that the error is about.
+path, "{}: {}"
 }
 
 kinds! {
@@ -35,32 +31,8 @@ pub enum CheckpointErrorKind {
 }
 
 impl CheckpointError {
-    pub(super) fn new(kind: CheckpointErrorKind, path: &Path, message: impl Into<String>) -> Self {
-        Self { kind, path: path.display().to_string(), message: message.into() }
-    }
-
     /// Whether they differ only in their paths.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.kind, &self.message) == (other.kind, &other.message)
     }
-
-    /// The kind of error.
-    #[must_use]
-    pub fn kind(&self) -> CheckpointErrorKind {
-        self.kind
-    }
-
-    /// The file or directory that the error is about.
-    #[must_use]
-    pub fn path(&self) -> &str {
-        &self.path
-    }
 }
-
-impl fmt::Display for CheckpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message)
-    }
-}
-
-impl std::error::Error for CheckpointError {}

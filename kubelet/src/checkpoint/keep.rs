@@ -166,6 +166,6 @@ impl<D: Disk> Keeper<D> {
     fn error(&self, kind: CheckpointErrorKind, name: &str, error: &io::Error) -> CheckpointError {
         let what =
             if kind == CheckpointErrorKind::Remove { "cannot be removed" } else { "cannot be written" };
-        CheckpointError::new(kind, &self.disk.path(name), format!("{what}: {error}"))
+        CheckpointError::new(kind, self.disk.path(name), format!("{what}: {error}"))
     }
 }

@@ -103,30 +103,20 @@ impl Restored {
         self.pods.iter().map(|pod| Operation::Add(Arc::clone(pod)))
     }
 
-    /// Restored pods that no source has reported: they are still in the index as restored. Once all sources
-    /// have been read, these pods no longer exist and should be removed.
-    ///
-    /// Pods are compared by object identity. A pod that merely carries the annotation is not included.
-    #[must_use]
-    pub fn unclaimed(&self, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
-        self.unclaimed_if(snapshot, |_| true)
-    }
-
-    /// Like [`unclaimed`](Self::unclaimed), only for pods that came from this source (`file`, `http` or
-    /// `api`, as in the annotation `kubernetes.io/config.source`). Remove them once this source has been
-    /// read; other sources do not matter.
+    /// Restored pods that no source has reported: they are still in the index as restored. With a `source` (`file`,
+    /// `http` or `api`, as in the annotation `kubernetes.io/config.source`), only those that came from it. Remove these
+    /// once that source has been read, and all once all sources have been read: they no longer exist.
     ///
     /// **Wait for a complete read.** A source whose directory is not mounted yet, or that can read only a
     /// part, reports fewer pods than exist. Remove its pods only after its first read without an error.
+    ///
+    /// Pods are compared by object identity. A pod that merely carries the annotation is not included.
     #[must_use]
-    pub fn unclaimed_from(&self, source: &str, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
-        self.unclaimed_if(snapshot, |pod| pod.annotation(CONFIG_SOURCE_ANNOTATION) == Some(source))
-    }
-
-    fn unclaimed_if(&self, snapshot: &Snapshot<Pod>, counts: impl Fn(&Pod) -> bool) -> Vec<PodUid> {
+    pub fn unclaimed(&self, source: Option<&str>, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
         let still = |pod: &&Arc<Pod>| {
             let held = snapshot.pod_by_uid(pod.uid()).or_else(|| snapshot.mirror_pod_by_uid(pod.uid()));
-            counts(pod) && held.is_some_and(|held| Arc::ptr_eq(held, pod))
+            held.is_some_and(|held| Arc::ptr_eq(held, pod))
+                && (source.is_none() || pod.annotation(CONFIG_SOURCE_ANNOTATION) == source)
         };
         self.pods.iter().filter(still).map(|pod| PodUid::from(pod.uid())).collect()
     }
@@ -149,7 +139,7 @@ fn load(disk: &mut impl Disk, names: &[String]) -> (Found, Restored) {
                 // The content is unknown, so the file is neither damaged nor obsolete.
                 let message = format!("cannot be read: {error}; it is left in place");
                 let kind = CheckpointErrorKind::Unreadable;
-                restored.errors.push(CheckpointError::new(kind, &disk.path(name), message));
+                restored.errors.push(CheckpointError::new(kind, disk.path(name), message));
                 found.unread.insert(name.clone());
                 continue;
             }
@@ -169,7 +159,7 @@ fn load(disk: &mut impl Disk, names: &[String]) -> (Found, Restored) {
                     Err(failure) => format!("{why}; it cannot be set aside: {failure}"),
                 };
                 let kind = CheckpointErrorKind::Unusable;
-                restored.errors.push(CheckpointError::new(kind, &disk.path(name), message));
+                restored.errors.push(CheckpointError::new(kind, disk.path(name), message));
             }
         }
     }

@@ -32,7 +32,7 @@
 //!
 //! # When a restored pod is removed
 //! A restored pod is removed when its source (annotation `kubernetes.io/config.source`) has been read
-//! completely and did not report it; other sources do not matter ([`Restored::unclaimed_from`]). A read is
+//! completely and did not report it; other sources do not matter ([`Restored::unclaimed`]). A read is
 //! complete if it had no error. It is incomplete if the manifest directory is missing or unreadable, if it
 //! holds an unusable file, or if the URL answers with an error. Until the first complete read, the pod stays
 //! and keeps its mark. (Missing file events do not make a read incomplete. An empty directory that is yet to

@@ -207,15 +207,13 @@ fn counted<'a>(errors: impl Iterator<Item = &'a CheckpointError>) -> Vec<(&'a Ch
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::counted;
     use crate::checkpoint::{CheckpointError, CheckpointErrorKind};
 
     #[test]
     fn a_full_disk_is_one_line_with_a_count() {
         let error = |file: usize, message| {
-            CheckpointError::new(CheckpointErrorKind::Write, Path::new(&format!("/c/{file}")), message)
+            CheckpointError::new(CheckpointErrorKind::Write, format!("/c/{file}"), message)
         };
         let errors: Vec<_> =
             (0..100).map(|file| error(file, if file == 7 { "denied" } else { "disk full" })).collect();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::client::{MirrorClient, MirrorError, Mirrored};
+use super::client::{MirrorError, Mirrored};
+use super::kube::KubeMirrorClient;
 use super::plan::Planned;
 use pod_index::{FullName, MirrorPodUid, PodMeta};
 
@@ -33,7 +34,7 @@ impl Outcome {
 }
 
 /// Deletes the old mirror, if any, and creates a new one, if wanted.
-pub(super) async fn attempt(client: &impl MirrorClient, planned: Planned) -> Outcome {
+pub(super) async fn attempt(client: &KubeMirrorClient, planned: Planned) -> Outcome {
     let to_mirror = planned.to_mirror().cloned();
     let Planned { full_name, pod, mirror, .. } = planned;
     let mut outcome = Outcome { full_name, pod, deleted: false, created: false, expected: None, error: None };

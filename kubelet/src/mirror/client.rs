@@ -1,45 +1,7 @@
-//! Creating and deleting mirror pods: the trait and its errors.
+//! The results of creating and deleting mirror pods.
 
-use std::error::Error;
-use std::fmt;
-
-use k8s_openapi::api::core::v1::Pod;
-
-use crate::text::{kinds, shorten_to};
+use crate::text::{error, kinds};
 use pod_index::MirrorPodUid;
-
-/// Creates and deletes mirror pods.
-///
-/// Kubelet: `MirrorClient` (`pkg/kubelet/pod/mirror_client.go`).
-pub trait MirrorClient: Send + Sync {
-    /// Creates the mirror of a static pod.
-    ///
-    /// If the mirror of this version of the pod already exists, that is not an error.
-    ///
-    /// # Errors
-    /// If the node is unknown, has no UID or is being deleted; if another pod, which is not this pod's
-    /// mirror, has the name; if the API server refuses or cannot be reached.
-    ///
-    /// Kubelet: `CreateMirrorPod`.
-    #[doc(alias = "CreateMirrorPod")]
-    fn create_mirror_pod(&self, pod: &Pod) -> impl Future<Output = Result<Mirrored, MirrorError>> + Send;
-
-    /// Deletes a mirror pod immediately. Returns whether it did. With a UID, deletes the pod only if it has
-    /// that UID.
-    ///
-    /// A missing pod or another UID is not an error: nothing is deleted.
-    ///
-    /// # Errors
-    /// If the full name is invalid; if the API server refuses or cannot be reached.
-    ///
-    /// Kubelet: `DeleteMirrorPod`.
-    #[doc(alias = "DeleteMirrorPod")]
-    fn delete_mirror_pod(
-        &self,
-        full_name: &str,
-        uid: Option<&MirrorPodUid>,
-    ) -> impl Future<Output = Result<bool, MirrorError>> + Send;
-}
 
 /// The result of a creation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,17 +12,12 @@ pub enum Mirrored {
     Existed(MirrorPodUid),
 }
 
+error! {
 /// Why a mirror pod could not be created or deleted.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MirrorError {
-    kind: MirrorErrorKind,
-    pod: String,
-    message: String,
+MirrorError, MirrorErrorKind,
+/// The full name of the pod.
+pod, "mirror of {:?}: {}"
 }
-
-/// Size limit of an error message in bytes. An API server's answer may contain the whole request, and the
-/// message is logged and stored for each pod.
-const MESSAGE: usize = 1_024;
 
 kinds! {
 /// The kinds of [`MirrorError`]s.
@@ -83,34 +40,6 @@ pub enum MirrorErrorKind {
     Contended = "contended",
 }
 }
-
-impl MirrorError {
-    /// An error of a [`MirrorClient`]: its kind, the pod's full name, and a message, of which the first 1,024
-    /// bytes are kept.
-    pub fn new(kind: MirrorErrorKind, pod: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, pod: pod.into(), message: shorten_to(&message.into(), MESSAGE) }
-    }
-
-    /// The kind of error.
-    #[must_use]
-    pub fn kind(&self) -> MirrorErrorKind {
-        self.kind
-    }
-
-    /// The full name of the pod.
-    #[must_use]
-    pub fn pod(&self) -> &str {
-        &self.pod
-    }
-}
-
-impl fmt::Display for MirrorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "mirror of {:?}: {}", self.pod, self.message)
-    }
-}
-
-impl Error for MirrorError {}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::time;
 
-use super::client::{MirrorClient, MirrorError, MirrorErrorKind, Mirrored};
+use super::client::{MirrorError, MirrorErrorKind, Mirrored};
 use crate::RESTORED;
 use crate::text::api_causes;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, PodMeta};
@@ -34,6 +34,40 @@ impl KubeMirrorClient {
     #[must_use]
     pub fn new(client: Client, node: &str) -> Self {
         Self { client, node: node.to_owned() }
+    }
+
+    /// Creates the mirror of a static pod.
+    ///
+    /// If the mirror of this version of the pod already exists, that is not an error.
+    ///
+    /// # Errors
+    /// If the node is unknown, has no UID or is being deleted; if another pod, which is not this pod's
+    /// mirror, has the name; if the API server refuses or cannot be reached.
+    ///
+    /// Kubelet: `CreateMirrorPod`.
+    #[doc(alias = "CreateMirrorPod")]
+    pub async fn create_mirror_pod(&self, pod: &Pod) -> Result<Mirrored, MirrorError> {
+        let name = || format!("{}_{}", pod.name(), pod.namespace());
+        self.create(pod).await.map_err(|(kind, message)| MirrorError::new(kind, name(), message))
+    }
+
+    /// Deletes a mirror pod immediately. Returns whether it did. With a UID, deletes the pod only if it has
+    /// that UID.
+    ///
+    /// A missing pod or another UID is not an error: nothing is deleted.
+    ///
+    /// # Errors
+    /// If the full name is invalid; if the API server refuses or cannot be reached.
+    ///
+    /// Kubelet: `DeleteMirrorPod`.
+    #[doc(alias = "DeleteMirrorPod")]
+    pub async fn delete_mirror_pod(
+        &self,
+        full_name: &str,
+        uid: Option<&MirrorPodUid>,
+    ) -> Result<bool, MirrorError> {
+        let deleted = self.delete(full_name, uid).await;
+        deleted.map_err(|(kind, message)| MirrorError::new(kind, full_name, message))
     }
 
     async fn node_uid(&self) -> Result<String, Failure> {
@@ -144,22 +178,6 @@ impl KubeMirrorClient {
             Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
             Err(error) => Err(request(&error)),
         }
-    }
-}
-
-impl MirrorClient for KubeMirrorClient {
-    async fn create_mirror_pod(&self, pod: &Pod) -> Result<Mirrored, MirrorError> {
-        let name = || format!("{}_{}", pod.name(), pod.namespace());
-        self.create(pod).await.map_err(|(kind, message)| MirrorError::new(kind, name(), message))
-    }
-
-    async fn delete_mirror_pod(
-        &self,
-        full_name: &str,
-        uid: Option<&MirrorPodUid>,
-    ) -> Result<bool, MirrorError> {
-        let deleted = self.delete(full_name, uid).await;
-        deleted.map_err(|(kind, message)| MirrorError::new(kind, full_name, message))
     }
 }
 

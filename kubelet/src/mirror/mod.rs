@@ -35,7 +35,7 @@ mod reconcile;
 mod status;
 mod tries;
 
-pub use client::{MirrorClient, MirrorError, MirrorErrorKind, Mirrored};
+pub use client::{MirrorError, MirrorErrorKind, Mirrored};
 pub use kube::KubeMirrorClient;
 pub use lease::{Kubelet, KubeletWatch};
 pub use plan::{MirrorState, Planned, plan};

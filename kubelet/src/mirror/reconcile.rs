@@ -16,7 +16,8 @@ use tokio::sync::watch;
 use tokio::time;
 
 use super::attempt::{Expected, Outcome, attempt};
-use super::client::{MirrorClient, MirrorErrorKind};
+use super::client::MirrorErrorKind;
+use super::kube::KubeMirrorClient;
 use super::plan::{MirrorState, Planned, plan};
 use super::status::{MirrorFailure, MirrorStatus, MirrorsStatus, WaitsFor};
 use super::tries::{Tries, Waits};
@@ -48,7 +49,7 @@ const CONTENDED: &str = "something keeps undoing the correction; does a kubelet,
 /// ```
 ///
 /// Kubelet: `syncPod` and `HandlePodCleanups` (`pkg/kubelet/kubelet.go`, `pkg/kubelet/kubelet_pods.go`).
-pub struct Mirrors<C> {
+pub struct Mirrors {
     /// How often to look if nothing changes. 2 s by default.
     ///
     /// Kubelet: `housekeepingPeriod`.
@@ -59,7 +60,7 @@ pub struct Mirrors<C> {
     /// The waits for one version of one pod whose mirror was corrected three times and undone each time: the
     /// first, and the longest. 1 s and 5 min by default. Resets after three times the longest wait.
     pub contention: (Duration, Duration),
-    client: C,
+    client: KubeMirrorClient,
     book: Book,
 }
 
@@ -76,9 +77,9 @@ struct Book {
     status: watch::Sender<MirrorsStatus>,
 }
 
-impl<C: MirrorClient> Mirrors<C> {
+impl Mirrors {
     /// Keeps the mirrors of the static pods of `node`.
-    pub fn new(client: C, node: &str) -> Self {
+    pub fn new(client: KubeMirrorClient, node: &str) -> Self {
         let book = Book {
             node: node.to_owned(),
             waits: WAITS,
@@ -273,7 +274,7 @@ fn is_wanted(planned: &Planned) -> bool {
     !matches!(planned.state, MirrorState::InSync | MirrorState::Finished)
 }
 
-impl<C> fmt::Debug for Mirrors<C> {
+impl fmt::Debug for Mirrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mirrors").field("node", &self.book.node).finish_non_exhaustive()
     }

@@ -33,25 +33,33 @@ const BUFFER: usize = 16 * 1024;
 ///
 /// use pod_index_kubelet::process::CgroupOptions;
 ///
-/// let options = CgroupOptions::default().max_cgroups(1_000).keep_removed(Duration::ZERO);
-/// # drop(options);
+/// let mut options = CgroupOptions::default().cgroup_root("/custom");
+/// options.keep_removed = Duration::ZERO;
 /// ```
 #[derive(Debug)]
 #[must_use = "options do nothing by themselves"]
 pub struct CgroupOptions {
-    pub(super) cgroups: usize,
-    pub(super) in_pod: usize,
+    /// Maximum number of cgroups to follow; 16,384 by default. Each takes about 500 bytes here and about 1 KiB in the
+    /// kernel, for its watch. Also the maximum number of removed cgroups to keep.
+    pub max_cgroups: usize,
+    /// Maximum number of cgroups to follow below the cgroup of one pod; 128 by default. Some containers can create
+    /// cgroups. This limit keeps them from using up `max_cgroups`.
+    pub max_in_pod: usize,
+    /// How long the ID of a removed cgroup still finds its pod; 2 s by default, and up to 100 ms more. Events often
+    /// arrive after the process that caused them has ended. If a new cgroup gets the ID, the ID finds the new one.
+    pub keep_removed: Duration,
+    /// While any cgroup is not followed, an unknown ID causes a scan. This is the minimum time since the last scan; 1 s
+    /// by default, and at least 20 times the duration of that scan.
+    pub rescan: Duration,
     pub(super) roots: Roots,
-    pub(super) keep_removed: Duration,
     pub(super) clock: Clock,
-    rescan: Duration,
 }
 
 impl Default for CgroupOptions {
     fn default() -> Self {
         Self {
-            cgroups: 16_384,
-            in_pod: 128,
+            max_cgroups: 16_384,
+            max_in_pod: 128,
             roots: Roots::default(),
             keep_removed: Duration::from_secs(2),
             rescan: Duration::from_secs(1),
@@ -61,37 +69,9 @@ impl Default for CgroupOptions {
 }
 
 impl CgroupOptions {
-    /// Maximum number of cgroups to follow; 16,384 by default. Each takes about 500 bytes here and about 1 KiB in the
-    /// kernel, for its watch. Also the maximum number of removed cgroups to keep.
-    pub fn max_cgroups(mut self, cgroups: usize) -> Self {
-        self.cgroups = cgroups;
-        self
-    }
-
-    /// Maximum number of cgroups to follow below the cgroup of one pod; 128 by default. Some containers can create
-    /// cgroups. This limit keeps them from using up `max_cgroups`.
-    pub fn max_in_pod(mut self, cgroups: usize) -> Self {
-        self.in_pod = cgroups;
-        self
-    }
-
     /// Also accepts pods below this cgroup, the kubelet's `cgroupRoot`.
     pub fn cgroup_root(mut self, root: &str) -> Self {
         self.roots.add(root);
-        self
-    }
-
-    /// How long the ID of a removed cgroup still finds its pod; 2 s by default, and up to 100 ms more. Events often
-    /// arrive after the process that caused them has ended. If a new cgroup gets the ID, the ID finds the new one.
-    pub fn keep_removed(mut self, time: Duration) -> Self {
-        self.keep_removed = time;
-        self
-    }
-
-    /// While any cgroup is not followed, an unknown ID causes a scan. This is the minimum time since the last scan; 1 s
-    /// by default, and at least 20 times the duration of that scan.
-    pub fn rescan(mut self, interval: Duration) -> Self {
-        self.rescan = interval;
         self
     }
 
@@ -108,12 +88,12 @@ impl CgroupOptions {
 ///
 /// # Consistency
 /// - **A new cgroup** is found at once: an ID counts as unknown only after all queued events were read.
-/// - **A removed cgroup** stays resolvable for [`keep_removed`](CgroupOptions::keep_removed), then it is
+/// - **A removed cgroup** stays resolvable for [`keep_removed`](CgroupOptions#structfield.keep_removed), then it is
 ///   [`Placement::Gone`].
 /// - **A reused ID**: since Linux 5.5, on 64-bit machines, no ID is used twice. Elsewhere an ID finds its former cgroup
 ///   until the next read of events, at most 100 ms later. [`catch_up`](Self::catch_up) reads them at once.
 /// - **Lost events** (the kernel's queue was full) cause a scan. So does an unknown ID while there is a
-///   [`problem`](Self::problem), at most once per [`rescan`](CgroupOptions::rescan): the limit may no longer be reached.
+///   [`problem`](Self::problem), at most once per [`rescan`](CgroupOptions#structfield.rescan): the limit may no longer be reached.
 ///   Scans take at most a twentieth of the time.
 /// - **Cgroups that containers create** are found like others, even in the container's own namespaces.
 ///
@@ -229,7 +209,7 @@ impl CgroupResolver {
         }
         let now = self.options.clock.now();
         self.next_read = now.saturating_add(BETWEEN_READS);
-        self.tree.expire(now, self.options.cgroups);
+        self.tree.expire(now, self.options.max_cgroups);
     }
 
     /// The first cgroup that is not followed, and why. A later scan may change this.

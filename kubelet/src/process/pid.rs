@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, open, openat};
 use rustix::param::clock_ticks_per_second;
 use rustix::path::DecInt;
 
@@ -25,7 +25,7 @@ const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 /// Finds the pod of a process, through `/proc/PID/cgroup`.
 ///
 /// # Consistency
-/// An answer is remembered for [`max_age`](Self::max_age) (1 s by default). After that, `/proc` is read again. During
+/// An answer is remembered for [`max_age`](Self#structfield.max_age) (1 s by default). After that, `/proc` is read again. During
 /// this time, and no longer:
 ///
 /// - A process that has ended is still found. This helps with events that arrive late.
@@ -57,7 +57,7 @@ const UNSETTLED_AGE: Duration = Duration::from_millis(10);
 ///
 /// # Complexity
 /// A remembered answer takes a read of the coarse clock and a lookup in a hash table. Any other takes about ten system
-/// calls. At most [`capacity`](Self::capacity) answers of about 110 bytes each are remembered. Lookups drop the expired
+/// calls. At most [`capacity`](Self#structfield.capacity) answers of about 110 bytes each are remembered. Lookups drop the expired
 /// ones about once per `max_age`.
 ///
 /// # Examples
@@ -77,8 +77,11 @@ pub struct PidResolver {
     root: PathBuf,
     proc: OwnedFd,
     clock: Clock,
-    max_age: Duration,
-    capacity: usize,
+    /// How long an answer is remembered; 1 s by default. With zero, each lookup reads `/proc`.
+    pub max_age: Duration,
+    /// Maximum number of remembered answers; 16,384 by default. If there are more processes, some are read again
+    /// earlier.
+    pub capacity: usize,
     remembered: HashMap<u32, Remembered, ahash::RandomState>,
     next_sweep: Duration,
     roots: Roots,
@@ -119,25 +122,10 @@ impl PidResolver {
         })
     }
 
-    /// How long an answer is remembered; 1 s by default. With zero, each lookup reads `/proc`.
-    #[must_use]
-    pub fn max_age(mut self, age: Duration) -> Self {
-        self.max_age = age;
-        self
-    }
-
     /// Also accepts pods below this cgroup, the kubelet's `cgroupRoot`.
     #[must_use]
     pub fn cgroup_root(mut self, root: &str) -> Self {
         self.roots.add(root);
-        self
-    }
-
-    /// Maximum number of remembered answers; 16,384 by default. If there are more processes, some are read again
-    /// earlier.
-    #[must_use]
-    pub fn capacity(mut self, processes: usize) -> Self {
-        self.capacity = processes;
         self
     }
 
@@ -253,7 +241,8 @@ impl PidResolver {
     /// The open directory stays with this process: once the process has ended, no file in it can be opened, even if
     /// another process has the ID.
     fn directory(&self, pid: u32) -> Result<OwnedFd, (&'static str, io::Error)> {
-        read::open_directory(&self.proc, DecInt::new(pid).as_c_str(), OFlags::PATH)
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.proc, DecInt::new(pid).as_c_str(), flags, Mode::empty())
             .map_err(|error| ("", error.into()))
     }
 

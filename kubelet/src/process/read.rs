@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
@@ -29,11 +29,6 @@ pub(super) fn unread(path: &Path, error: &io::Error) -> Option<ResolveError> {
 /// ended, and with `ENODEV` after its cgroup was removed.
 pub(super) fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::SRCH | Errno::NODEV)
-}
-
-/// Opens a directory. Does not follow a symbolic link.
-pub(super) fn open_directory(at: impl AsFd, name: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
-    openat(at, name, how | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Replaces `contents` by the whole file.

@@ -149,7 +149,7 @@ impl CgroupResolver {
     /// Whether another cgroup may be followed.
     fn check_limits(&self, below: &Path, path: &Path) -> Result<(), ResolveError> {
         let Some(parent) = below.parent() else { return Ok(()) };
-        let (cgroups, in_pod) = (self.options.cgroups, self.options.in_pod);
+        let (cgroups, in_pod) = (self.options.max_cgroups, self.options.max_in_pod);
         let (kind, detail) = if below.iter().count() > DEEPEST {
             (ResolveErrorKind::TooDeep, format!("is deeper than {DEEPEST} cgroups"))
         } else if self.tree.len() >= cgroups {

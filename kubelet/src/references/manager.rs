@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Client;
-use pod_index::{Change, PodUid};
+use pod_index::{Change, Changes, PodMeta, PodUid};
 use serde::Serialize;
 use tokio::runtime::Handle;
 use tokio::time;
@@ -114,7 +114,7 @@ impl<K: ReferencedKind> Manager<K> {
     }
 
     /// Registers and unregisters all changes between two snapshots in one step. An object that one pod stops
-    /// naming and another starts to name is followed without a gap. See [`follow`](super::follow).
+    /// naming and another starts to name is followed without a gap. See [`follow`].
     pub fn apply<P: ReferencingPod>(&self, changes: &[Change<'_, P>]) {
         self.step(changes.iter().map(|change| match change.after() {
             Some(pod) => registration::<K, P>(pod),
@@ -242,5 +242,36 @@ impl<K: ReferencedKind> fmt::Debug for Manager<K> {
             .field("kind", &K::WORD)
             .field("status", &self.status())
             .finish_non_exhaustive()
+    }
+}
+
+/// Passes every pod of the index to `apply`, then all changes. Ends when the index's writer is dropped.
+///
+/// Spawn it as a separate task. It never delays the writer: changes during a call of `apply` are merged into
+/// one difference.
+///
+/// # Examples
+/// ```no_run
+/// use pod_index_kubelet::references::{ConfigMapManager, Options, SecretManager, follow};
+///
+/// # async fn run(client: kube::Client, reader: pod_index::Reader<k8s_openapi::api::core::v1::Pod>) {
+/// let secrets = SecretManager::new(client.clone(), Options::default());
+/// let config_maps = ConfigMapManager::new(client, Options::default());
+/// follow(reader.changes(), |changes| {
+///     secrets.apply(changes);
+///     config_maps.apply(changes);
+/// })
+/// .await;
+/// # }
+/// ```
+///
+/// # Complexity
+/// That of [`Step::changes`](pod_index::Step::changes), for each step.
+pub async fn follow<P: PodMeta>(mut changes: Changes<P>, mut apply: impl FnMut(&[Change<'_, P>])) {
+    while let Some(step) = changes.next().await {
+        let changes = step.changes();
+        if !changes.is_empty() {
+            apply(&changes);
+        }
     }
 }

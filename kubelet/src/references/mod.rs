@@ -52,7 +52,6 @@
 //! unchecked text from a pod enters a request's path.
 
 mod error;
-mod follow;
 mod followed;
 mod kind;
 mod manager;
@@ -62,8 +61,7 @@ mod registry;
 
 pub use crate::reflector::Times;
 pub use error::{GetError, GetErrorKind};
-pub use follow::follow;
 pub use kind::{Object, ReferencedKind};
-pub use manager::{ConfigMapManager, Manager, ManagerStatus, SecretManager};
+pub use manager::{ConfigMapManager, Manager, ManagerStatus, SecretManager, follow};
 pub use names::ReferencingPod;
 pub use options::Options;

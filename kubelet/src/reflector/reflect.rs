@@ -50,13 +50,9 @@ pub(crate) struct Reflector<K, T, O> {
     ready: VecDeque<Update<T>>,
     pause: Option<Duration>,
     waits: Waits,
-    step: Step,
-}
-
-enum Step {
-    List,
-    Watch,
-    Follow(Watch),
+    /// What was received before is complete, so the next step is a watch.
+    is_listed: bool,
+    following: Option<Watch>,
 }
 
 struct Watch {
@@ -92,7 +88,8 @@ where
             ready: VecDeque::new(),
             pause: None,
             waits: Waits::new(times.backoff),
-            step: Step::List,
+            is_listed: false,
+            following: None,
         }
     }
 
@@ -116,43 +113,23 @@ where
             if let Some(pause) = self.pause.take() {
                 time::sleep(pause).await;
             }
-            self.step = match mem::replace(&mut self.step, Step::List) {
-                Step::List => match self.list().await {
-                    Ok(()) => Step::Watch,
-                    Err(failure) => self.failed(&failure, Step::List),
-                },
-                Step::Watch => match self.watch().await {
-                    Ok(watch) => Step::Follow(watch),
-                    Err(failure) => {
-                        self.is_cut = true;
-                        self.failed(&failure, Step::Watch)
-                    }
-                },
-                Step::Follow(mut watch) => match self.follow(&mut watch).await {
-                    Ok(true) => Step::Follow(watch),
-                    Ok(false) => {
-                        let lasted = watch.began.elapsed();
-                        if lasted < SHORT {
-                            self.pause = Some(self.waits.wait(false, Instant::now()));
-                        }
-                        self.is_cut = lasted + EARLY < watch.asked;
-                        Step::Watch
-                    }
-                    Err(failure) => {
-                        self.is_cut = true;
-                        self.failed(&failure, Step::Watch)
-                    }
-                },
+            let done = match self.following.take() {
+                Some(watch) => self.follow(watch).await,
+                None if self.is_listed => self.watch().await,
+                None => self.list().await,
             };
+            if let Err(failure) = done {
+                self.failed(&failure);
+            }
         }
     }
 
-    /// Reports the failure, and sets the pause. Returns the next step: `again`, unless all must be listed.
-    fn failed(&mut self, failure: &Failure, again: Step) -> Step {
-        let is_list = matches!(again, Step::List);
+    /// Reports the failure, and sets the pause. Unless nothing was lost, all must be listed again.
+    fn failed(&mut self, failure: &Failure) {
+        self.is_cut |= self.is_listed;
         match failure.kind {
             FailureKind::Broken | FailureKind::Doubt => {}
-            FailureKind::Expired => self.needs_latest |= is_list,
+            FailureKind::Expired => self.needs_latest |= !self.is_listed,
             FailureKind::TooLarge => self.needs_latest = true,
             FailureKind::Restored => {
                 // Equal versions may now belong to different objects.
@@ -165,10 +142,7 @@ where
         self.observer.failed(failure);
         let is_expired = failure.kind == FailureKind::Expired;
         self.pause = Some(self.waits.wait(is_expired, Instant::now()).max(failure.retry_after));
-        match failure.kind {
-            FailureKind::Broken => again,
-            _ => Step::List,
-        }
+        self.is_listed &= failure.kind == FailureKind::Broken;
     }
 
     async fn list(&mut self) -> Result<(), Failure> {
@@ -211,7 +185,7 @@ where
             return Err(Failure::new(FailureKind::Restored, message));
         }
         (self.position, self.latest) = (position, version);
-        (self.needs_latest, self.is_cut) = (false, false);
+        (self.is_listed, self.needs_latest, self.is_cut) = (true, false, false);
         let before = mem::replace(&mut self.known, versions);
         let undecoded = mem::replace(&mut self.undecoded, now_undecoded);
         if !undecoded.is_empty() || !self.undecoded.is_empty() {
@@ -233,7 +207,7 @@ where
         Ok(())
     }
 
-    async fn watch(&mut self) -> Result<Watch, Failure> {
+    async fn watch(&mut self) -> Result<(), Failure> {
         // Random, so that watches do not all end at once.
         let asked = Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
         let Times { patience, silence, .. } = self.times;
@@ -243,18 +217,30 @@ where
             let resumed_from = self.position.parse().unwrap_or_default();
             self.comparison = Some(Comparison::begin(&self.requests, &self.times, resumed_from));
         }
-        Ok(Watch { lines, began: Instant::now(), asked })
+        self.following = Some(Watch { lines, began: Instant::now(), asked });
+        Ok(())
     }
 
-    /// Takes the next events, or the end of the comparison. `false` at the end of the watch.
-    async fn follow(&mut self, watch: &mut Watch) -> Result<bool, Failure> {
+    /// Takes the next events, or the end of the comparison.
+    async fn follow(&mut self, mut watch: Watch) -> Result<(), Failure> {
         let mut line = tokio::select! {
             line = watch.lines.next() => line?,
-            listed = finished(&mut self.comparison) => return self.compared(&listed).map(|()| true),
+            listed = finished(&mut self.comparison) => {
+                self.compared(&listed)?;
+                self.following = Some(watch);
+                return Ok(());
+            }
         };
         self.observer.heard();
         for taken in 1.. {
-            let Some(event) = line else { return Ok(false) };
+            let Some(event) = line else {
+                let lasted = watch.began.elapsed();
+                if lasted < SHORT {
+                    self.pause = Some(self.waits.wait(false, Instant::now()));
+                }
+                self.is_cut = lasted + EARLY < watch.asked;
+                return Ok(());
+            };
             self.take(&event)?;
             if taken == BATCH {
                 break;
@@ -264,7 +250,8 @@ where
                 None => break,
             };
         }
-        Ok(true)
+        self.following = Some(watch);
+        Ok(())
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), Failure> {

@@ -25,7 +25,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::http::{Asking, Decoded, HttpConfig};
-use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate, undecodable};
+use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate, problem};
 use crate::text::shorten;
 
 /// The pods that a kubelet runs, as a stream that never ends.
@@ -108,7 +108,7 @@ fn decode(body: &[u8]) -> Decoded {
             }
             Ok((mut pod, problem)) if !pod.uid().is_empty() && !pod.name().is_empty() => {
                 if let Some(message) = problem {
-                    let problem = undecodable::problem(pod.namespace(), pod.name(), "spec", &message);
+                    let problem = problem::undecodable(pod.namespace(), pod.name(), "spec", &message);
                     problems.insert(pod.uid().to_owned(), problem);
                 }
                 // They record which client wrote which field of the API server's object.
@@ -127,12 +127,12 @@ fn decode(body: &[u8]) -> Decoded {
                     Ok(_) => ("metadata.name".to_owned(), "is missing".to_owned()),
                     Err((path, message)) => (shorten(&path.to_string()), message),
                 };
-                problems.insert(uid.to_owned(), undecodable::problem(namespace, name, &field, &message));
+                problems.insert(uid.to_owned(), problem::undecodable(namespace, name, &field, &message));
                 unusable_pods.insert(uid.to_owned());
             }
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    let problems = undecodable::limited(problems.into_values());
+    let problems = problem::limited(problems.into_values());
     Decoded { pods: Some(pods), problems, unusable: unusable_pods }
 }

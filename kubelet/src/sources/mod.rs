@@ -85,27 +85,23 @@ macro_rules! source {
 
 #[cfg(feature = "api-server")]
 pub mod api_server;
-mod clock;
 pub mod file;
 pub mod http;
 pub mod kubelet;
 pub mod manifest;
 mod merge;
 mod node;
-mod nudge;
 mod pod;
 mod problem;
 mod redact;
 pub mod static_pods;
 mod status;
-mod undecodable;
 mod update;
 
 pub use merge::{Merge, Merged};
 pub use node::NodeName;
-pub use nudge::Nudge;
 pub use pod::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference};
 pub use problem::{Problem, ProblemKind};
 pub use redact::redact_env;
 pub use status::SourceStatus;
-pub use update::{Source, SourceUpdate};
+pub use update::{Nudge, Source, SourceUpdate};

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 
 use pod_index::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 
@@ -100,9 +102,14 @@ pub(super) fn as_first_seen(pods: Vec<Pod>, before: &[Arc<Pod>]) -> Vec<Arc<Pod>
     pods.into_iter().map(as_first_seen).collect()
 }
 
-/// Whether both sets are the same objects in the same order.
-pub(super) fn same(before: &[Arc<Pod>], now: &[Arc<Pod>]) -> bool {
-    before.len() == now.len() && before.iter().zip(now).all(|(before, now)| Arc::ptr_eq(before, now))
+/// Now in UTC, as RFC 3339, with a fraction of a second if there is one.
+///
+/// Kubelet: `NewTimestamp().GetString()` (`pkg/kubelet/types/types.go`).
+pub(super) fn now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(now.as_secs()).unwrap_or_default();
+    let nanoseconds = i32::try_from(now.subsec_nanos()).unwrap_or_default();
+    Timestamp::new(seconds, nanoseconds).unwrap_or_default().to_string()
 }
 
 type Entries = BTreeMap<String, String>;

@@ -1,13 +1,14 @@
 //! Status of a source, for people and metrics, and its log lines: one for each problem.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::{Problem, ProblemKind, Source};
+use super::{Problem, ProblemKind, Source, SourceUpdate};
 
 /// Status of a source. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -134,6 +135,23 @@ impl StatusWriter {
     #[cfg(feature = "api-server")]
     pub(crate) fn relisting(&self) {
         self.status.send_modify(|status| status.relists += 1);
+    }
+
+    /// The set to emit, unless these pods are the same objects in the same order as those that were `said`.
+    pub(crate) fn news(
+        &self,
+        said: &mut Option<Vec<Arc<Pod>>>,
+        pods: Vec<Arc<Pod>>,
+    ) -> Option<SourceUpdate<Pod>> {
+        let is_same = |said: &Vec<_>| {
+            said.len() == pods.len() && said.iter().zip(&pods).all(|(said, pod)| Arc::ptr_eq(said, pod))
+        };
+        if said.as_ref().is_some_and(is_same) {
+            return None;
+        }
+        self.updated(pods.len());
+        *said = Some(pods.clone());
+        Some(SourceUpdate::Set(pods))
     }
 
     /// Records that the source is about to emit a set of `pods` pods.

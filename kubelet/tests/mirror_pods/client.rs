@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::MirrorPodUid;
 use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 use pod_index_kubelet::mirror::{
-    KubeMirrorClient, Kubelet, KubeletWatch, MirrorClient, MirrorErrorKind, MirrorState, Mirrored, plan,
+    KubeMirrorClient, Kubelet, KubeletWatch, MirrorErrorKind, MirrorState, Mirrored, plan,
 };
 use serde_json::json;
 
@@ -163,7 +163,8 @@ async fn the_shipped_rights_are_necessary_and_sufficient() {
     server.put("pods", &plain(&on_server("taken"), "n2"));
     pods.insert("taken".to_owned(), 1);
     agent.has(&pods);
-    server.seen(Verb::Get, 3).await;
+    // The lease, the node for each of three creations, and the pod.
+    server.seen(Verb::Get, 5).await;
     let granted = shipped("pod-index-mirrors", &["base", "components/mirror-pods"]);
     let asked = server.asked();
     for right in &granted {

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, Reader};
 use pod_index_kubelet::mirror::{
-    KubeMirrorClient, MirrorClient, MirrorState, MirrorStatus, Mirrors, MirrorsStatus, WaitsFor,
+    KubeMirrorClient, MirrorState, MirrorStatus, Mirrors, MirrorsStatus, WaitsFor,
 };
 use pod_index_kubelet::sources::api_server::{ApiServer as PodsOfServer, Times};
 use pod_index_kubelet::sources::manifest::{self, Origin};
@@ -44,7 +44,7 @@ pub fn on_server(name: &str) -> String {
 }
 
 /// Mirrors with short waits and a clock that changes at every look.
-pub fn mirrors_of(server: &ApiServer) -> Mirrors<KubeMirrorClient> {
+pub fn mirrors_of(server: &ApiServer) -> Mirrors {
     let mut mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE);
     (mirrors.backoff, mirrors.contention) = ((QUICK, 4 * QUICK), (QUICK, 4 * QUICK));
     mirrors.period = 5 * QUICK;
@@ -71,7 +71,7 @@ impl Agent {
         Self::start_with(server, mirrors_of(server))
     }
 
-    pub fn start_with(server: &ApiServer, mirrors: Mirrors<impl MirrorClient + 'static>) -> Self {
+    pub fn start_with(server: &ApiServer, mirrors: Mirrors) -> Self {
         let (manifests, mut changed_manifests) = mpsc::unbounded_channel::<Manifests>();
         let (mut writer, reader) = pod_index::new();
         let (seen, sources_seen) = watch::channel(false);
@@ -103,16 +103,13 @@ impl Agent {
     }
 
     /// An agent whose index holds exactly these pods for ever.
-    pub fn of_fixed_index(
-        mirrors: Mirrors<impl MirrorClient + 'static>,
-        pods: impl IntoIterator<Item = Pod>,
-    ) -> Self {
+    pub fn of_fixed_index(mirrors: Mirrors, pods: impl IntoIterator<Item = Pod>) -> Self {
         Self::of_seen_index(mirrors, pods, watch::channel(true).1)
     }
 
     /// The same, with its own signal that all sources were seen.
     pub fn of_seen_index(
-        mirrors: Mirrors<impl MirrorClient + 'static>,
+        mirrors: Mirrors,
         pods: impl IntoIterator<Item = Pod>,
         sources_seen: watch::Receiver<bool>,
     ) -> Self {

@@ -1,12 +1,15 @@
-//! Creates clients of the API server.
+//! Reads and checks a kubeconfig, and creates clients of the API server. Errors quote nothing of the kubeconfig.
 
 use std::path::Path;
 
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 
-use super::kubeconfig;
-use crate::api_client::{ApiClient, ConnectionOptions};
+use crate::api_client::{self, ApiClient, ConnectionOptions};
 use crate::sources::{Problem, ProblemKind};
+use crate::text::{api_causes, shorten, yaml_problem};
 
 /// A client of the API server that the kubeconfig names.
 ///
@@ -26,13 +29,16 @@ pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
 /// # Errors
 /// If the file is missing, or names no server or an unknown user. Errors quote nothing of the file.
 pub async fn load_config(path: Option<&Path>) -> Result<Config, Problem> {
-    kubeconfig::config(path).await
+    let (file, runtime) = (path.map(Path::to_owned), Handle::current());
+    // Reading a file may block.
+    let read = spawn_blocking(move || runtime.block_on(read(file.as_deref()))).await;
+    read.unwrap_or_else(|error| Err(wrong(path, error.to_string())))
 }
 
 /// The scheme, host and port of the API server that [`connect`] would use, for messages. `None` if the kubeconfig is
 /// unusable.
 pub async fn server_url(path: Option<&Path>) -> Option<String> {
-    let url = kubeconfig::config(path).await.ok()?.cluster_url;
+    let url = load_config(path).await.ok()?.cluster_url;
     let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
     // Without a user and a password, and without a path.
     Some(format!("{}://{}{port}", url.scheme_str()?, url.host()?))
@@ -49,7 +55,7 @@ pub async fn connect_with(
     user_agent: &str,
 ) -> Result<ApiClient, Problem> {
     let api = ApiClient::new(config, user_agent, &ConnectionOptions::default()).await;
-    api.map_err(|error| refused(path, &error))
+    api.map_err(|error| wrong(path, api_causes(&error)))
 }
 
 /// Runs the credential plugin, if the kubeconfig at `path` names one. The first request would do so, too.
@@ -57,10 +63,90 @@ pub async fn connect_with(
 /// # Errors
 /// If it fails, or does not answer in time.
 pub async fn authenticate(api: &ApiClient, path: Option<&Path>) -> Result<(), Problem> {
-    api.authenticate().await.map_err(|error| refused(path, &error))
+    api.authenticate().await.map_err(|error| wrong(path, api_causes(&error)))
 }
 
-fn refused(path: Option<&Path>, error: &kube::Error) -> Problem {
-    let message = crate::text::api_causes(error);
-    Problem::new(ProblemKind::Request, kubeconfig::origin(path), None, None, message)
+/// Checks, without contacting the server, whether [`connect`] would find valid credentials.
+///
+/// # Errors
+/// Like `connect`; also if the client certificate has expired.
+pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
+    let config = load_config(path).await?;
+    if let Ok(Some(why)) = spawn_blocking(move || api_client::expired(&config)).await {
+        return Err(wrong(path, why));
+    }
+    Ok(())
+}
+
+async fn read(path: Option<&Path>) -> Result<Config, Problem> {
+    let found = match path {
+        Some(path) => Kubeconfig::read_from(path).map(Some),
+        None => match Kubeconfig::read() {
+            // No file, as in a pod.
+            Err(KubeconfigError::FindPath) => Ok(None),
+            Err(KubeconfigError::ReadConfig(error, _)) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            // A file without a context, as some tools leave behind.
+            Ok(config) if config.current_context.is_none() => Ok(None),
+            read => read.map(Some),
+        },
+    };
+    match found.map_err(|error| problem(path, &error))? {
+        Some(kubeconfig) => {
+            user_is_there(&kubeconfig).map_err(|message| wrong(path, message))?;
+            let options = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| problem(path, &error))
+        }
+        None => Config::incluster().map_err(|error| {
+            let why = api_causes(&error);
+            wrong(path, format!("there is no kubeconfig, and no service account either: {why}"))
+        }),
+    }
+}
+
+fn wrong(path: Option<&Path>, message: String) -> Problem {
+    Problem::new(ProblemKind::Request, origin(path), None, None, message)
+}
+
+/// The configuration's name in errors.
+fn origin(path: Option<&Path>) -> String {
+    path.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string())
+}
+
+/// Errors that quote the file are reworded: it may hold a token or a key.
+fn problem(path: Option<&Path>, error: &KubeconfigError) -> Problem {
+    wrong(
+        path,
+        match error {
+            KubeconfigError::Parse(error) => {
+                let line = error.without_snippet().location().map(|location| location.line());
+                let message = format!("is not a kubeconfig: {}", yaml_problem(error));
+                return Problem::new(ProblemKind::Request, origin(path), line, None, message);
+            }
+            // Its text repeats the path.
+            KubeconfigError::ReadConfig(error, _) => format!("cannot be read: {error}"),
+            KubeconfigError::ParseCertificates(_) => {
+                "certificate-authority holds no certificates in PEM".to_owned()
+            }
+            error => api_causes(error),
+        },
+    )
+}
+
+/// With a missing user, the server would treat the client as `system:anonymous`.
+fn user_is_there(kubeconfig: &Kubeconfig) -> Result<(), String> {
+    let name = kubeconfig.current_context.as_deref().unwrap_or_default();
+    let named = kubeconfig.contexts.iter().find(|context| context.name == name);
+    let Some(user) = named.and_then(|named| named.context.as_ref()?.user.as_deref()) else { return Ok(()) };
+    let is_there =
+        |user: &str| kubeconfig.auth_infos.iter().any(|info| info.name == user && info.auth_info.is_some());
+    if user.is_empty() || is_there(user) {
+        return Ok(());
+    }
+    Err(format!(
+        "the context {:?} names the user {:?}, and there is no such user",
+        shorten(name),
+        shorten(user)
+    ))
 }

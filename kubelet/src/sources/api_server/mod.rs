@@ -34,10 +34,8 @@
 //! that shows a pod in an older version has the same effect.
 
 mod connect;
-mod kubeconfig;
 mod source;
 
 pub use crate::reflector::Times;
-pub use connect::{authenticate, connect, connect_with, load_config, server_url};
-pub use kubeconfig::check_kubeconfig;
+pub use connect::{authenticate, check_kubeconfig, connect, connect_with, load_config, server_url};
 pub use source::{ApiServer, ApiServerSource};

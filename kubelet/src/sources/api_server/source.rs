@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::reflector::{Failure, Observer, Reflector, Requests, Times, Undecodable, Update};
 use crate::sources::status::StatusWriter;
 use crate::sources::{
-    NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env, undecodable,
+    NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, problem, redact_env,
 };
 
 /// Which pods of an API server to follow. All namespaces and nodes by default.
@@ -238,8 +238,8 @@ impl Observer for Arc<StatusWriter> {
 
     fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {
         let problems =
-            pods.map(|pod| undecodable::problem(&pod.namespace, &pod.name, &pod.field, &pod.message));
-        self.pods_checked(undecodable::limited(problems));
+            pods.map(|pod| problem::undecodable(&pod.namespace, &pod.name, &pod.field, &pod.message));
+        self.pods_checked(problem::limited(problems));
     }
 }
 

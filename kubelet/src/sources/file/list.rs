@@ -138,20 +138,18 @@ impl Files {
         self.by_path.get(path).cloned()
     }
 
-    pub(super) fn found(&mut self, path: &Path, look: Look) {
-        match look {
-            Look::Gone => drop(self.by_path.remove(path)),
-            Look::Same => {}
-            Look::Now(file) => drop(self.by_path.insert(path.to_owned(), Arc::new(file))),
+    /// `None`: it is gone.
+    pub(super) fn found(&mut self, path: &Path, file: Option<Arc<FileState>>) {
+        match file {
+            Some(file) => drop(self.by_path.insert(path.to_owned(), file)),
+            None => drop(self.by_path.remove(path)),
         }
     }
 
     /// A file that could not be read keeps its pods.
     pub(super) fn unread(&mut self, path: &Path, message: &str) {
-        let before = self.by_path.get(path).map(|file| &**file);
-        let file =
-            FileState::skipped(problem(ProblemKind::Unreadable, path, message)).keeping_the_last_good(before);
-        self.by_path.insert(path.to_owned(), Arc::new(file));
+        let file = FileState::skipped(ProblemKind::Unreadable, path, message);
+        self.found(path, Some(file.keeping_the_last_good(self.by_path.get(path))));
     }
 
     pub(super) fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {
@@ -175,84 +173,66 @@ impl Reading {
         Ok(names)
     }
 
-    /// Reads a file.
-    pub(super) fn look(&self, path: &Path, before: Option<&FileState>) -> Look {
+    /// Reads a file. `None` if it is gone.
+    pub(super) fn look(&self, path: &Path, before: Option<&Arc<FileState>>) -> Option<Arc<FileState>> {
         // The path itself is never skipped, whatever its name.
         if path != self.path && is_leftover(path) {
             let message = "passed over, by its name an editor's or a package manager's leftover";
-            return Look::Now(FileState::skipped(problem(ProblemKind::Skipped, path, message)));
+            return Some(FileState::skipped(ProblemKind::Skipped, path, message).into());
         }
-        let bytes = match read(path) {
-            Ok(bytes) => bytes,
-            Err(error) => return unread(path, before, error),
+        let (kind, message) = match read(path) {
+            Ok(bytes) => return Some(self.decode(path, &bytes, before)),
+            Err(ReadError::Gone) if std::fs::symlink_metadata(path).is_ok() => {
+                let message = "a symbolic link to nothing";
+                return Some(FileState::skipped(ProblemKind::Unreadable, path, message).into());
+            }
+            Err(ReadError::Gone) => return None,
+            Err(ReadError::NotRegular(what)) => {
+                (ProblemKind::Skipped, format!("passed over, because it is {what}"))
+            }
+            Err(ReadError::TooLarge) => {
+                (ProblemKind::TooLarge, format!("larger than the limit of {LARGEST_MANIFEST} bytes"))
+            }
+            Err(ReadError::Io(error)) => (ProblemKind::Unreadable, format!("cannot be read: {error}")),
         };
-        let content = Some(self.hasher.hash_one(&bytes));
-        if before.is_some_and(|file| file.content == content) {
-            return Look::Same;
+        Some(FileState::skipped(kind, path, &message).keeping_the_last_good(before))
+    }
+
+    fn decode(&self, path: &Path, bytes: &[u8], before: Option<&Arc<FileState>>) -> Arc<FileState> {
+        let content = Some(self.hasher.hash_one(bytes));
+        if let Some(same) = before.filter(|before| before.content == content) {
+            return Arc::clone(same);
         }
-        let mut decoded = manifest::decode(&bytes, Origin::File(path), &self.node);
+        let mut decoded = manifest::decode(bytes, Origin::File(path), &self.node);
         decoded.pods.iter_mut().for_each(self.transform);
         let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
         let pods = pod::as_first_seen(decoded.pods, seen_before);
-        let file = FileState { content, pods, problems: decoded.problems };
-        Look::Now(file.keeping_the_last_good(before))
+        FileState { content, pods, problems: decoded.problems }.keeping_the_last_good(before)
     }
 }
 
 /// Added to the problem of an invalid file whose last valid pods stay.
 const KEPT: &str = "; the last good version stays";
 
-/// The result of checking one file.
-pub(super) enum Look {
-    Gone,
-    /// Unchanged.
-    Same,
-    Now(FileState),
-}
-
 impl FileState {
-    fn skipped(problem: Problem) -> Self {
-        Self { problems: vec![problem], ..Self::default() }
+    fn skipped(kind: ProblemKind, path: &Path, message: &str) -> Self {
+        Self { problems: vec![problem(kind, path, message)], ..Self::default() }
     }
 
     /// While a file has problems, its previous pods stay.
-    fn keeping_the_last_good(mut self, before: Option<&Self>) -> Self {
+    fn keeping_the_last_good(mut self, before: Option<&Arc<Self>>) -> Arc<Self> {
         if self.problems.iter().any(|problem| problem.kind().is_grave()) {
-            let names: HashSet<_> =
-                self.pods.iter().map(|pod| (pod.name().to_owned(), pod.namespace().to_owned())).collect();
-            let kept = before
-                .into_iter()
-                .flat_map(|file| &file.pods)
-                .filter(|pod| !names.contains(&(pod.name().to_owned(), pod.namespace().to_owned())));
+            let full_name = |pod: &Arc<Pod>| (pod.name().to_owned(), pod.namespace().to_owned());
+            let names: HashSet<_> = self.pods.iter().map(full_name).collect();
             let good = self.pods.len();
-            self.pods.extend(kept.cloned());
+            let kept = before.into_iter().flat_map(|file| &file.pods);
+            self.pods.extend(kept.filter(|pod| !names.contains(&full_name(pod))).cloned());
             if self.pods.len() > good {
                 self.problems = self.problems.into_iter().map(|problem| problem.and(KEPT)).collect();
             }
         }
-        self
+        Arc::new(self)
     }
-}
-
-/// A file that could not be read. If it was removed, so are its pods; otherwise they stay.
-fn unread(path: &Path, before: Option<&FileState>, error: ReadError) -> Look {
-    let (kind, message) = match error {
-        // A dangling symbolic link is reported.
-        ReadError::Gone if std::fs::symlink_metadata(path).is_ok() => {
-            let problem = problem(ProblemKind::Unreadable, path, "a symbolic link to nothing");
-            return Look::Now(FileState::skipped(problem));
-        }
-        ReadError::Gone => return Look::Gone,
-        ReadError::NotRegular(what) => {
-            let message = format!("passed over, because it is {what}");
-            return Look::Now(FileState::skipped(problem(ProblemKind::Skipped, path, &message)));
-        }
-        ReadError::TooLarge => {
-            (ProblemKind::TooLarge, format!("larger than the limit of {LARGEST_MANIFEST} bytes"))
-        }
-        ReadError::Io(error) => (ProblemKind::Unreadable, format!("cannot be read: {error}")),
-    };
-    Look::Now(FileState::skipped(problem(kind, path, &message)).keeping_the_last_good(before))
 }
 
 fn problem(kind: ProblemKind, path: &Path, message: &str) -> Problem {

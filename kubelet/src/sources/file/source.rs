@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::oneshot::error::TryRecvError;
-use tokio::sync::{oneshot, watch};
+use notify::RecommendedWatcher;
+use tokio::sync::{Notify, oneshot};
 use tokio::time;
 
-use super::hints::{Hints, Signal};
-use super::list::{Files, Look};
+use super::hints::watch;
+use super::list::{FileState, Files};
 use crate::sources::status::{SourceStatus, StatusWriter};
-use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate, pod};
+use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate};
 
 /// Default time between two listings.
 ///
@@ -64,7 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[must_use = "a stream does nothing unless polled"]
 pub struct FileSource {
     updates: BoxStream<'static, SourceUpdate<Pod>>,
-    status: watch::Receiver<SourceStatus>,
+    status: tokio::sync::watch::Receiver<SourceStatus>,
 }
 
 impl FileSource {
@@ -91,14 +91,13 @@ impl FileSource {
         let path = path.as_ref();
         let status = StatusWriter::new(Source::File, path.display().to_string());
         let receiver = status.subscribe();
-        let hints = Hints::new(path);
         let following = Following {
             files: Files::new(path, node, transform),
             late: BTreeMap::new(),
             period: period.max(Duration::from_millis(1)),
             nudge,
-            signal: hints.signal(),
-            hints: Some(hints),
+            hint: Arc::default(),
+            watcher: None,
             status,
             said: None,
             cost: None,
@@ -117,12 +116,12 @@ source!(FileSource, Pod);
 struct Following {
     files: Files,
     /// The files that did not come in time, and what their threads will send.
-    late: BTreeMap<PathBuf, oneshot::Receiver<Look>>,
+    late: BTreeMap<PathBuf, oneshot::Receiver<Option<Arc<FileState>>>>,
     period: Duration,
     nudge: Nudge,
-    /// `None` while a thread has it, or if it was lost there.
-    hints: Option<Hints>,
-    signal: Arc<Signal>,
+    hint: Arc<Notify>,
+    /// Of the last listing.
+    watcher: Option<RecommendedWatcher>,
     status: StatusWriter,
     said: Option<Vec<Arc<Pod>>>,
     /// How long the last listing took; `None` before the first one, which does not wait.
@@ -136,7 +135,7 @@ impl Following {
             self.wait().await;
             let began = Instant::now();
             self.cost.get_or_insert_default();
-            let Some((armed, names)) = self.names().await else { continue };
+            let Some((watcher, names)) = self.names().await else { continue };
             let names = self.files.named(names);
             // Without a listing, files that hang keep their threads.
             if self.files.problem.is_none() {
@@ -147,9 +146,12 @@ impl Following {
             // Whether there may be pods that it could not see, besides those seen before.
             let hides = problem.is_some_and(|problem| problem.kind() != ProblemKind::Missing);
             let failed = problem.is_some();
-            if let Err(error) = armed {
-                let message = format!("no file events, so the path is only listed periodically: {error}");
-                listing.problems.push(self.files.path_problem(ProblemKind::Unhinted, &message));
+            match watcher {
+                Ok(watcher) => self.watcher = Some(watcher),
+                Err(error) => {
+                    let message = format!("no file events, so the path is only listed periodically: {error}");
+                    listing.problems.push(self.files.path_problem(ProblemKind::Unhinted, &message));
+                }
             }
             self.cost = Some(began.elapsed());
             self.status.read(began, listing.problems, failed);
@@ -157,13 +159,9 @@ impl Following {
             if self.said.is_none() && hides {
                 continue;
             }
-            let pods = listing.pods;
-            if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
-                continue;
+            if let Some(update) = self.status.news(&mut self.said, listing.pods) {
+                return update;
             }
-            self.status.updated(pods.len());
-            self.said = Some(pods.clone());
-            return SourceUpdate::Set(pods);
         }
     }
 
@@ -171,35 +169,23 @@ impl Following {
         let Some(cost) = self.cost else { return };
         tokio::select! {
             () = time::sleep(self.period) => {}
-            () = self.signal.hint() => {}
+            () = self.hint.notified() => {}
             () = self.nudge.nudged() => {}
         }
         // In a directory that always changes, listing takes at most a third of one core.
         time::sleep(BURST.max(cost * 2).min(self.period)).await;
     }
 
-    /// Prepares for hints, and lists the path, on a thread of its own. On a file system that hangs, this thread waits, and
+    /// Watches the path, and lists it, on a thread of its own. On a file system that hangs, this thread waits, and
     /// neither the runtime nor its end does. `None` if there is no answer: the last set stays.
-    async fn names(&mut self) -> Option<(notify::Result<()>, io::Result<Vec<PathBuf>>)> {
-        let reading = Arc::clone(&self.files.reading);
-        let mut hints = self.hints.take().unwrap_or_else(|| Hints::new(&reading.path));
-        self.signal = hints.signal();
-        let (sender, mut listed) = oneshot::channel();
-        let thread = thread::Builder::new().name("manifests".to_owned()).spawn(move || {
-            let (armed, names) = (hints.arm(), reading.names());
-            // The receiver is gone if the source was dropped.
-            drop(sender.send((hints, armed, names)));
-        });
-        if let Err(error) = thread {
-            self.failed(&format!("cannot be listed: {error}"));
-            return None;
-        }
+    async fn names(&mut self) -> Option<(notify::Result<RecommendedWatcher>, io::Result<Vec<PathBuf>>)> {
+        let (reading, hint) = (Arc::clone(&self.files.reading), Arc::clone(&self.hint));
+        self.watcher = None;
+        let listed = on_thread(move || (watch(&reading.path, hint), reading.names()));
+        let mut listed = listed.map_err(|error| self.failed(&format!("cannot be listed: {error}"))).ok()?;
         loop {
             match time::timeout(PATIENCE, &mut listed).await {
-                Ok(Ok((hints, armed, names))) => {
-                    self.hints = Some(hints);
-                    return Some((armed, names));
-                }
+                Ok(Ok(listed)) => return Some(listed),
                 Ok(Err(_)) => {
                     self.failed("the listing failed: it panicked");
                     return None;
@@ -209,62 +195,41 @@ impl Following {
         }
     }
 
-    /// Reads the files on another thread. One that hangs or takes long stays behind with its thread, and another thread
-    /// reads the rest.
-    async fn read(&mut self, mut names: Vec<PathBuf>) {
-        self.late.retain(|path, look| {
-            match look.try_recv() {
-                Ok(look) if names.contains(path) => self.files.found(path, look),
-                Err(TryRecvError::Empty) => return names.contains(path),
-                _ => {}
-            }
-            false
-        });
-        names.retain(|path| !self.late.contains_key(path));
-        while !names.is_empty() {
-            if self.late.len() >= MOST_LATE {
-                let message = format!("not read, because {MOST_LATE} other files hang");
-                return names.iter().for_each(|path| self.files.unread(path, &message));
-            }
-            let (mut jobs, mut looks) = (Vec::new(), Vec::new());
-            for path in names.drain(..) {
-                let (sender, look) = oneshot::channel();
-                jobs.push((self.files.file(&path), path.clone(), sender));
-                looks.push((path, look));
-            }
-            let reading = Arc::clone(&self.files.reading);
-            let thread = thread::Builder::new().name("manifest".to_owned()).spawn(move || {
-                for (before, path, sender) in jobs {
-                    // Another thread reads the files after one that was late.
-                    if !sender.is_closed() {
-                        drop(sender.send(reading.look(&path, before.as_deref())));
+    /// Reads each file on a thread of its own. One that hangs or takes long keeps its thread, and holds up the others
+    /// only once.
+    async fn read(&mut self, names: Vec<PathBuf>) {
+        self.late.retain(|path, _| names.contains(path));
+        for path in names {
+            let (mut look, patience) = match self.late.remove(&path) {
+                Some(look) => (look, Duration::ZERO),
+                None if self.late.len() >= MOST_LATE => {
+                    let message = format!("not read, because {MOST_LATE} other files hang");
+                    self.files.unread(&path, &message);
+                    continue;
+                }
+                None => {
+                    let (reading, file) = (Arc::clone(&self.files.reading), path.clone());
+                    let before = self.files.file(&path);
+                    match on_thread(move || reading.look(&file, before.as_ref())) {
+                        Ok(look) => (look, FILE_PATIENCE),
+                        Err(error) => {
+                            self.files.unread(&path, &format!("cannot be read: {error}"));
+                            continue;
+                        }
                     }
                 }
-            });
-            if let Err(error) = thread {
-                let message = format!("cannot be read: {error}");
-                self.files.problem = Some(self.files.path_problem(ProblemKind::Unreadable, &message));
-                return;
-            }
-            let mut looks = looks.into_iter();
-            for (path, mut look) in looks.by_ref() {
-                match time::timeout(FILE_PATIENCE, &mut look).await {
-                    Ok(Ok(look)) => {
-                        self.files.found(&path, look);
-                        continue;
-                    }
-                    Ok(Err(_)) => self.files.unread(&path, "reading it failed: it panicked"),
-                    Err(_) => {
-                        let message = format!(
-                            "not read within {FILE_PATIENCE:?}: its file system hangs, or it is too large"
-                        );
-                        self.files.unread(&path, &message);
-                        self.late.insert(path, look);
-                    }
+            };
+            match time::timeout(patience, &mut look).await {
+                Ok(Ok(look)) => self.files.found(&path, look),
+                Ok(Err(_)) => self.files.unread(&path, "reading it failed: it panicked"),
+                Err(_) => {
+                    let message = format!(
+                        "not read within {FILE_PATIENCE:?}: its file system hangs, or it is too large"
+                    );
+                    self.files.unread(&path, &message);
+                    self.late.insert(path, look);
                 }
-                break;
             }
-            names.extend(looks.map(|(path, _)| path));
         }
     }
 
@@ -272,6 +237,17 @@ impl Following {
         let problem = self.files.path_problem(ProblemKind::Unreadable, message);
         self.status.read(None, vec![problem], true);
     }
+}
+
+/// Starts the work on a thread of its own. The runtime's threads for blocking work are few.
+fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<oneshot::Receiver<T>> {
+    let (sender, receiver) = oneshot::channel();
+    // The receiver is gone if the source was dropped.
+    let thread = move || drop(sender.send(work()));
+    thread::Builder::new().name("manifests".to_owned()).spawn(thread)?;
+    Ok(receiver)
 }
 
 // Other systems do not report that a file was opened.

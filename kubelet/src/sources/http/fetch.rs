@@ -2,7 +2,7 @@
 
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ACCEPT, HeaderValue, LOCATION, USER_AGENT};
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Request, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -14,34 +14,28 @@ use crate::text::causes;
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("pod-index/", env!("CARGO_PKG_VERSION")));
 
-/// Requests one URL and keeps its connections.
-pub(super) struct Fetcher {
-    client: Client<Connector, Empty<Bytes>>,
+/// Requests a URL and keeps its connections.
+pub(super) type HttpClient = Client<Connector, Empty<Bytes>>;
+
+pub(super) fn client(config: &HttpConfig) -> Result<HttpClient, Problem> {
+    Ok(Client::builder(TokioExecutor::new()).build(https::connector(config.tls()?, None)))
 }
 
-impl Fetcher {
-    pub(super) fn new(config: &HttpConfig) -> Result<Self, Problem> {
-        Ok(Self {
-            client: Client::builder(TokioExecutor::new()).build(https::connector(config.tls()?, None)),
-        })
-    }
-
-    /// The body of a `200 OK`, or an error message.
-    pub(super) async fn fetch(&self, config: &HttpConfig) -> Result<Bytes, String> {
-        match tokio::time::timeout(config.timeout, self.answer(config)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(format!("no complete answer within {:?}", config.timeout)),
-        }
-    }
-
-    async fn answer(&self, config: &HttpConfig) -> Result<Bytes, String> {
+/// The body of a `200 OK`, or an error message. `token` replaces an authorization in the configuration.
+pub(super) async fn fetch(
+    client: &HttpClient,
+    config: &HttpConfig,
+    token: Option<HeaderValue>,
+) -> Result<Bytes, String> {
+    let answer = async {
         let mut request = Request::new(Empty::new());
         request.uri_mut().clone_from(&config.uri);
         let headers = request.headers_mut();
         headers.clone_from(&config.headers);
+        headers.extend(token.map(|token| (AUTHORIZATION, token)));
         headers.entry(USER_AGENT).or_insert(AGENT);
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
-        let response = self.client.request(request).await.map_err(|error| causes(&error))?;
+        let response = client.request(request).await.map_err(|error| causes(&error))?;
         let status = response.status();
         if status == StatusCode::OK {
             return read(response.into_body(), config.limit).await;
@@ -53,7 +47,9 @@ impl Fetcher {
         // A query may hold a token.
         let target = crate::text::shorten(location.split('?').next().unwrap_or_default());
         Err(format!("answered {status}, a redirect to {target:?}, which is not followed"))
-    }
+    };
+    let late = || Err(format!("no complete answer within {:?}", config.timeout));
+    tokio::time::timeout(config.timeout, answer).await.unwrap_or_else(|_elapsed| late())
 }
 
 async fn read(body: Incoming, limit: usize) -> Result<Bytes, String> {

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::HeaderValue;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::HttpConfig;
-use super::fetch::Fetcher;
+use super::fetch::{HttpClient, client, fetch};
 use crate::sources::status::{SourceStatus, StatusWriter};
 use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, pod};
 
@@ -48,7 +48,7 @@ pub(in crate::sources) struct Asking {
     source: Source,
     config: HttpConfig,
     decode: Arc<Decode>,
-    fetcher: Fetcher,
+    client: HttpClient,
     status: StatusWriter,
     /// When the last request ended.
     asked: Option<Instant>,
@@ -68,7 +68,7 @@ impl Asking {
         mut config: HttpConfig,
         decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
     ) -> Result<Self, Problem> {
-        let fetcher = Fetcher::new(&config)?;
+        let client = client(&config)?;
         let status = StatusWriter::new(source, &*config.url);
         let decode = Arc::new(decode);
         config.period = config.period.max(Duration::from_millis(1));
@@ -77,7 +77,7 @@ impl Asking {
             source,
             config,
             decode,
-            fetcher,
+            client,
             status,
             asked: None,
             pause,
@@ -121,13 +121,9 @@ impl Asking {
                 },
             };
             self.status.read(began, problems, failed);
-            let Some(pods) = pods else { continue };
-            if self.said.as_ref().is_some_and(|said| pod::same(said, &pods)) {
-                continue;
+            if let Some(update) = pods.and_then(|pods| self.status.news(&mut self.said, pods)) {
+                return Some(update);
             }
-            self.status.updated(pods.len());
-            self.said = Some(pods.clone());
-            return Some(SourceUpdate::Set(pods));
         }
     }
 
@@ -168,7 +164,9 @@ impl Asking {
     }
 
     async fn fetch(&self) -> Result<Bytes, String> {
-        let Some(path) = &self.config.token_file else { return self.fetcher.fetch(&self.config).await };
+        let Some(path) = &self.config.token_file else {
+            return fetch(&self.client, &self.config, None).await;
+        };
         let wrong = |error: &dyn fmt::Display| format!("the token in {}: {error}", path.display());
         // The file may be on a file system that hangs.
         let file = path.clone();
@@ -183,9 +181,7 @@ impl Asking {
         let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .map_err(|_| wrong(&"it cannot be sent in a header"))?;
         header.set_sensitive(true);
-        let mut config = self.config.clone();
-        config.headers.insert(AUTHORIZATION, header);
-        self.fetcher.fetch(&config).await
+        fetch(&self.client, &self.config, Some(header)).await
     }
 
     /// A look that gives no information.

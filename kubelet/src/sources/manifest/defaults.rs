@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus, Toleration};
 
 use super::origin::Origin;
 use crate::fnv::Fnv128a;
-use crate::sources::{NodeName, clock};
+use crate::sources::{NodeName, pod};
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
 /// Kubelet: `applyDefaults` (`pkg/kubelet/config/common.go`).
@@ -24,7 +24,7 @@ pub(super) fn apply(pod: &mut Pod, json: &[u8], origin: &Origin<'_>, node: &Node
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(CONFIG_HASH_ANNOTATION.to_owned(), uid.clone());
     annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), origin.source().as_str().to_owned());
-    annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), clock::now());
+    annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), pod::now());
     metadata.uid = Some(uid);
 
     let spec = pod.spec.get_or_insert_default();

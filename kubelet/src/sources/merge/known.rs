@@ -19,8 +19,6 @@ pub(super) struct Known {
 pub(super) struct KnownPod {
     pub(super) object: Arc<Pod>,
     pub(super) name: FullName,
-    /// The source no longer reports it, but not all sources have been seen.
-    pub(super) leaving: bool,
 }
 
 impl Known {
@@ -54,23 +52,6 @@ impl Known {
         } else {
             self.insert(uid, pod);
         }
-    }
-
-    /// Keeps a pod that its source no longer reports, unless the source reports it again. If there is a new pod of
-    /// that name, the name refers to that one.
-    pub(super) fn hold_back(&mut self, uid: PodUid, pod: KnownPod) {
-        if let Entry::Vacant(free) = self.pods.entry(uid) {
-            self.names.entry(pod.name.clone()).or_insert_with(|| free.key().clone());
-            free.insert(KnownPod { leaving: true, ..pod });
-        }
-    }
-
-    /// The pods that were held back, sorted by UID.
-    pub(super) fn held_back(&self) -> Vec<PodUid> {
-        let leaving = self.pods.iter().filter(|(_, pod)| pod.leaving).map(|(uid, _)| uid.clone());
-        let mut leaving: Vec<_> = leaving.collect();
-        leaving.sort_unstable();
-        leaving
     }
 }
 

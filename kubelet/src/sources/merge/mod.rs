@@ -21,7 +21,7 @@ use self::known::Known;
 pub use self::merged::Merged;
 use self::step::{Keys, Step};
 use super::static_pods::{Claims, Derive, NodeCheck, OwnNode, Ownership};
-use super::{Problem, Source, SourceUpdate, clock};
+use super::{Problem, Source, SourceUpdate, pod};
 
 /// Merges the pods of several sources into one set.
 ///
@@ -94,6 +94,8 @@ pub struct Merge {
     readings: HashMap<Source, Reading>,
     node: NodeCheck,
     published: HashMap<PodUid, Arc<Pod>>,
+    /// Published pods that no source reports any more, until all sources are seen.
+    held: BTreeSet<PodUid>,
 }
 
 /// The last good reads of a source.
@@ -119,6 +121,7 @@ impl Merge {
             readings: HashMap::new(),
             node: NodeCheck::default(),
             published: HashMap::new(),
+            held: BTreeSet::new(),
         }
     }
 
@@ -242,13 +245,9 @@ impl Merge {
     }
 
     /// Number of pods that a source reports.
-    ///
-    /// # Complexity
-    /// O(pods of the source).
     #[must_use]
     pub fn pod_count(&self, source: Source) -> usize {
-        let known = self.sources.get(&source);
-        known.map_or(0, |known| known.pods.values().filter(|pod| !pod.leaving).count())
+        self.sources.get(&source).map_or(0, |known| known.pods.len())
     }
 
     /// Applies a source's update and returns the resulting changes.
@@ -262,11 +261,10 @@ impl Merge {
     pub fn update(&mut self, source: Source, update: SourceUpdate<Pod>) -> Merged {
         let mut step = Step {
             source,
-            now: clock::now(),
+            now: pod::now(),
             is_first: !self.seen.contains(&source),
             own: self.derive.own().cloned(),
             touched: Keys::default(),
-            gone: Vec::new(),
             mirrors: Vec::new(),
             problems: Vec::new(),
             concerns_kubelet: false,
@@ -280,19 +278,9 @@ impl Merge {
             SourceUpdate::Upsert(pods) => step.upsert(known, pods),
             SourceUpdate::Remove(uids) => uids.into_iter().for_each(|uid| step.remove(known, uid)),
         }
-        let gone = std::mem::take(&mut step.gone);
-        let all_seen = self.all_seen || self.configured.is_subset(&self.seen);
-        if !all_seen {
-            // Others came and went in this update.
-            let published = gone.into_iter().filter(|(uid, _)| self.published.contains_key(uid));
-            published.for_each(|(uid, pod)| known.hold_back(uid, pod));
-        } else if !self.all_seen {
+        if !self.all_seen && self.configured.is_subset(&self.seen) {
             self.all_seen = true;
-            // In an order independent of the hasher.
-            for source in Source::ALL {
-                let known = self.sources.entry(source).or_default();
-                known.held_back().into_iter().for_each(|uid| step.remove(known, uid));
-            }
+            step.touched.uids.extend(std::mem::take(&mut self.held));
         }
         self.resolve(step)
     }

@@ -243,8 +243,17 @@ impl Merge {
         for uid in uids.into_iter().filter(|uid| seen.insert(uid.clone())) {
             self.judge(&uid, merged);
             let pod = self.resolved(&uid);
+            if pod.is_none() && !self.all_seen && self.is_unknown(&uid) {
+                self.held.insert(uid);
+                continue;
+            }
             merged.publish(&mut self.published, uid, pod);
         }
+    }
+
+    /// Whether no source reports this pod, and no mirror pod claims it.
+    fn is_unknown(&self, uid: &PodUid) -> bool {
+        Source::ALL.iter().all(|source| self.holder(*source, uid).is_none()) && self.claims.on(uid).is_empty()
     }
 
     /// The UIDs under which static pods of this name are known.
@@ -257,9 +266,7 @@ impl Merge {
 
     /// The pod to publish under a UID: decides which source is used for which part.
     fn resolved(&self, uid: &PodUid) -> Option<Arc<Pod>> {
-        let holders = Source::ALL.map(|source| self.holder(source, uid));
-        let is_named = holders.iter().flatten().any(|pod| !pod.leaving);
-        let [file, http, kubelet, api] = holders.map(|pod| pod.filter(|pod| !(is_named && pod.leaving)));
+        let [file, http, kubelet, api] = Source::ALL.map(|source| self.holder(source, uid));
         if let Some(api) = api {
             return Some(with_status_of(&api.object, kubelet.map(|kubelet| &*kubelet.object)));
         }

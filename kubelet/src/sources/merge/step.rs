@@ -21,8 +21,6 @@ pub(super) struct Step {
     /// The node whose kubelet is asked.
     pub(super) own: Option<NodeName>,
     pub(super) touched: Keys,
-    /// The pods that the source no longer reports. A later pod of the update may be one of them.
-    pub(super) gone: Vec<(PodUid, KnownPod)>,
     /// The mirror pods of the API server, as received.
     pub(super) mirrors: Vec<Arc<Pod>>,
     pub(super) problems: Vec<Problem>,
@@ -66,7 +64,7 @@ impl Step {
         let mut gone: Vec<_> = before.into_iter().collect();
         gone.sort_unstable_by(|a, b| (&a.1.name, &a.0).cmp(&(&b.1.name, &b.0)));
         for (uid, pod) in gone {
-            self.lose(uid, pod);
+            self.lose(uid, &pod);
         }
     }
 
@@ -85,14 +83,13 @@ impl Step {
 
     pub(super) fn remove(&mut self, known: &mut Known, uid: PodUid) {
         if let Some(pod) = known.remove(&uid) {
-            self.lose(uid, pod);
+            self.lose(uid, &pod);
         }
     }
 
-    fn lose(&mut self, uid: PodUid, pod: KnownPod) {
+    fn lose(&mut self, uid: PodUid, pod: &KnownPod) {
         self.concerns_kubelet |= self.is_of_kubelet(&pod.object);
-        self.touched.add(uid.clone(), pod.name.clone());
-        self.gone.push((uid, pod));
+        self.touched.add(uid, pod.name.clone());
     }
 
     /// Records and marks a new or changed pod. An unchanged pod keeps its object.
@@ -117,11 +114,7 @@ impl Step {
         };
         if let Some(old) = old {
             if difference == Difference::None {
-                // One that was held back is reported again and counts again.
-                if old.leaving {
-                    self.touched.add(uid.clone(), name);
-                }
-                return KnownPod { leaving: false, ..old };
+                return old;
             }
             self.mark(&mut pod, Some(&old.object));
             self.touched.names.push(old.name);
@@ -132,7 +125,7 @@ impl Step {
         self.concerns_kubelet |=
             (is_mirror || difference == Difference::Semantic) && self.is_of_kubelet(&pod);
         self.touched.add(uid.clone(), name.clone());
-        KnownPod { object: pod, name, leaving: false }
+        KnownPod { object: pod, name }
     }
 
     /// Whether another source reports this pod of the kubelet's node.
