@@ -22,6 +22,11 @@
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
+// First: its macros are used below.
+#[macro_use]
+#[doc(hidden)]
+pub mod text;
+
 #[cfg(feature = "api-server")]
 pub mod api_client;
 #[doc(hidden)]
@@ -41,8 +46,6 @@ pub mod references;
 #[cfg(feature = "api-server")]
 mod reflector;
 pub mod sources;
-#[doc(hidden)]
-pub mod text;
 #[cfg(feature = "api-server")]
 pub mod watcher;
 

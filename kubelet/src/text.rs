@@ -28,7 +28,6 @@ macro_rules! kinds {
         }
     };
 }
-pub(crate) use kinds;
 
 /// Declares an error of one of these kinds: what it is about, and a message. Of the message, the first 1,024 bytes are
 /// kept: a server's answer may repeat the whole request.
@@ -74,7 +73,17 @@ macro_rules! error {
         impl std::error::Error for $name {}
     };
 }
-pub(crate) use error;
+
+/// Prints these fields of a type, whose others have no `Debug` or hold too much.
+macro_rules! debug {
+    ($name:ident $(, $field:ident)*) => {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
+    };
+}
 
 /// `text`, cut after 128 bytes: an error about a UID of ten megabytes must stay short.
 pub(crate) fn shorten(text: &str) -> String {

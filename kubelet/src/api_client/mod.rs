@@ -141,11 +141,7 @@ impl ApiClient {
     }
 }
 
-impl std::fmt::Debug for ApiClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ApiClient").finish_non_exhaustive()
-    }
-}
+debug!(ApiClient, namespace);
 
 /// Why the client certificate of `config` is of no use, if it has expired. Reads its file, which may block.
 pub(crate) fn expired(config: &Config) -> Option<String> {

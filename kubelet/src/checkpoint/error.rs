@@ -1,8 +1,6 @@
 //! Problems with a checkpoint or with the checkpoint directory. An error names the file and quotes nothing of
 //! the pod but its name.
 
-use crate::text::{error, kinds};
-
 error! {
 /// A problem with a checkpoint or with the checkpoint directory.
 CheckpointError, CheckpointErrorKind,

@@ -1,6 +1,5 @@
 //! The results of creating and deleting mirror pods.
 
-use crate::text::{error, kinds};
 use pod_index::MirrorPodUid;
 
 /// The result of a creation.

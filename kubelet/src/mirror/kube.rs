@@ -1,6 +1,5 @@
 //! Mirror pods on a real API server.
 
-use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
@@ -199,8 +198,4 @@ fn request(error: &kube::Error) -> Failure {
     (kind, api_causes(error))
 }
 
-impl fmt::Debug for KubeMirrorClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeMirrorClient").field("node", &self.node).finish_non_exhaustive()
-    }
-}
+debug!(KubeMirrorClient, node);

@@ -5,7 +5,6 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -274,8 +273,4 @@ fn is_wanted(planned: &Planned) -> bool {
     !matches!(planned.state, MirrorState::InSync | MirrorState::Finished)
 }
 
-impl fmt::Debug for Mirrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mirrors").field("node", &self.book.node).finish_non_exhaustive()
-    }
-}
+debug!(Mirrors, period);

@@ -1,6 +1,5 @@
 //! Finds the pod of a cgroup ID.
 
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -253,11 +252,4 @@ impl AsFd for CgroupResolver {
     }
 }
 
-impl fmt::Debug for CgroupResolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CgroupResolver")
-            .field("root", &self.root)
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+debug!(CgroupResolver, root);

@@ -11,11 +11,7 @@ type Own = Box<dyn Fn() -> Duration + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Clock(Option<Own>);
 
-impl std::fmt::Debug for Clock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "a test's" } else { "the system's" })
-    }
-}
+debug!(Clock);
 
 impl Clock {
     pub(super) fn new(own: impl Fn() -> Duration + Send + Sync + 'static) -> Self {

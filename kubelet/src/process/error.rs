@@ -3,8 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use crate::text::{error, kinds};
-
 error! {
 /// A file or directory that could not be read or followed. Errors name the path and never quote the content.
 ResolveError, ResolveErrorKind,

@@ -1,7 +1,6 @@
 //! Finds the pod of a process ID.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -278,11 +277,4 @@ fn time(ticks: u64) -> Duration {
     Duration::from_millis(ticks.saturating_mul(1_000) / clock_ticks_per_second().max(1))
 }
 
-impl fmt::Debug for PidResolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PidResolver")
-            .field("root", &self.root)
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+debug!(PidResolver, root);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::text::{kinds, shorten};
+use crate::text::shorten;
 
 /// Why [`Manager::get`](super::Manager::get) returned no object.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -254,7 +254,7 @@ fn follow<K: ReferencedKind>(
 }
 
 /// Reports the problems of one object.
-impl<K: ReferencedKind> Observer for Arc<Followed<K>> {
+impl<K: ReferencedKind> Observer for Followed<K> {
     fn watching(&self) {
         self.follower().failure = None;
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
@@ -30,7 +31,7 @@ const EARLY: Duration = Duration::from_secs(5);
 pub(crate) struct Reflector<K, T, O> {
     requests: Requests,
     times: Times,
-    observer: O,
+    observer: Arc<O>,
     /// What is kept of an object; `None` if the object was not asked for.
     keep: Box<dyn FnMut(K) -> Option<T> + Send>,
     /// Every object, in the version last received.
@@ -69,7 +70,7 @@ where
     pub(crate) fn new(
         requests: Requests,
         times: Times,
-        observer: O,
+        observer: Arc<O>,
         keep: impl FnMut(K) -> Option<T> + Send + 'static,
     ) -> Self {
         Self {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::text::{kinds, shorten};
+use crate::text::shorten;
 
 /// Something that a source could not use, and why. The source's other pods are unaffected.
 ///

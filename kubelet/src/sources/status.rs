@@ -8,7 +8,11 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 use tokio::sync::watch;
 
+#[cfg(feature = "api-server")]
+use super::problem::{limited, undecodable};
 use super::{Problem, ProblemKind, Source, SourceUpdate};
+#[cfg(feature = "api-server")]
+use crate::reflector::{Failure, Observer, Undecodable};
 
 /// Status of a source. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -106,37 +110,6 @@ impl StatusWriter {
         });
     }
 
-    /// Replaces the problems of single pods.
-    #[cfg(feature = "api-server")]
-    pub(crate) fn pods_checked(&self, problems: Vec<Problem>) {
-        let mut of_pods = self.of_pods.lock().unwrap_or_else(PoisonError::into_inner);
-        if *of_pods == problems {
-            return;
-        }
-        self.status.send_modify(|status| {
-            let others = status.problems.iter().filter(|problem| !of_pods.contains(problem));
-            let all: Vec<_> = others.chain(&problems).cloned().collect();
-            log_changes(status, &all);
-            status.problems = all;
-        });
-        *of_pods = problems;
-    }
-
-    /// Records that the origin has sent something. Wakes no subscriber.
-    #[cfg(feature = "api-server")]
-    pub(crate) fn heard(&self) {
-        self.status.send_if_modified(|status| {
-            status.last_heard = Some(Instant::now());
-            false
-        });
-    }
-
-    /// Records that the source lists all its pods again.
-    #[cfg(feature = "api-server")]
-    pub(crate) fn relisting(&self) {
-        self.status.send_modify(|status| status.relists += 1);
-    }
-
     /// The set to emit, unless these pods are the same objects in the same order as those that were `said`.
     pub(crate) fn news(
         &self,
@@ -161,6 +134,47 @@ impl StatusWriter {
             status.pods = pods;
             status.updates += 1;
         });
+    }
+}
+
+#[cfg(feature = "api-server")]
+impl Observer for StatusWriter {
+    /// Wakes no subscriber.
+    fn heard(&self) {
+        self.status.send_if_modified(|status| {
+            status.last_heard = Some(Instant::now());
+            false
+        });
+    }
+
+    fn watching(&self) {
+        self.read(None, Vec::new(), false);
+    }
+
+    fn relisting(&self) {
+        self.status.send_modify(|status| status.relists += 1);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        let origin = self.status.borrow().origin.clone();
+        let problem = Problem::new(ProblemKind::Request, origin, None, None, failure.message.clone());
+        self.read(None, vec![problem], true);
+    }
+
+    /// Replaces the problems of single pods.
+    fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {
+        let problems = limited(pods.map(|it| undecodable(&it.namespace, &it.name, &it.field, &it.message)));
+        let mut of_pods = self.of_pods.lock().unwrap_or_else(PoisonError::into_inner);
+        if *of_pods == problems {
+            return;
+        }
+        self.status.send_modify(|status| {
+            let others = status.problems.iter().filter(|problem| !of_pods.contains(problem));
+            let all: Vec<_> = others.chain(&problems).cloned().collect();
+            log_changes(status, &all);
+            status.problems = all;
+        });
+        *of_pods = problems;
     }
 }
 

@@ -1,6 +1,5 @@
 //! Selects the pods to follow, and their stream.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
@@ -10,11 +9,9 @@ use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOT
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use crate::reflector::{Failure, Observer, Reflector, Requests, Times, Undecodable, Update};
+use crate::reflector::{Reflector, Requests, Times, Update};
 use crate::sources::status::StatusWriter;
-use crate::sources::{
-    NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, problem, redact_env,
-};
+use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env};
 
 /// Which pods of an API server to follow. All namespaces and nodes by default.
 ///
@@ -217,32 +214,6 @@ impl ApiServer {
     }
 }
 
-impl Observer for Arc<StatusWriter> {
-    fn heard(&self) {
-        StatusWriter::heard(self);
-    }
-
-    fn watching(&self) {
-        self.read(None, Vec::new(), false);
-    }
-
-    fn relisting(&self) {
-        StatusWriter::relisting(self);
-    }
-
-    fn failed(&self, failure: &Failure) {
-        let origin = self.subscribe().borrow().origin.clone();
-        let problem = Problem::new(ProblemKind::Request, origin, None, None, failure.message.clone());
-        self.read(None, vec![problem], true);
-    }
-
-    fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {
-        let problems =
-            pods.map(|pod| problem::undecodable(&pod.namespace, &pod.name, &pod.field, &pod.message));
-        self.pods_checked(problem::limited(problems));
-    }
-}
-
 /// A value in a field selector, escaped like `fields.EscapeValue` of apimachinery.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=")
@@ -269,11 +240,7 @@ fn settled(mut pod: Pod) -> Pod {
     pod
 }
 
-impl fmt::Debug for ApiServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer").field("fields", &self.fields).finish_non_exhaustive()
-    }
-}
+debug!(ApiServer, fields);
 
 /// The pods of an API server, as a stream that never ends.
 ///
