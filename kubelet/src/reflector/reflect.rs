@@ -51,9 +51,13 @@ pub(crate) struct Reflector<K, T, O> {
     ready: VecDeque<Update<T>>,
     pause: Option<Duration>,
     waits: Waits,
-    /// What was received before is complete, so the next step is a watch.
-    is_listed: bool,
-    following: Option<Watch>,
+    step: Step,
+}
+
+enum Step {
+    List,
+    Watch,
+    Follow(Watch),
 }
 
 struct Watch {
@@ -89,8 +93,7 @@ where
             ready: VecDeque::new(),
             pause: None,
             waits: Waits::new(times.backoff),
-            is_listed: false,
-            following: None,
+            step: Step::List,
         }
     }
 
@@ -114,23 +117,25 @@ where
             if let Some(pause) = self.pause.take() {
                 time::sleep(pause).await;
             }
-            let done = match self.following.take() {
-                Some(watch) => self.follow(watch).await,
-                None if self.is_listed => self.watch().await,
-                None => self.list().await,
+            let step = mem::replace(&mut self.step, Step::List);
+            let is_list = matches!(step, Step::List);
+            let done = match step {
+                Step::List => self.list().await,
+                Step::Watch => self.watch().await,
+                Step::Follow(watch) => self.follow(watch).await,
             };
             if let Err(failure) = done {
-                self.failed(&failure);
+                self.failed(&failure, is_list);
             }
         }
     }
 
     /// Reports the failure, and sets the pause. Unless nothing was lost, all must be listed again.
-    fn failed(&mut self, failure: &Failure) {
-        self.is_cut |= self.is_listed;
+    fn failed(&mut self, failure: &Failure, is_list: bool) {
+        self.is_cut |= !is_list;
         match failure.kind {
             FailureKind::Broken | FailureKind::Doubt => {}
-            FailureKind::Expired => self.needs_latest |= !self.is_listed,
+            FailureKind::Expired => self.needs_latest |= is_list,
             FailureKind::TooLarge => self.needs_latest = true,
             FailureKind::Restored => {
                 // Equal versions may now belong to different objects.
@@ -143,7 +148,9 @@ where
         self.observer.failed(failure);
         let is_expired = failure.kind == FailureKind::Expired;
         self.pause = Some(self.waits.wait(is_expired, Instant::now()).max(failure.retry_after));
-        self.is_listed &= failure.kind == FailureKind::Broken;
+        if failure.kind == FailureKind::Broken && !is_list {
+            self.step = Step::Watch;
+        }
     }
 
     async fn list(&mut self) -> Result<(), Failure> {
@@ -186,7 +193,7 @@ where
             return Err(Failure::new(FailureKind::Restored, message));
         }
         (self.position, self.latest) = (position, version);
-        (self.is_listed, self.needs_latest, self.is_cut) = (true, false, false);
+        (self.step, self.needs_latest, self.is_cut) = (Step::Watch, false, false);
         let before = mem::replace(&mut self.known, versions);
         let undecoded = mem::replace(&mut self.undecoded, now_undecoded);
         if !undecoded.is_empty() || !self.undecoded.is_empty() {
@@ -218,7 +225,7 @@ where
             let resumed_from = self.position.parse().unwrap_or_default();
             self.comparison = Some(Comparison::begin(&self.requests, &self.times, resumed_from));
         }
-        self.following = Some(Watch { lines, began: Instant::now(), asked });
+        self.step = Step::Follow(Watch { lines, began: Instant::now(), asked });
         Ok(())
     }
 
@@ -228,7 +235,7 @@ where
             line = watch.lines.next() => line?,
             listed = finished(&mut self.comparison) => {
                 self.compared(&listed)?;
-                self.following = Some(watch);
+                self.step = Step::Follow(watch);
                 return Ok(());
             }
         };
@@ -239,7 +246,7 @@ where
                 if lasted < SHORT {
                     self.pause = Some(self.waits.wait(false, Instant::now()));
                 }
-                self.is_cut = lasted + EARLY < watch.asked;
+                (self.step, self.is_cut) = (Step::Watch, lasted + EARLY < watch.asked);
                 return Ok(());
             };
             self.take(&event)?;
@@ -251,7 +258,7 @@ where
                 None => break,
             };
         }
-        self.following = Some(watch);
+        self.step = Step::Follow(watch);
         Ok(())
     }
 

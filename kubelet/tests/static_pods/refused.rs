@@ -108,6 +108,12 @@ fn a_mirror_pod_of_another_node_object_is_refused_once_the_node_was_read() {
     // Nor does a failed read.
     assert!(merging.merge.own_node(None).is_empty());
     assert_eq!(merging.refused().len(), 1);
+    // Another mirror pod with that UID is judged anew.
+    let on = |node| owned_by(mirror("m2", "forged", "s2", node), "other");
+    assert_eq!(merging.say(Source::Api, upsert([on("n2")])), "+s2 ~m2");
+    assert_eq!(merging.say(Source::Api, upsert([on("n1")])), "-s2 ~m2");
+    assert_eq!(merging.read_node("node", BEFORE_THE_MIRRORS), "");
+    assert_eq!(merging.refused().len(), 1);
 
     // What comes later waits for the next read, unless that fails.
     let late = owned_by(mirror("m4", "late", "s4", "n1"), "other");
@@ -236,4 +242,16 @@ fn a_kubelet_that_does_not_list_a_static_pod_ends_it_only_once_all_sources_are_s
     merging.say(Source::File, set([]));
     merging.read(Source::Kubelet);
     assert_eq!(merging.uids(), ["k", "m"]);
+}
+
+#[test]
+fn a_claim_removes_no_pod_that_waits_for_the_other_sources() {
+    let mut merging = Merging::new([Source::File, Source::Api]);
+    merging.say(Source::File, set([static_pod("s", "p", "manifest", "Pending")]));
+    assert_eq!(merging.say(Source::File, set([])), "", "not all sources were seen");
+    // Not judged before the next read of the node.
+    merging.read_node("node", BEFORE_THE_MIRRORS);
+    let forged = owned_by(mirror("m", "q", "s", "n1"), "other");
+    assert_eq!(merging.say(Source::Api, upsert([forged])), "+m");
+    assert_eq!(merging.say(Source::Api, set([])), "-m -s", "now all were");
 }

@@ -280,7 +280,10 @@ impl Merge {
         }
         if !self.all_seen && self.configured.is_subset(&self.seen) {
             self.all_seen = true;
-            step.touched.uids.extend(std::mem::take(&mut self.held));
+            // Only now, what the other sources say decides about claims.
+            let Keys { uids, names } = self.own_keys();
+            step.touched.uids.extend(uids.into_iter().chain(std::mem::take(&mut self.held)));
+            step.touched.names.extend(names);
         }
         self.resolve(step)
     }

@@ -126,7 +126,9 @@ impl Merge {
             return;
         };
         let before = self.claims.remove(&uid);
-        keys.uids.extend(before.as_ref().map(|before| before.claim.uid.clone()));
+        if let Some(before) = &before {
+            keys.add(before.claim.uid.clone(), before.name.clone());
+        }
         let claim = match claim(mirror) {
             Ok(claim) => claim,
             Err((field, message)) => {
@@ -135,7 +137,8 @@ impl Merge {
             }
         };
         keys.uids.push(claim.uid.clone());
-        let same = before.filter(|before| before.claim.owner == claim.owner && before.claim.uid == claim.uid);
+        let identity = |claim: &StaticPodClaim| (claim.owner.clone(), claim.uid.clone(), claim.node.clone());
+        let same = before.filter(|before| identity(&before.claim) == identity(&claim));
         let is_terminating = claim.is_terminating;
         let claimed = match same {
             // Its static pod stays as it was before the deletion, and for no longer.
@@ -243,7 +246,7 @@ impl Merge {
         for uid in uids.into_iter().filter(|uid| seen.insert(uid.clone())) {
             self.judge(&uid, merged);
             let pod = self.resolved(&uid);
-            if pod.is_none() && !self.all_seen && self.is_unknown(&uid) {
+            if pod.is_none() && self.is_held(&uid) {
                 self.held.insert(uid);
                 continue;
             }
@@ -251,9 +254,11 @@ impl Merge {
         }
     }
 
-    /// Whether no source reports this pod, and no mirror pod claims it.
-    fn is_unknown(&self, uid: &PodUid) -> bool {
-        Source::ALL.iter().all(|source| self.holder(*source, uid).is_none()) && self.claims.on(uid).is_empty()
+    /// Whether a pod that no source reports stays, because not all sources are seen. A derived one stays only if no mirror
+    /// pod claims it any more: claims are judged at any time.
+    fn is_held(&self, uid: &PodUid) -> bool {
+        let is_reported = Source::ALL.iter().any(|source| self.holder(*source, uid).is_some());
+        !(self.all_seen || is_reported) && (self.held.contains(uid) || self.claims.on(uid).is_empty())
     }
 
     /// The UIDs under which static pods of this name are known.
