@@ -7,7 +7,7 @@
 //! ```text
 //! open ──> Restored ──> Writer ──> Reader ──> a thread of its own ──> Pod_<UID>.yaml, one file a pod
 //!            │  the pods of the last run, marked               └────> acknowledged: generation g is on disk
-//!            └─ unclaimed_from: pods that their source, once read, did not report
+//!            └─ unclaimed: pods that their source, once read, did not report
 //! ```
 //! A pod is kept if it is annotated [`node.kubernetes.io/bootstrap-checkpoint`](CHECKPOINT_ANNOTATION)`:
 //! "true"`; with [`Which::All`], every pod is kept. The thread compares snapshots, so it never blocks the

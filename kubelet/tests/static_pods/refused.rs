@@ -255,3 +255,12 @@ fn a_claim_removes_no_pod_that_waits_for_the_other_sources() {
     assert_eq!(merging.say(Source::Api, upsert([forged])), "+m");
     assert_eq!(merging.say(Source::Api, set([])), "-m -s", "now all were");
 }
+
+#[test]
+fn a_claim_that_the_kubelet_does_not_confirm_goes_when_the_last_source_is_seen() {
+    let mut merging = Merging::new([Source::Http, Source::Kubelet, Source::Api]);
+    assert_eq!(merging.say(Source::Api, set([mirror("m", "p", "s", "n1")])), "+m +s");
+    merging.say(Source::Kubelet, set([api_pod("a", "a", "Running", 1)]));
+    assert_eq!(merging.read(Source::Kubelet), "");
+    assert_eq!(merging.say(Source::Http, set([])), "-s");
+}
