@@ -111,7 +111,7 @@ fn only_what_the_kubelet_counts_as_a_change_is_one() {
         pod.metadata.owner_references = Some(vec![OwnerReference::default()]);
         pod
     };
-    for (newer, wanted) in [
+    for (newer, wanted) in vec![
         (pod("u", "p"), "||||"),
         (finalizer(pod("u", "p")), "||u||"),
         (adopted(pod("u", "p")), "||u||"),
