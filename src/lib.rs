@@ -35,25 +35,30 @@
 //! # Ok::<(), pod_index::Error>(())
 //! ```
 //!
+//! # Kubernetes terms
+//! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server
+//! as a *mirror pod*: a second object with its own UID and the same *full name* (`name_namespace`). So one
+//! pod has two UIDs, and [`Snapshot::translate_pod_uid`] turns the API server's into the node's. Methods with
+//! an equivalent in the kubelet name it and have it as a search alias: try `GetPodByUID`.
+//!
 //! # How it works
 //! A snapshot holds all indices of one moment: pods and mirror pods by UID and by full name, pods by
-//! container ID, IP and keys of your own, and the translation from a mirror's UID to its static pod's. They
-//! are persistent data structures.
+//! container ID, IP and keys of your own, and the translation from a mirror pod's UID to its static pod's.
 //! The writer clones the current snapshot in O(1) and changes the clone. This copies the few small pages on
-//! the path to each change and shares all others. It publishes the clone by swapping one pointer. Therefore:
+//! the path to each change and shares all others. The writer publishes the clone by swapping one pointer.
+//! Therefore:
 //!
 //! * **A read sees one moment.** Results by UID and by name from one snapshot belong together. In every
-//!   snapshot, a mirror and the static pod that it translates to share a full name.
+//!   snapshot, a mirror pod and the static pod that it translates to share a full name.
 //! * **A read takes no lock.** A lookup through a [`CachedReader`] or a [`Guard`] allocates nothing, counts no
 //!   shared reference and writes to no memory that another reader uses. So readers on many threads do not
-//!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::get`] return a value
-//!   that you own, so they increment a shared reference count; so does the first lookup of a [`CachedReader`] after a
-//!   publication. A translation copies its result if that is a
-//!   UID in an unusual spelling. Listing the pods of a contested key may allocate once.
+//!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::get`] return a value that you own,
+//!   so they increment a shared reference count; so does the first lookup of a [`CachedReader`] after a
+//!   publication. A translation allocates if its result is neither a lower-case UUID nor 32 lower-case hex
+//!   digits. Listing the pods of a key that several pods claim may allocate once.
 //! * **Readers never free memory.** Replaced snapshots wait in the writer's retire queue until no reader
-//!   holds them. So after a hundred thousand pods are replaced, no reader pays for freeing them. Exceptions:
-//!   the last handle, after the writer is gone; and the last clone of a pod's `Arc` frees that pod, wherever
-//!   it is dropped.
+//!   holds them. Then the writer frees them. Exceptions: without a writer, the last handle frees the index; and
+//!   the last clone of a pod's `Arc` frees that pod, wherever it is dropped.
 //! * **Whole-set reads are views.** [`Snapshot::pods`] and similar methods are O(1) and copy nothing.
 //!
 //! # Which handle?
@@ -82,18 +87,12 @@
 //!
 //! # Progress
 //! Reads are always lock-free, and wait-free in practice: they use arc-swap's `load`, whose documentation
-//! names the exceptions. A thread that holds more than eight guards at once takes a shared reference count
-//! for the ninth. The writer never waits for a reader; a publication wakes the followers that sleep.
-//!
-//! # Kubernetes terms
-//! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server
-//! as a *mirror pod*: a second object with its own UID and the same *full name* (`name_namespace`). So one
-//! pod has two UIDs, and [`Snapshot::translate_pod_uid`] turns the API server's into the node's. Methods with
-//! an equivalent in the kubelet name it and have it as a search alias: try `GetPodByUID`.
+//! names the exceptions. A thread that holds eight guards takes a shared reference count for each further
+//! one. The writer never waits for a reader; a publication wakes the followers that sleep.
 //!
 //! # Features
-//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `serde` makes UIDs and full names strings; `stream` makes [`Changes`] a `futures_core::Stream`. No
-//! feature adds tokio or kube.
+//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `serde` serializes UIDs and full names as
+//! strings; `stream` makes [`Changes`] a `futures_core::Stream`. No feature adds tokio or kube.
 //!
 //! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the
 //! kubelet does, follows the API server, manages mirror pods, follows Secrets and `ConfigMaps`, and stores pods

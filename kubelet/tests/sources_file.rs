@@ -149,10 +149,10 @@ mod unix {
         assert_eq!(
             messages,
             [
-                "passed over, because it is a directory",
-                "passed over, because it is a FIFO",
-                "passed over, because it is a socket",
-                "passed over, because it is a device",
+                "skipped, because it is a directory",
+                "skipped, because it is a FIFO",
+                "skipped, because it is a socket",
+                "skipped, because it is a device",
             ]
         );
         for single in ["c.yaml", "d.yaml", "e.yaml"] {

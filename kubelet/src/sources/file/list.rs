@@ -177,7 +177,7 @@ impl Reading {
     pub(super) fn look(&self, path: &Path, before: Option<&Arc<FileState>>) -> Option<Arc<FileState>> {
         // The path itself is never skipped, whatever its name.
         if path != self.path && is_leftover(path) {
-            let message = "passed over, by its name an editor's or a package manager's leftover";
+            let message = "skipped: its name is that of an editor's or a package manager's backup";
             return Some(FileState::skipped(ProblemKind::Skipped, path, message).into());
         }
         let (kind, message) = match read(path) {
@@ -188,7 +188,7 @@ impl Reading {
             }
             Err(ReadError::Gone) => return None,
             Err(ReadError::NotRegular(what)) => {
-                (ProblemKind::Skipped, format!("passed over, because it is {what}"))
+                (ProblemKind::Skipped, format!("skipped, because it is {what}"))
             }
             Err(ReadError::TooLarge) => {
                 (ProblemKind::TooLarge, format!("larger than the limit of {LARGEST_MANIFEST} bytes"))

@@ -176,7 +176,7 @@ impl Step {
     }
 
     fn refuse(&mut self, pod: &Pod, kind: ProblemKind, field: &str, message: &str) {
-        let message = format!("the pod {} is passed over: {message}", described(pod));
+        let message = format!("the pod {} is skipped: {message}", described(pod));
         self.problems.push(Problem::new(kind, self.source.as_str(), None, Some(field.to_owned()), message));
     }
 }
