@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 
 use super::{Cli, Command, Query};
 use crate::config::args::Output;
@@ -49,7 +49,8 @@ fn with_variable(mut argument: Arg) -> Arg {
         None | Some("once" | "check" | "output" | "help" | "version") => argument,
         Some(flag) => {
             let variable = format!("POD_INDEX_{}", flag.replace('-', "_").to_uppercase());
-            argument.env(variable)
+            // The help of `--config` has the rule.
+            argument.env(variable).hide_env(true)
         }
     }
 }
@@ -64,6 +65,13 @@ pub(crate) fn command() -> clap::Command {
         .mut_args(|argument| match group(argument.get_id().as_str()) {
             Some(group) => argument.help_heading(group),
             None => argument,
+        })
+        // One line for each option. What can be looked up needs a longer help.
+        .mut_subcommands(|command| match command.get_name() {
+            "whois" => command,
+            _ => command.disable_help_flag(true).arg(
+                Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help"),
+            ),
         })
         // They are many, and the same.
         .mut_subcommand("doctor", |doctor| {
@@ -91,15 +99,27 @@ pub(crate) fn parse(arguments: &[OsString]) -> Cli {
 mod tests {
     use super::*;
 
+    /// What `pod-index COMMAND --help` prints in a terminal of 80 columns.
+    fn help_of(name: &str) -> String {
+        let whole = command().term_width(80);
+        let error = whole.try_get_matches_from(["pod-index", name, "--help"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DisplayHelp);
+        error.to_string()
+    }
+
     #[test]
-    fn each_option_of_the_agent_is_in_a_group_and_doctors_help_fits_on_a_screen() {
+    fn each_option_of_the_agent_is_in_a_group_and_the_help_of_each_command_fits_on_a_screen() {
         for argument in command().get_arguments() {
             assert!(argument.get_help_heading().is_some(), "{}", argument.get_id());
         }
-        let doctor = command().find_subcommand_mut("doctor").unwrap().render_long_help().to_string();
+        for subcommand in command().get_subcommands() {
+            let help = help_of(subcommand.get_name());
+            assert!(help.lines().all(|line| line.chars().count() <= 80), "{help}");
+            let most = if subcommand.get_name() == "whois" { 100 } else { 40 };
+            assert!(help.lines().count() <= most, "{help}");
+            assert!(!help.contains("--tls-cert-file"), "{help}");
+        }
+        let doctor = help_of("doctor");
         assert!(doctor.contains("--kubelet-healthz") && doctor.contains("pod-index --help"), "{doctor}");
-        assert!(doctor.lines().count() <= 40, "{doctor}");
-        let get = command().find_subcommand_mut("get").unwrap().render_long_help().to_string();
-        assert!(!get.contains("--tls-cert-file"), "{get}");
     }
 }

@@ -32,13 +32,17 @@ use crate::config::failure::Failure;
 ///
 /// Without a command: reads the pods, prints them and serves them over HTTP until SIGTERM or Ctrl-C.
 #[derive(Debug, Parser)]
-#[command(name = "pod-index", version, args_conflicts_with_subcommands = true)]
-#[command(
-    after_help = "Exit codes: 0 success; 1 the answer is no: not found, a warning of doctor, an unusable manifest with \
-                  --once, or something missing with --check; 2 a wrong command line or configuration, or a failure of \
-                  doctor; 3 failed: no agent answers, the address is in use, or a source does not respond to --once; \
-                  4 with --manage-mirror-pods, a kubelet runs on the node; 130, 143 a second Ctrl-C or SIGTERM."
-)]
+#[command(name = "pod-index", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+#[command(after_help = "\
+Exit codes:
+  0         success
+  1         nothing found; a warning of doctor; with --once, an unusable
+            manifest; with --check, something missing
+  2         a wrong command line or configuration; a failure of doctor
+  3         failed: no agent answers, the address is in use, or, with --once,
+            a source does not answer
+  4         with --manage-mirror-pods, a kubelet runs on the node
+  130, 143  a second Ctrl-C or SIGTERM")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -52,7 +56,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
 
-    /// The output format.
+    /// The output format; wide and name only for list.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
 }
@@ -74,10 +78,11 @@ pub(crate) fn runtime_apart() -> Result<Runtime, Failure> {
 pub(crate) enum Command {
     #[command(flatten)]
     Query(Query),
-    /// Check the settings, rights, kubelet, sources, clock and limits, and print what to do about each problem.
-    ///
-    /// Takes the agent's own settings (see pod-index --help), and asks the running agent, if there is one. Exits with
-    /// code 0 if all is well, 1 after warnings, 2 after failures.
+    /// Check settings, rights, sources and limits, and print fixes.
+    #[command(after_help = "\
+Takes the agent's own options (see pod-index --help). Without any, checks only the running agent.
+
+Exit codes: 0 all is well; 1 warnings; 2 failures.")]
     Doctor {
         #[command(flatten)]
         run: Box<RunArgs>,
@@ -86,7 +91,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10248")]
         kubelet_healthz: SocketAddr,
     },
-    /// Print a kubeconfig that points at the agent, for other programs of the node.
+    /// Print a kubeconfig for programs that ask the agent.
     Kubeconfig {
         /// The file with a token of the API server, for an agent that accepts tokens.
         #[arg(long, value_name = "FILE")]
@@ -97,9 +102,9 @@ pub(crate) enum Command {
         /// The shell.
         shell: Shell,
     },
-    /// Print the manual page of the agent, or that of a command, in roff: `pod-index man | man -l -`.
+    /// Print a manual page in roff: `pod-index man | man -l -`.
     Man {
-        /// The command.
+        /// The command; otherwise, the agent.
         command: Option<String>,
     },
 }
@@ -107,33 +112,32 @@ pub(crate) enum Command {
 /// A query to a running agent.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Query {
-    /// Print a pod: get web-3, get shop/web-3, get shop web-3, get -n shop web-3, or get UID.
+    /// Print a pod: get web-3, get shop/web-3 or get UID.
     Get {
         /// The namespace of the pod.
         #[arg(short, long, value_name = "NAMESPACE")]
         namespace: Option<String>,
 
-        /// A name, if only one pod has it; NAMESPACE/NAME; NAMESPACE and NAME; a full name (name, underscore, namespace);
-        /// a UID.
+        /// NAME, if only one pod has it; NAMESPACE/NAME; NAMESPACE NAME; NAME_NAMESPACE; or a UID.
         #[arg(required = true, num_args = 1..=2)]
         pod: Vec<String>,
     },
-    /// Print the pods, as `kubectl get pods` does; with -w, then each change of them.
+    /// Print the pods, as `kubectl get pods` does.
     List(ListArgs),
     /// Say which pod something belongs to.
     #[command(
         long_about = WHOIS,
-        after_help = "Exit codes: 0 every pod was found; 1 one is unknown; 2 wrong usage; 3 no agent answers."
+        after_help = "Exit codes: 0 every pod was found; 1 a pod was not found; 2 wrong usage; 3 no agent answers."
     )]
     Whois(WhoisArgs),
-    /// Show the agent on the terminal: pods, static pods with their mirrors, sources. `q` quits.
+    /// Show pods and sources live on the terminal; q quits.
     Top {
         /// The refresh interval.
         #[arg(long, value_name = "DURATION", default_value = "1s")]
         interval: GoDuration,
     },
-    /// Print the pods, and then each change of them, as lines of JSON: added, changed (the names of the fields) or
-    /// removed. Continues after a lost connection.
+    /// Print the pods, and then each change, as lines of JSON.
+    #[command(after_help = "Continues after a lost connection.")]
     Watch(Selected),
 }
 
@@ -144,11 +148,11 @@ pub(crate) struct Selected {
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
-    /// Only pods that match this label selector, for example app=web,tier!=test.
+    /// Only pods that match this label selector: app=web,tier!=test.
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
 
-    /// Only pods that match this field selector, for example status.phase=Running.
+    /// Only pods that match this field selector: status.phase=Running.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) field_selector: Option<String>,
 }
@@ -163,7 +167,7 @@ pub(crate) struct ListArgs {
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 
-    /// Then print each change. Continues after a lost connection.
+    /// Then print each change; continues after a lost connection.
     #[arg(short, long)]
     pub(crate) watch: bool,
 }
@@ -172,14 +176,21 @@ const WHOIS: &str = "\
 Say which pod something belongs to: its namespace, name, UIDs (the pod's and its mirror pod's), container, node, owner \
 and labels, and how it was found.
 
-ANYTHING is a UID, NAMESPACE/NAME, NAMESPACE/KIND/NAME of a workload, a full name, a container ID or the first 12 or more digits of one, an IP address, a process ID, the path of a log, a cgroup \
-path, or the lines of /proc/PID/cgroup. PID@NANOSECONDS also gives the start of the process, counted from boot. Without it, or with -, each line of standard input is a query, \
-or JSON like {\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}. Process IDs are those of the agent's host.
+ANYTHING is one of:
+  a UID, NAMESPACE/NAME, or a full name (NAME_NAMESPACE)
+  NAMESPACE/KIND/NAME of a workload
+  a container ID, or at least its first 12 digits
+  an IP address
+  a process ID of the agent's host, or PID@NANOSECONDS with its start since boot
+  the path of a log, a cgroup path, or the lines of /proc/PID/cgroup
+
+Without ANYTHING, or with -, each line of standard input is a query, or JSON like \
+{\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}.
 
 With a time, an IP or a name finds the pod that had it then, if that is certain. Otherwise standard error lists the pods \
 that may have had it.
 
-With -o json, each query has one line, in their order. It begins with {\"found\":true or {\"found\":false.";
+-o json prints one line for each query, in their order. It begins with {\"found\":true or {\"found\":false.";
 
 /// The fields of an answer that the table can show. The agent sends the last four on request.
 #[rustfmt::skip]
@@ -202,7 +213,7 @@ pub(crate) struct WhoisArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
 
-    /// The number of the field of each line of standard input that is the time of its event; the others are the query.
+    /// Of each line of standard input, field N is the time of its event, and the others are the query.
     #[arg(long, value_name = "N", conflicts_with = "at", value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) time_field: Option<u8>,
 

@@ -279,9 +279,9 @@ pub(super) fn key(id: &str) -> String {
 /// The sources of pods, and what to do with the pods.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
-    /// A YAML configuration file. Keys are the kubelet's (staticPodPath, staticPodURL, staticPodURLHeader,
-    /// fileCheckFrequency, httpCheckFrequency) or like the flags (hostnameOverride). Flags override environment
-    /// variables, which override the file.
+    /// A YAML configuration file. Its keys are the kubelet's (staticPodPath, staticPodURL, staticPodURLHeader,
+    /// fileCheckFrequency, httpCheckFrequency), or the flags': checkpointDir for --checkpoint-dir. Flags override
+    /// environment variables (POD_INDEX_CHECKPOINT_DIR), which override the file.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
@@ -315,7 +315,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, global = true, default_value = "10270")]
     pub(crate) port: u16,
 
-    /// Also serve on this Unix socket, without TLS. Client commands connect to it instead of the port.
+    /// A Unix socket, without TLS: the agent also serves on it, and client commands use it instead of the port.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -333,9 +333,7 @@ fn header(text: &str) -> Result<(String, String), &'static str> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Table,
-    /// Only `list`.
     Wide,
-    /// Only `list`.
     Name,
     Json,
     Yaml,
