@@ -70,7 +70,7 @@ async fn pod_by_key(
         }
         None => client.share.work(|| suggestion(&snapshot, &key)).await.flatten().unwrap_or_default(),
     };
-    not_found(format!("no pod has the UID or the full name {key:?}{hint}"))
+    not_found(format!("no pod has the name or the UID {key:?}{hint}"))
 }
 
 async fn pod_by_name(

@@ -97,6 +97,7 @@ let view = "pods";
 /** Shows the last response and whether the agent still answers. */
 function update() {
   state();
+  document.querySelector("main").hidden = !agent.answered;
   if (agent.answered) {
     figures();
     sources();
