@@ -46,15 +46,16 @@ for processor in x86_64 aarch64; do
   pack "$to/$name-linux-$processor.debug.tar.gz" -C "$work/$processor" pod-index.debug
 done
 
-cargo cyclonedx --version 2>/dev/null | grep -qwF 0.5.9 || cargo install --locked cargo-cyclonedx@0.5.9
-cargo cyclonedx --manifest-path agent/Cargo.toml --target x86_64-unknown-linux-musl --format json --spec-version 1.5 --no-build-deps
-mv agent/pod-index-agent.cdx.json "$to/$name.cdx.json"
-
 # Builds each package from its package and those before it, as a registry would deliver them.
 cargo package --locked -p pod-index -p pod-index-kubelet -p pod-index-agent
 for package in pod-index pod-index-kubelet pod-index-agent; do
   cp "$CARGO_TARGET_DIR/package/$package-$version.crate" "$to"
 done
+
+# After the packages, which would contain the lists that it writes beside each Cargo.toml. The lists name this directory.
+cargo cyclonedx --version 2>/dev/null | grep -qwF 0.5.9 || cargo install --locked cargo-cyclonedx@0.5.9
+cargo cyclonedx --manifest-path agent/Cargo.toml --target x86_64-unknown-linux-musl --format json --spec-version 1.5 --no-build-deps
+sed "s|$work||g" agent/pod-index-agent.cdx.json >"$to/$name.cdx.json"
 
 cd "$to"
 rm -f SHA256SUMS
