@@ -119,6 +119,7 @@ pub(crate) enum Query {
         namespace: Option<String>,
 
         /// NAME, if only one pod has it; NAMESPACE/NAME; NAMESPACE NAME; NAME_NAMESPACE; or a UID.
+        #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
         #[arg(required = true, num_args = 1..=2)]
         pod: Vec<String>,
     },

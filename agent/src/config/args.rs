@@ -277,6 +277,7 @@ pub(super) fn key(id: &str) -> String {
 }
 
 /// The sources of pods, and what to do with the pods.
+#[expect(clippy::doc_markdown, reason = "help is not Markdown")]
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
     /// A YAML configuration file. Its keys are the kubelet's (staticPodPath, staticPodURL, staticPodURLHeader,
