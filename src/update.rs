@@ -146,7 +146,8 @@ impl<P: PodMeta> Draft<'_, P> {
         let stored =
             |pod: &Arc<P>| self.any_by_uid(pod.uid().into()).is_some_and(|known| Arc::ptr_eq(known, pod));
         if let Some(previous) = previous.filter(stored) {
-            self.live_mut().contenders().insert(name_contender(kind, &*previous));
+            let contender = name_contender(kind, &*previous);
+            self.live_mut().contenders(contender.key.as_ref()).insert(contender);
         }
     }
 
@@ -161,7 +162,8 @@ impl<P: PodMeta> Draft<'_, P> {
                 None => self.unlink(kind, &pod),
             }
         } else {
-            self.live_mut().contenders().remove(&name_contender(kind, &*pod));
+            let contender = name_contender(kind, &*pod);
+            self.live_mut().contenders(contender.key.as_ref()).remove(&contender);
         }
         let (place, ..) = self.known(key)?;
         match kind {

@@ -18,9 +18,9 @@ use std::{ptr, thread};
 
 use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Text, Value};
 use crate::options::Options;
-use crate::pod::Time;
+use crate::pod::{KeyRef, Time};
 use crate::snapshot::{
-    Contender, EachTable, History, Moment, Removals, RemovedPod, RemovedSet, Snapshot, Tables, Times,
+    Contender, EachTable, History, Moment, Removals, RemovedPod, RemovedSet, Snapshot, Tables, Times, set_of,
 };
 use crate::sync::{self, Published};
 
@@ -271,15 +271,15 @@ impl<V: Value> TablesMut<'_, V> {
     /// pods a set then takes a third of the time of one with pages that grow and split, with 100,000 five sixths.
     pub(crate) fn clear(&mut self, capacity: usize) {
         self.tables.each(&Tables::new(), &mut Work::Clear(self.memory, self.hashing, capacity));
-        self.tables.contenders = OrdSet::new();
+        self.tables.contenders = Default::default();
     }
 
     pub(crate) fn text(&mut self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Text {
         self.memory.text(first, second)
     }
 
-    pub(crate) fn contenders(&mut self) -> &mut OrdSet<Contender> {
-        &mut self.tables.contenders
+    pub(crate) fn contenders(&mut self, key: KeyRef<'_>) -> &mut OrdSet<Contender> {
+        &mut self.tables.contenders[set_of(key)]
     }
 }
 

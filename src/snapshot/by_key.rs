@@ -7,6 +7,7 @@ use super::Snapshot;
 use super::found::{Found, Key};
 use super::tables::Tables;
 use crate::identity::ContainerId;
+use crate::map::OrdSet;
 use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, ip_number};
 
 /// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
@@ -58,7 +59,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// contested. This is a method of its own so that a `get` which does not ask pays nothing.
     ///
     /// # Complexity
-    /// O(1) and a few instructions while no key is contested, O(log n) for n claims otherwise; no allocation.
+    /// O(1) and a few instructions while no key is contested, O(log n) for n claims otherwise. Then it may allocate once.
     ///
     /// # Examples
     /// See [`claimants`](Self::claimants).
@@ -188,7 +189,7 @@ impl<P: PodMeta> Snapshot<P> {
     pub fn key_counts(&self) -> KeyCounts {
         let Tables { container_ids, ips, keys, contenders, .. } = &self.live;
         let (container_ids, ips, keys) = (container_ids.len(), ips.len(), keys.len());
-        KeyCounts { container_ids, ips, keys, contended: contenders.len() }
+        KeyCounts { container_ids, ips, keys, contended: contenders.iter().map(OrdSet::len).sum() }
     }
 
     /// Number of ignored keys of all pods: those beyond [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD), empty

@@ -32,6 +32,7 @@ pub use removed::RemovedPods;
 pub(crate) use removed::{Removals, RemovedPod, RemovedSet};
 pub(crate) use tables::{
     Claimant, Container, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, name_key, own_key,
+    set_of,
 };
 pub(crate) use times::{Hold, Moment, Stay, Times};
 

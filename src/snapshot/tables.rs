@@ -4,8 +4,8 @@
 //! Every table has the pod in its entries, so that a lookup by any key searches one table.
 //!
 //! If several pods claim a key, the one with the strongest claim is its *holder*: it is in the table. Exception: the holder
-//! of a current pod's name is the one stored last. The others are *contenders*. They are in one ordered set for all kinds of
-//! keys, sorted by key and then by strength. Unless pods share custom keys, the set is nearly always empty.
+//! of a current pod's name is the one stored last. The others are *contenders*. They are in two ordered sets, sorted by key
+//! and then by strength.
 
 use std::cmp::Ordering;
 use std::num::NonZero;
@@ -28,13 +28,14 @@ macro_rules! tables {
         /// The tables of a set of pods; see the module.
         pub(crate) struct Tables<V> {
             $($(#[$doc])* pub(crate) $name: Table<$key, $value>,)*
-            /// Claims to keys that another pod holds.
-            pub(crate) contenders: OrdSet<Contender>,
+            /// Claims to keys that another pod holds: to IPs and container IDs, and to all others. The first set is nearly
+            /// always empty, which makes lookups of IPs at a time fast; many pods share custom keys.
+            pub(crate) contenders: [OrdSet<Contender>; 2],
         }
 
         impl<V> Tables<V> {
             pub(crate) fn new() -> Self {
-                Self { $($name: Table::new(),)* contenders: OrdSet::new() }
+                Self { $($name: Table::new(),)* contenders: Default::default() }
             }
 
             /// Empty tables for the next version, with the same contenders.
@@ -200,17 +201,17 @@ impl<V> Tables<V> {
 
     /// The contenders for a key, the strongest claim first.
     pub(crate) fn contenders_of<'a>(&'a self, key: KeyRef<'a>) -> impl Iterator<Item = &'a Contender> {
-        self.contenders.range(Before(key)..).take_while(move |contender| contender.key() == key)
+        self.contenders[set_of(key)].range(Before(key)..).take_while(move |contender| contender.key() == key)
     }
 
     #[expect(clippy::inline_always, reason = "the key need not be in memory for what is nearly always done")]
     #[inline(always)]
     pub(crate) fn first_contender(&self, key: KeyRef<'_>) -> Option<&Contender> {
-        // Nearly always.
-        if self.contenders.is_empty() {
+        let contenders = &self.contenders[set_of(key)];
+        if contenders.is_empty() {
             return None;
         }
-        self.contenders.get_next(&Before(key)).filter(|contender| contender.key() == key)
+        contenders.get_next(&Before(key)).filter(|contender| contender.key() == key)
     }
 }
 
@@ -313,6 +314,12 @@ fn by_text_uid<'a, T: Value<Pod: PodMeta>>(
 ) -> Option<&'a T> {
     let key = UidKey::new(uid, hashing);
     Some(&table.find(key.hash, key.tag, |entry| key.is(entry))?.1.value)
+}
+
+/// Which of the two sets has the contenders for a key.
+#[inline]
+pub(crate) fn set_of(key: KeyRef<'_>) -> usize {
+    usize::from(matches!(key, KeyRef::Own(..) | KeyRef::Name(..)))
 }
 
 /// The table key of a container ID.

@@ -69,7 +69,7 @@ pub(crate) struct Moment {
 }
 
 /// Ended holds for each removed pod at most, on average.
-const ENDED_PER_POD: usize = 4;
+const ENDED_PER_POD: usize = 6;
 
 impl Keyed for Stay {
     fn key(&self) -> KeyRef<'_> {

@@ -70,7 +70,8 @@ impl<V: Claimant> TablesMut<'_, V> {
         if holder.same(pod) {
             self.pass_on(key, place);
         } else {
-            self.contenders().remove(&Contender { key: OwnedKey::new(key), strength, uid: uid.clone() });
+            let contender = Contender { key: OwnedKey::new(key), strength, uid: uid.clone() };
+            self.contenders(key).remove(&contender);
         }
     }
 
@@ -78,7 +79,7 @@ impl<V: Claimant> TablesMut<'_, V> {
     /// contender, removes the key.
     pub(super) fn pass_on(&mut self, key: KeyRef<'_>, place: Place) -> Option<V> {
         while let Some(contender) = self.first_contender(key).cloned() {
-            self.contenders().remove(&contender);
+            self.contenders(key).remove(&contender);
             // Not found if its own UID changed.
             let Some(next) = self.contending(&contender, self.hashing).cloned() else { continue };
             let claims = if let KeyRef::ContainerId(_) = key { next.claims() } else { Claims::NONE };
@@ -93,8 +94,8 @@ impl<V: Claimant> TablesMut<'_, V> {
     fn add_contender(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
         // Contenders of one key share its bytes.
         let first = self.first_contender(key).map(|other| other.key.clone());
-        let key = first.unwrap_or_else(|| OwnedKey::new(key));
-        self.contenders().insert(Contender { key, strength, uid });
+        let owned = first.unwrap_or_else(|| OwnedKey::new(key));
+        self.contenders(key).insert(Contender { key: owned, strength, uid });
     }
 
     /// Stores a key without a holder.

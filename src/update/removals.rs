@@ -155,6 +155,7 @@ impl<P: PodMeta> Draft<'_, P> {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use crate::map::OrdSet;
     use crate::pod::{KeyKind, PodKeys, PodMeta};
     use crate::{Options, Writer};
 
@@ -191,7 +192,11 @@ mod tests {
             let tables = &removed.tables;
             let holders =
                 tables.container_ids.len() + tables.ips.len() + tables.keys.len() + tables.names.len();
-            let lens = (tables.pods.len(), removed.queue.len(), holders + tables.contenders.len());
+            let lens = (
+                tables.pods.len(),
+                removed.queue.len(),
+                holders + tables.contenders.iter().map(OrdSet::len).sum::<usize>(),
+            );
             assert_eq!(lens, (left, left, 5 * left));
         };
         let start = Instant::now();

@@ -144,13 +144,13 @@ fn a_link_to_a_log_is_of_the_pod_with_its_container_and_else_of_the_one_with_its
     assert_eq!(of(600, "cd"), ("logged".into(), FoundBy::NameOnly));
 }
 
-/// Four for each removed pod: with its name, a pod has two keys here.
+/// Six for each removed pod: with its name, a pod has two keys here.
 #[test]
 fn the_number_of_ended_holds_is_limited_and_what_was_before_the_dropped_ones_is_unknown() {
     let (writer, reader, start) = index(40_000, 1);
     let mut told = Told { writer, reader, start };
     told.tell(0, []);
-    for (tick, floor) in [(400, 0), (800, 0), (1200, 600)] {
+    for (tick, floor) in [(400, 0), (800, 0), (1200, 0), (1600, 600)] {
         told.tell(tick, [add(pod("one", Life::default()))]);
         told.tell(tick + 200, [Operation::Remove("one".into())]);
         assert_eq!(told.reader.load().at(time(0)).known().map(|(floor, _)| floor), Some(time(floor)));
