@@ -198,7 +198,10 @@ impl Following {
     /// Reads each file on a thread of its own. One that hangs or takes long keeps its thread, and holds up the others
     /// only once.
     async fn read(&mut self, names: Vec<PathBuf>) {
-        self.late.retain(|path, _| names.contains(path));
+        // A thread that hangs counts even if its file is gone.
+        self.late.retain(|path, look| {
+            names.contains(path) || matches!(look.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+        });
         for path in names {
             let (mut look, patience) = match self.late.remove(&path) {
                 Some(look) => (look, Duration::ZERO),
@@ -220,7 +223,13 @@ impl Following {
                 }
             };
             match time::timeout(patience, &mut look).await {
-                Ok(Ok(look)) => self.files.found(&path, look),
+                Ok(Ok(look)) => {
+                    if patience.is_zero() {
+                        // It may be older than the event that led here.
+                        self.hint.notify_one();
+                    }
+                    self.files.found(&path, look);
+                }
                 Ok(Err(_)) => self.files.unread(&path, "reading it failed: it panicked"),
                 Err(_) => {
                     let message = format!(

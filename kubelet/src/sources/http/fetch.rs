@@ -32,7 +32,9 @@ pub(super) async fn fetch(
         request.uri_mut().clone_from(&config.uri);
         let headers = request.headers_mut();
         headers.clone_from(&config.headers);
-        headers.extend(token.map(|token| (AUTHORIZATION, token)));
+        if let Some(token) = token {
+            headers.insert(AUTHORIZATION, token);
+        }
         headers.entry(USER_AGENT).or_insert(AGENT);
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         let response = client.request(request).await.map_err(|error| causes(&error))?;

@@ -257,6 +257,10 @@ impl Merge {
     /// Whether a pod that no source reports stays, because not all sources are seen. A derived one stays only if no mirror
     /// pod claims it any more: claims are judged at any time.
     fn is_held(&self, uid: &PodUid) -> bool {
+        let is_unconfirmed = |pod: &Arc<Pod>| pod.annotation(UNCONFIRMED_ANNOTATION).is_some();
+        if self.published.get(uid).is_some_and(is_unconfirmed) {
+            return false;
+        }
         let is_reported = Source::ALL.iter().any(|source| self.holder(*source, uid).is_some());
         !(self.all_seen || is_reported) && (self.held.contains(uid) || self.claims.on(uid).is_empty())
     }
