@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{Key, KeyKind, Options, Snapshot};
+use pod_index::{Holder, Key, KeyKind, Life, Options, PodKeys, PodMeta, Snapshot, Time};
 use support::{TestKeys, TestPod, guarded};
 
 struct Counting;
@@ -272,6 +272,48 @@ fn reads_of_removed_pods_allocate_nothing_and_readers_free_none_of_them() {
     assert_eq!(counted(|| drop(snapshot)), (0, 0), "dropping a kept snapshot");
     let (_, frees) = counted(|| writer.reclaim());
     assert!(frees > 60_000, "{frees} frees");
+}
+
+/// Shares a custom key with all others, and has an IP of its own.
+struct Timed(u8, String);
+
+impl PodMeta for Timed {
+    fn uid(&self) -> &str {
+        &self.1
+    }
+    fn name(&self) -> &str {
+        &self.1
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        keys.ip(IpAddr::from([10, 0, 0, self.0]));
+        keys.key(SHARED, "all");
+    }
+    fn life(&self) -> Life {
+        Life { ip_by: Some(Time::from_seconds(1)), ..Life::default() }
+    }
+}
+
+/// So many pods that the claims to the shared key are in several nodes of an ordered set.
+#[test]
+fn a_lookup_of_an_ip_at_a_time_allocates_nothing_although_pods_share_other_keys() {
+    let options = Options::new().keep_removed(Duration::from_secs(60), 100).keep_times(true);
+    let (mut writer, reader) = pod_index::with_options(options);
+    assert!(writer.set_pods((1..=100).map(|n| Timed(n, format!("u{n}")))).refused.is_empty());
+    writer.heard(Time::from_seconds(1000));
+    let (snapshot, ip) = (reader.snapshot(), IpAddr::from([10, 0, 0, 7]));
+    let lookup = || {
+        let at = snapshot.at(Time::from_seconds(500));
+        assert!(matches!(at.get(ip), Holder::Pod(found) if found.pod.0 == 7));
+        assert!(!snapshot.is_contested(ip));
+    };
+    assert_eq!(counted(lookup), (0, 0));
+    assert!(snapshot.is_contested((SHARED, &b"all"[..])));
 }
 
 #[test]
