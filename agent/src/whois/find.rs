@@ -209,10 +209,10 @@ impl<'a> Sought<'a> {
             return match (identity, workload(text.trim_ascii()), at) {
                 (Ok(identity), ..) => Ok(sought(What::Identity(identity))),
                 (_, Some(workload), None) => Ok(sought(workload)),
-                (_, Some(_), Some(_)) => Err(Unknown::new(
-                    Some(Kind::Workload),
-                    "at: only the current pods of a workload are known",
-                )),
+                // No kind: the answer to this query never changes.
+                (_, Some(_), Some(_)) => {
+                    Err(Unknown::new(None, "at: only the current pods of a workload are known"))
+                }
                 (Err(error), None, _) => Err(Unknown::new(None, error.to_string())),
             };
         };

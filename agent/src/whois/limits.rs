@@ -14,7 +14,7 @@ pub(crate) const PLACE_TIMEOUT: Duration = Duration::from_secs(30);
 /// whole response in memory.
 pub(crate) const ANSWERS: usize = 64 << 20;
 /// After this many bytes, the answer about a workload has no further pods.
-pub(crate) const PODS: usize = 1 << 20;
+pub(crate) const PODS: usize = 128 << 10;
 /// Maximum number of bodies in memory. Further requests with a body wait until one is dropped.
 pub(crate) const BODIES: usize = 16;
 /// Answers repeat at most this many bytes of a query. Paths of cgroups and logs are shorter.

@@ -123,13 +123,21 @@ impl Whois {
         at: Option<Time>,
     ) -> Result<Response, Response> {
         let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
-        // Not worth a turn.
+        // Not worth a turn, unless it is a workload, which can have many pods.
         if let Queries::List(few) = &queries
             && few.len() <= FEW
+            && !few.as_slice().iter().any(|query| is_workload(query, at))
         {
             let placements = self.processes.get(client, pids(queries.clone())).await;
-            let part = Part::of(&self, queries, at, &placements, 0);
-            return Ok((head, part.answers).into_response());
+            let (mut rest, mut all) = (queries, Vec::new());
+            loop {
+                let part = Part::of(&self, rest, at, &placements, all.len());
+                if part.answers.is_empty() {
+                    return Ok((head, all).into_response());
+                }
+                all.extend(part.answers);
+                rest = part.rest;
+            }
         }
         let asked = (self, Arc::clone(client), queries, place, at, 0);
         let answers = stream::try_unfold(asked, async |(whois, client, queries, place, at, sent)| {
@@ -183,6 +191,10 @@ fn parse<'a>(
 ) -> Result<(&'a str, Sought<'a>), Unknown> {
     let text = str::from_utf8(query).map_err(|_| Unknown::new(None, "an identity must be UTF-8"))?;
     Ok((text, Sought::parse(text, at, placements)?))
+}
+
+fn is_workload(query: &[u8], at: Option<Time>) -> bool {
+    parse(query, at, &Placements::default()).is_ok_and(|(_, sought)| sought.kind() == Kind::Workload)
 }
 
 /// The processes among the queries of the next part.

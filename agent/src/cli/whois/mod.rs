@@ -17,7 +17,6 @@ use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
-use crate::whois::answer::NOT_FOUND;
 use crate::whois::{limits, query};
 
 /// The fields that the agent sends with `details=true`.
@@ -101,11 +100,18 @@ async fn complete(
     }
 }
 
-/// Whether a query without a pod is an identity, but not of a process.
+/// Whether a query without a pod is an identity, but not of a process; or a removed pod had an IP or a name that another pod
+/// can still get.
 fn may_change(answers: &[u8]) -> bool {
-    let unknown = answers.split(|byte| *byte == b'\n').filter(|line| line.starts_with(NOT_FOUND));
-    let mut unknown = unknown.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    unknown.any(|answer| answer["kind"].as_str().is_some_and(|kind| kind != "pid"))
+    let mut answers =
+        answers.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    answers.any(|answer| match answer["foundBy"].as_str() {
+        Some(by) => {
+            let is_now = answer["removed"].is_string() && answer["at"].is_null();
+            is_now && ["ip", "name", "nameOnly"].contains(&by)
+        }
+        None => answer["found"] == false && answer["kind"].as_str().is_some_and(|kind| kind != "pid"),
+    })
 }
 
 /// Uses two threads: one reads lines, this one requests the answers and prints them.

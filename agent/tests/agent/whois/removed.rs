@@ -49,11 +49,24 @@ async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_r
     assert_eq!(value(&metrics, "pod_index_removed_pods"), 1);
     assert_eq!(value(&metrics, r#"pod_index_keys{kind="container_id"}"#), 0);
 
-    // Another pod takes the name. Late events of the removed one do not lead to it.
+    // Another pod takes the name. Queries that wait do not end with the removed one.
     let mut next = pod_of("u-2");
     next["status"]["podIPs"] = json!([{ "ip": "10.0.0.7" }]);
-    setup.server.put("pods", &next);
+    let found = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="found"}"#);
+    let before = found(&setup.agent.get("/metrics").body);
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            setup.agent.until("/metrics", |answer| found(&answer.body) >= before + 3);
+            setup.server.put("pods", &next);
+        });
+        let name_only = format!("/var/log/containers/web-0_shop_nginx-{}.log", id('e'));
+        setup.agent.ask(&["whois", "shop/web-0", "10.0.0.7", &name_only, "--wait", "60s", "-o", "json"])
+    });
+    let answers = lines(stdout(&output));
+    let all_next = answers.iter().all(|answer| answer["podUID"] == "u-2");
+    assert!(answers.len() == 3 && all_next, "{answers:?}");
     setup.agent.has("/pods/shop/web-0");
+    // Late events of the removed one do not lead to the other one.
     let link = |digit| format!("/var/log/containers/web-0_shop_nginx-{}.log", id(digit));
     let uids = |queries: &[&str]| -> Vec<_> {
         setup

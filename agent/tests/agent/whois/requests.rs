@@ -33,9 +33,22 @@ async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
     assert_eq!(found, [false, true]);
     // Invalid queries do not wait.
     let began = Instant::now();
-    let output = setup.agent.ask(&["whois", "/no/pod", "4711", "--wait", "5m"]);
+    let output = setup.agent.ask(&["whois", "/no/pod", "4711", "shop/deploy/web at=5", "--wait", "5m"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(began.elapsed() < PATIENCE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_answer_does_not_end_the_response() {
+    let setup = Setup::new().await;
+    let mut large = pod("large", "node-1", &json!({ "text": "x".repeat(40 << 10) }));
+    large["metadata"]["uid"] = json!("large-uid");
+    setup.server.put("pods", &large);
+    setup.agent.until("/whois?q=large-uid", |answer| answer.body.contains(r#""found":true"#));
+    let path = format!("/whois?details=true&q=large-uid&q=large-uid&q={WEB}");
+    let answers = lines(&setup.agent.get(&path).body);
+    let uids: Vec<_> = answers.iter().map(|answer| answer["podUID"].clone()).collect();
+    assert_eq!(uids, ["large-uid", "large-uid", WEB]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
