@@ -97,6 +97,9 @@ impl Places {
     }
 
     pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Some(permit);
+        }
         let _waiting = Arc::clone(&self.waiting);
         Arc::clone(&self.permits).acquire_owned().await.ok()
     }
@@ -115,6 +118,16 @@ impl Share {
             part()
         };
         // Otherwise a client that reads as fast as parts are computed would keep its thread.
+        yield_now().await;
+        Some(done)
+    }
+
+    /// Computes a bounded part that all clients share, in no client's turn.
+    pub(crate) async fn shared_work<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
+        let done = {
+            let _one_of_all = self.turns.acquire().await.ok()?;
+            part()
+        };
         yield_now().await;
         Some(done)
     }
@@ -181,6 +194,22 @@ mod tests {
         }
         assert!(clients.known.lock().unwrap().len() <= GONE);
         assert!(Arc::ptr_eq(&held, &clients.named("held")));
+    }
+
+    #[tokio::test]
+    async fn places_are_wanted_only_while_somebody_waits() {
+        let places = Places::new(1);
+        // After some of them, tokio would make the task yield.
+        for _ in 0..1000 {
+            let mut take = Box::pin(places.take());
+            let permit = (&mut take).now_or_never().flatten();
+            assert!(permit.is_some() && !places.are_wanted());
+        }
+        let held = places.take().await;
+        let mut waits = Box::pin(places.take());
+        assert!((&mut waits).now_or_never().is_none() && places.are_wanted());
+        drop(held);
+        assert!(waits.await.is_some() && !places.are_wanted());
     }
 
     #[tokio::test]

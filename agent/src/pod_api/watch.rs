@@ -11,6 +11,7 @@ use axum::body::Body;
 use futures_util::{StreamExt, stream};
 use hyper::body::Bytes;
 use serde_json::json;
+use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
@@ -169,11 +170,16 @@ impl Watch {
         history.seats.counts.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut self.lacks_columns);
         if !with_columns && let Some(line) = event.kept_line(form, kind) {
+            // A watch that catches up yields now and then.
+            consume_budget().await;
             return line;
         }
-        let encode =
-            || if with_columns { event.encode(form, kind, true) } else { history.line(event, form, kind) };
-        self.share.work(encode).await.unwrap_or_default()
+        let line = if with_columns {
+            self.share.work(|| event.encode(form, kind, true)).await
+        } else {
+            self.share.shared_work(|| history.line(event, form, kind)).await
+        };
+        line.unwrap_or_default()
     }
 
     fn bookmark(&mut self) -> Bytes {
