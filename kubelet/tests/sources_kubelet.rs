@@ -27,7 +27,8 @@ impl Kubelet {
         let body = Arc::new(Mutex::new(body.to_string()));
         let current = Arc::clone(&body);
         let server = Server::start_with_tls(move |request| {
-            Some(if request.contains(&wanted) {
+            let is_alone = request.matches("authorization:").count() == 1;
+            Some(if is_alone && request.contains(&wanted) {
                 answer("200 OK", "", &current.lock().expect("a body"))
             } else {
                 answer("401 Unauthorized", "", "Unauthorized")
@@ -41,7 +42,9 @@ impl Kubelet {
     }
 
     fn config(&self, token: &Directory) -> HttpConfig {
-        let mut config = HttpConfig::of_kubelet(&self.server.url("")).expect("a URL");
+        let config = HttpConfig::of_kubelet(&self.server.url("")).expect("a URL");
+        // The token replaces it.
+        let mut config = config.header("Authorization", "Bearer other").expect("a header");
         (config.token_file, config.period) = (Some(token.at("token")), Duration::from_millis(10));
         config
     }

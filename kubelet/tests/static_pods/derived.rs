@@ -80,6 +80,17 @@ fn a_static_pod_outlives_its_mirror_pod_for_half_a_minute() {
 }
 
 #[test]
+fn an_unconfirmed_static_pod_ends_although_a_source_is_not_seen_yet() {
+    let mut merging = Merging::new([Source::Api, Source::Http]);
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
+    merging.say(Source::Api, remove("m"));
+    assert!(is_unconfirmed(&merging.pods["s"]));
+    let expired = merging.merge.expire(merging.merge.next_deadline().expect("a deadline"));
+    merging.take(&expired);
+    assert!(!merging.pods.contains_key("s"));
+}
+
+#[test]
 fn the_kubelet_confirms_or_ends_its_own_pods() {
     let mut merging = Merging::new([Source::Api, Source::Kubelet]);
     merging.say(Source::Kubelet, set([]));
