@@ -229,6 +229,9 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     let nameless = "ns/: metadata.name: is missing";
     let expected = [&*format!("ns/2: {wrong}"), &*format!("ns/5: {wrong}"), nameless, large];
     assert_eq!(said, expected);
+    let kinds: Vec<_> = source.status().borrow().problems.iter().map(Problem::kind).collect();
+    let [syntax, warning] = [ProblemKind::Syntax, ProblemKind::Warning];
+    assert_eq!(kinds, [syntax, syntax, syntax, warning], "7 is not hidden");
     assert_eq!(source.status().borrow().failed_checks, 0, "the looks give information");
 
     // 2 is gone.

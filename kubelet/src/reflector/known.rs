@@ -27,6 +27,8 @@ pub(crate) struct Undecodable {
     pub(crate) field: String,
     /// Quotes nothing of the object.
     pub(crate) message: String,
+    /// The latest version was emitted without a part of it.
+    pub(crate) is_reduced: bool,
     /// A version was emitted: an earlier one, which stays, or a part of the latest.
     pub(super) is_held: bool,
 }
@@ -108,6 +110,7 @@ where
     if uid.is_empty() || name.is_empty() {
         return Err(Failure::new(FailureKind::Doubt, format!("an object without a name {message}")));
     }
-    let problem = Undecodable { namespace, name, field, message, is_held: object.is_some() };
+    let is_reduced = object.is_some();
+    let problem = Undecodable { namespace, name, field, message, is_reduced, is_held: is_reduced };
     Ok(Received { uid, version, object, problem: Some(problem) })
 }

@@ -15,6 +15,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::convert::identity;
 
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
@@ -25,8 +26,9 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::http::{Asking, Decoded, HttpConfig};
-use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate, problem};
-use crate::text::shorten;
+use super::problem::{limited, undecodable};
+use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
+use crate::text::{decode_bounded, shorten};
 
 /// The pods that a kubelet runs, as a stream that never ends.
 ///
@@ -99,7 +101,7 @@ fn decode(body: &[u8]) -> Decoded {
     }
     let (mut pods, mut problems, mut unusable_pods) = (Vec::new(), BTreeMap::new(), HashSet::new());
     for item in list.items.unwrap_or_default() {
-        match crate::text::decode_bounded::<Pod>(item.get().as_bytes()) {
+        match decode_bounded::<Pod>(item.get().as_bytes()) {
             Ok((pod, _)) if is_mirror_pod(&pod) => {
                 let (namespace, name) = (shorten(pod.namespace()), shorten(pod.name()));
                 let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
@@ -108,7 +110,8 @@ fn decode(body: &[u8]) -> Decoded {
             }
             Ok((mut pod, problem)) if !pod.uid().is_empty() && !pod.name().is_empty() => {
                 if let Some(message) = problem {
-                    let problem = problem::undecodable(pod.namespace(), pod.name(), "spec", &message);
+                    let kind = ProblemKind::Warning;
+                    let problem = undecodable(kind, pod.namespace(), pod.name(), "spec", &message);
                     problems.insert(pod.uid().to_owned(), problem);
                 }
                 // They record which client wrote which field of the API server's object.
@@ -127,12 +130,13 @@ fn decode(body: &[u8]) -> Decoded {
                     Ok(_) => ("metadata.name".to_owned(), "is missing".to_owned()),
                     Err((path, message)) => (shorten(&path.to_string()), message),
                 };
-                problems.insert(uid.to_owned(), problem::undecodable(namespace, name, &field, &message));
+                let problem = undecodable(ProblemKind::Syntax, namespace, name, &field, &message);
+                problems.insert(uid.to_owned(), problem);
                 unusable_pods.insert(uid.to_owned());
             }
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    let problems = problem::limited(problems.into_values());
+    let problems = limited(problems.into_values(), Problem::kind, identity);
     Decoded { pods: Some(pods), problems, unusable: unusable_pods }
 }

@@ -61,8 +61,8 @@ pub enum ProblemKind {
     Claim = "claim",
     /// The server did not answer as expected.
     Request = "request",
-    /// Something in a manifest is ignored, for example an unknown field. The pod counts. The kubelet's strict decoder warns
-    /// of it, too.
+    /// Something in a manifest is ignored, for example an unknown field, of which the kubelet's strict decoder warns, too; or
+    /// the lists and mappings of a very large `spec`. The pod counts.
     Warning = "warning",
     /// There are no file events, so changes are seen only at the next listing. No pod is hidden.
     Unhinted = "unhinted",
@@ -146,18 +146,29 @@ impl std::error::Error for Problem {}
 const MOST_PROBLEMS: usize = 16;
 
 /// The problem with this field of a pod.
-pub(super) fn undecodable(namespace: &str, name: &str, field: &str, message: &str) -> Problem {
+pub(super) fn undecodable(
+    kind: ProblemKind,
+    namespace: &str,
+    name: &str,
+    field: &str,
+    message: &str,
+) -> Problem {
     let field = (field != ".").then(|| field.to_owned());
-    Problem::new(ProblemKind::Syntax, shorten(&format!("{namespace}/{name}")), None, field, message)
+    Problem::new(kind, shorten(&format!("{namespace}/{name}")), None, field, message)
 }
 
-/// The problems. If there are more than sixteen, the first ones and a summary.
-pub(super) fn limited(problems: impl ExactSizeIterator<Item = Problem>) -> Vec<Problem> {
-    let more = problems.len().saturating_sub(MOST_PROBLEMS);
-    let mut problems: Vec<_> = problems.take(MOST_PROBLEMS).collect();
-    if more > 0 {
-        let message = format!("and {more} more pods cannot be decoded");
-        problems.push(Problem::new(ProblemKind::Syntax, "pods", None, None, message));
+/// The problems of these pods. If there are more than sixteen, the first ones and a summary.
+pub(super) fn limited<T>(
+    mut pods: impl Iterator<Item = T>,
+    kind: impl Fn(&T) -> ProblemKind,
+    problem: impl Fn(T) -> Problem,
+) -> Vec<Problem> {
+    let mut problems: Vec<_> = pods.by_ref().take(MOST_PROBLEMS).map(problem).collect();
+    let more: Vec<_> = pods.map(|pod| kind(&pod)).collect();
+    // A grave kind, if there is any.
+    if let Some(kind) = more.iter().find(|kind| kind.is_grave()).or(more.first()) {
+        let message = format!("and {} more pods have problems", more.len());
+        problems.push(Problem::new(*kind, "pods", None, None, message));
     }
     problems
 }

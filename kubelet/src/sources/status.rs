@@ -163,7 +163,10 @@ impl Observer for StatusWriter {
 
     /// Replaces the problems of single pods.
     fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {
-        let problems = limited(pods.map(|it| undecodable(&it.namespace, &it.name, &it.field, &it.message)));
+        let kind = |it: &&Undecodable| if it.is_reduced { ProblemKind::Warning } else { ProblemKind::Syntax };
+        let problem =
+            |it: &'a Undecodable| undecodable(kind(&it), &it.namespace, &it.name, &it.field, &it.message);
+        let problems = limited(pods, kind, problem);
         let mut of_pods = self.of_pods.lock().unwrap_or_else(PoisonError::into_inner);
         if *of_pods == problems {
             return;
