@@ -31,7 +31,7 @@ macro_rules! kinds {
 
 /// Declares an error of one of these kinds: what it is about, and a message. Of the message, the first 1,024 bytes are
 /// kept: a server's answer may repeat the whole request.
-macro_rules! error {
+macro_rules! error_type {
     ($(#[$of_error:meta])* $name:ident, $kinds:ident, $(#[$of_place:meta])* $place:ident, $shown:literal) => {
         $(#[$of_error])*
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -75,7 +75,7 @@ macro_rules! error {
 }
 
 /// Prints these fields of a type, whose others have no `Debug` or hold too much.
-macro_rules! debug {
+macro_rules! impl_debug {
     ($name:ident $(, $field:ident)*) => {
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -173,7 +173,8 @@ pub(crate) fn decode_bounded<K: DeserializeOwned>(
 /// The number of parts of the object's `spec`, and the object without them, if they are too many.
 fn outline(json: &[u8]) -> Option<(usize, Vec<u8>)> {
     let commas = |text: &[u8]| text.split(|byte| *byte == b',').skip(1).count();
-    if commas(json) <= MOST_PARTS {
+    // A part takes a byte, and its comma another.
+    if json.len() <= 2 * MOST_PARTS || commas(json) <= MOST_PARTS {
         return None;
     }
     let mut object: BTreeMap<&str, &RawValue> = serde_json::from_slice(json).ok()?;

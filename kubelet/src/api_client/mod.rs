@@ -141,7 +141,7 @@ impl ApiClient {
     }
 }
 
-debug!(ApiClient, namespace);
+impl_debug!(ApiClient, namespace);
 
 /// Why the client certificate of `config` is of no use, if it has expired. Reads its file, which may block.
 pub(crate) fn expired(config: &Config) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Problems with a checkpoint or with the checkpoint directory. An error names the file and quotes nothing of
 //! the pod but its name.
 
-error! {
+error_type! {
 /// A problem with a checkpoint or with the checkpoint directory.
 CheckpointError, CheckpointErrorKind,
 /// The file or directory that the error is about.

@@ -26,41 +26,47 @@ pub(super) enum Expected {
     Gone(MirrorPodUid),
 }
 
-impl Outcome {
-    /// Whether something was changed and nothing failed.
-    pub(super) fn is_success(&self) -> bool {
-        self.error.is_none() && (self.deleted || self.created)
-    }
-}
-
 /// Deletes the old mirror, if any, and creates a new one, if wanted.
 pub(super) async fn attempt(client: &KubeMirrorClient, planned: Planned) -> Outcome {
     let to_mirror = planned.to_mirror().cloned();
     let Planned { full_name, pod, mirror, .. } = planned;
     let mut outcome = Outcome { full_name, pod, deleted: false, created: false, expected: None, error: None };
-    if let Some(mirror) = &mirror {
-        let uid = MirrorPodUid::from(mirror.uid());
-        match client.delete_mirror_pod(outcome.full_name.as_str(), Some(&uid)).await {
-            Ok(deleted) => outcome.deleted = deleted,
-            Err(error) => {
-                outcome.error = Some(error);
-                return outcome;
+    outcome.error = outcome.correct(client, mirror, to_mirror).await.err();
+    outcome
+}
+
+impl Outcome {
+    /// Whether something was changed and nothing failed.
+    pub(super) fn is_success(&self) -> bool {
+        self.error.is_none() && (self.deleted || self.created)
+    }
+
+    async fn correct(
+        &mut self,
+        client: &KubeMirrorClient,
+        mirror: Option<Arc<Pod>>,
+        pod: Option<Arc<Pod>>,
+    ) -> Result<(), MirrorError> {
+        // First, because it asks for the node: if that fails, the old mirror stays.
+        let new = match pod {
+            Some(pod) => Some(client.mirror_of(&pod).await?),
+            None => None,
+        };
+        if let Some(mirror) = mirror {
+            let uid = MirrorPodUid::from(mirror.uid());
+            self.deleted = client.delete_mirror_pod(self.full_name.as_str(), Some(&uid)).await?;
+            // The mirror is gone or was replaced. Either way, wait until the index shows it.
+            self.expected = Some(Expected::Gone(uid));
+            if !self.deleted {
+                return Ok(());
             }
         }
-        // The mirror is gone or was replaced. Either way, wait until the index shows it.
-        outcome.expected = Some(Expected::Gone(uid));
-        if !outcome.deleted {
-            return outcome;
+        if let Some(new) = new {
+            let created = client.create(&new).await?;
+            self.created = matches!(created, Mirrored::Created(_));
+            let (Mirrored::Created(uid) | Mirrored::Existed(uid)) = created;
+            self.expected = Some(Expected::Mirror(uid));
         }
+        Ok(())
     }
-    let Some(pod) = to_mirror else { return outcome };
-    match client.create_mirror_pod(&pod).await {
-        Ok(Mirrored::Created(uid)) => {
-            outcome.created = true;
-            outcome.expected = Some(Expected::Mirror(uid));
-        }
-        Ok(Mirrored::Existed(uid)) => outcome.expected = Some(Expected::Mirror(uid)),
-        Err(error) => outcome.error = Some(error),
-    }
-    outcome
 }

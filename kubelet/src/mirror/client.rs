@@ -11,7 +11,7 @@ pub enum Mirrored {
     Existed(MirrorPodUid),
 }
 
-error! {
+error_type! {
 /// Why a mirror pod could not be created or deleted.
 MirrorError, MirrorErrorKind,
 /// The full name of the pod.

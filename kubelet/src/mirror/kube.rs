@@ -11,12 +11,15 @@ use tokio::time;
 use super::client::{MirrorError, MirrorErrorKind, Mirrored};
 use crate::RESTORED;
 use crate::text::api_causes;
-use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, PodMeta};
+use pod_index::{
+    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, ParseIdError, PodMeta,
+};
 
 /// The field manager in a mirror's `metadata.managedFields`.
 const FIELD_MANAGER: &str = "pod-index";
 /// Time limit for an answer of the API server.
 const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Creates and deletes the mirror pods of one node, with no more rights than a node has.
 ///
 /// Each mirror carries the node's UID as an owner reference. The UID is looked up whenever a mirror is created: the
@@ -46,8 +49,7 @@ impl KubeMirrorClient {
     /// Kubelet: `CreateMirrorPod`.
     #[doc(alias = "CreateMirrorPod")]
     pub async fn create_mirror_pod(&self, pod: &Pod) -> Result<Mirrored, MirrorError> {
-        let name = || format!("{}_{}", pod.name(), pod.namespace());
-        self.create(pod).await.map_err(|(kind, message)| MirrorError::new(kind, name(), message))
+        self.create(&self.mirror_of(pod).await?).await
     }
 
     /// Deletes a mirror pod immediately. Returns whether it did. With a UID, deletes the pod only if it has
@@ -65,8 +67,7 @@ impl KubeMirrorClient {
         full_name: &str,
         uid: Option<&MirrorPodUid>,
     ) -> Result<bool, MirrorError> {
-        let deleted = self.delete(full_name, uid).await;
-        deleted.map_err(|(kind, message)| MirrorError::new(kind, full_name, message))
+        self.delete(full_name, uid).await.map_err(of(full_name))
     }
 
     async fn node_uid(&self) -> Result<String, Failure> {
@@ -84,7 +85,10 @@ impl KubeMirrorClient {
 
     /// The mirror of a static pod, owned only by the node: what `NodeRestriction` allows a node to create
     /// (KEP-1314).
-    fn mirror(&self, pod: &Pod, node_uid: String) -> Pod {
+    pub(super) async fn mirror_of(&self, pod: &Pod) -> Result<Pod, MirrorError> {
+        let name = full_name(pod);
+        parse(&name).map_err(of(&name))?;
+        let node_uid = self.node_uid().await.map_err(of(&name))?;
         let mut mirror = pod.clone();
         let hash = pod.annotation(CONFIG_HASH_ANNOTATION).unwrap_or_default().to_owned();
         let annotations = mirror.metadata.annotations.get_or_insert_default();
@@ -103,18 +107,18 @@ impl KubeMirrorClient {
         // Nothing would ever remove them from a mirror, and it could not be replaced.
         mirror.metadata.finalizers = None;
         mirror.spec.get_or_insert_with(PodSpec::default).node_name = Some(self.node.clone());
-        mirror
+        Ok(mirror)
     }
 
-    fn pods(&self, full_name: &FullName) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), full_name.namespace())
+    fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     /// The pod already exists. Upstream intends to check whether it is the wanted mirror (k/k#19942), but
     /// compares an empty object.
-    async fn existing(&self, full_name: &FullName, pod: &Pod) -> Result<Mirrored, Failure> {
+    async fn existing(&self, mirror: &Pod) -> Result<Mirrored, Failure> {
         let taken = |message: &str| Err((MirrorErrorKind::Taken, message.to_owned()));
-        let found = match patiently(self.pods(full_name).get_opt(full_name.name())).await? {
+        let found = match patiently(self.pods(mirror.namespace()).get_opt(mirror.name())).await? {
             Ok(Some(found)) => found,
             Ok(None) => {
                 return Err((MirrorErrorKind::Request, "a pod had its name, but is gone again".to_owned()));
@@ -136,7 +140,7 @@ impl KubeMirrorClient {
         let node = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         match found.annotation(CONFIG_MIRROR_ANNOTATION) {
             Some(_) if node != Some(&self.node) => taken("a mirror of another node has its name"),
-            Some(hash) if hash == pod.annotation(CONFIG_HASH_ANNOTATION).unwrap_or_default() => {
+            hash @ Some(_) if hash == mirror.annotation(CONFIG_MIRROR_ANNOTATION) => {
                 Ok(Mirrored::Existed(MirrorPodUid::from(found.uid())))
             }
             Some(_) => taken("a mirror of another version of the pod has its name"),
@@ -144,28 +148,26 @@ impl KubeMirrorClient {
         }
     }
 
-    async fn create(&self, pod: &Pod) -> Result<Mirrored, Failure> {
-        let full_name = FullName::new(pod.name(), pod.namespace())
-            .map_err(|error| (MirrorErrorKind::Name, error.to_string()))?;
-        let mirror = self.mirror(pod, self.node_uid().await?);
+    /// Creates what [`mirror_of`](Self::mirror_of) returned.
+    pub(super) async fn create(&self, mirror: &Pod) -> Result<Mirrored, MirrorError> {
         let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match patiently(self.pods(&full_name).create(&post, &mirror)).await? {
-            Ok(created) => Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                self.existing(&full_name, pod).await
+        let created = async {
+            match patiently(self.pods(mirror.namespace()).create(&post, mirror)).await? {
+                Ok(created) => Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => self.existing(mirror).await,
+                Err(error) => Err(request(&error)),
             }
-            Err(error) => Err(request(&error)),
-        }
+        };
+        created.await.map_err(of(&full_name(mirror)))
     }
 
     async fn delete(&self, full_name: &str, uid: Option<&MirrorPodUid>) -> Result<bool, Failure> {
-        let full_name =
-            full_name.parse::<FullName>().map_err(|error| (MirrorErrorKind::Name, error.to_string()))?;
+        let full_name = parse(full_name)?;
         let mut now = DeleteParams::default().grace_period(0);
         if let Some(uid) = uid {
             now = now.preconditions(Preconditions { uid: Some(uid.to_string()), resource_version: None });
         }
-        match patiently(self.pods(&full_name).delete(full_name.name(), &now)).await? {
+        match patiently(self.pods(full_name.namespace()).delete(full_name.name(), &now)).await? {
             Ok(deleted) => match deleted.left().and_then(|pod| pod.metadata.finalizers) {
                 Some(finalizers) if !finalizers.is_empty() => {
                     let finalizers = finalizers.join(", ");
@@ -183,6 +185,19 @@ impl KubeMirrorClient {
 /// Why an attempt failed.
 type Failure = (MirrorErrorKind, String);
 
+/// The failure as an error about this pod.
+fn of(full_name: &str) -> impl FnOnce(Failure) -> MirrorError {
+    move |(kind, message)| MirrorError::new(kind, full_name, message)
+}
+
+fn full_name(pod: &Pod) -> String {
+    format!("{}_{}", pod.name(), pod.namespace())
+}
+
+fn parse(full_name: &str) -> Result<FullName, Failure> {
+    full_name.parse().map_err(|error: ParseIdError| (MirrorErrorKind::Name, error.to_string()))
+}
+
 async fn patiently<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
     let silence = || format!("no answer from the API server within {} s", PATIENCE.as_secs());
     time::timeout(PATIENCE, answer).await.map_err(|_elapsed| (MirrorErrorKind::Request, silence()))
@@ -198,4 +213,4 @@ fn request(error: &kube::Error) -> Failure {
     (kind, api_causes(error))
 }
 
-debug!(KubeMirrorClient, node);
+impl_debug!(KubeMirrorClient, node);

@@ -273,4 +273,4 @@ fn is_wanted(planned: &Planned) -> bool {
     !matches!(planned.state, MirrorState::InSync | MirrorState::Finished)
 }
 
-debug!(Mirrors, period);
+impl_debug!(Mirrors, period);

@@ -252,4 +252,4 @@ impl AsFd for CgroupResolver {
     }
 }
 
-debug!(CgroupResolver, root);
+impl_debug!(CgroupResolver, root);

@@ -11,7 +11,7 @@ type Own = Box<dyn Fn() -> Duration + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Clock(Option<Own>);
 
-debug!(Clock);
+impl_debug!(Clock);
 
 impl Clock {
     pub(super) fn new(own: impl Fn() -> Duration + Send + Sync + 'static) -> Self {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-error! {
+error_type! {
 /// A file or directory that could not be read or followed. Errors name the path and never quote the content.
 ResolveError, ResolveErrorKind,
 /// The file or directory that the error is about.

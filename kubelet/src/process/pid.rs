@@ -277,4 +277,4 @@ fn time(ticks: u64) -> Duration {
     Duration::from_millis(ticks.saturating_mul(1_000) / clock_ticks_per_second().max(1))
 }
 
-debug!(PidResolver, root);
+impl_debug!(PidResolver, root);

@@ -311,6 +311,27 @@ async fn an_unknown_node_is_waited_for_and_one_registered_again_is_used() {
     agent.rests(2).await;
 }
 
+/// The kubelet has no need to ask for its node.
+#[tokio::test]
+async fn an_edited_static_pod_keeps_its_mirror_while_the_node_cannot_be_looked_up() {
+    let (server, mut pods) = (server().await, manifests(&[("web", 1)]));
+    let mut agent = agent(&server, &pods).await;
+    let before = mirrors(&server);
+    server.fail_always(Verb::Get, Fault::Status(403));
+    pods.insert("web".to_owned(), 2);
+    agent.has(&pods);
+    let reported = |status: &MirrorsStatus| {
+        let failure = status_of(status, "web").and_then(|web| web.last_failure.as_ref());
+        status.failed >= 2 && failure.is_some_and(|failure| failure.kind == MirrorErrorKind::Node)
+    };
+    agent.until("a report", reported).await;
+    assert_eq!(mirrors(&server), before);
+    server.heal();
+    mirrored(&server, &pods).await;
+    agent.rests(1).await;
+    assert_eq!(agent.status.borrow().deleted, 1);
+}
+
 #[tokio::test]
 async fn a_clock_that_jumps_neither_hurries_nor_delays_another_try() {
     let server = server().await;

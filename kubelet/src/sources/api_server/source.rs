@@ -240,7 +240,7 @@ fn settled(mut pod: Pod) -> Pod {
     pod
 }
 
-debug!(ApiServer, fields);
+impl_debug!(ApiServer, fields);
 
 /// The pods of an API server, as a stream that never ends.
 ///
