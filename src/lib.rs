@@ -55,7 +55,7 @@
 //!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::get`] return a value that you own,
 //!   so they increment a shared reference count; so does the first lookup of a [`CachedReader`] after a
 //!   publication. A translation allocates if its result is neither a lower-case UUID nor 32 lower-case hex
-//!   digits. Listing the pods of a key that several pods claim may allocate once.
+//!   digits. Listing the pods of a key that several pods claim, and [`Snapshot::is_contested`], may allocate once.
 //! * **Readers never free memory.** Replaced snapshots wait in the writer's retire queue until no reader
 //!   holds them. Then the writer frees them. Exceptions: without a writer, the last handle frees the index; and
 //!   the last clone of a pod's `Arc` frees that pod, wherever it is dropped.

@@ -59,7 +59,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// contested. This is a method of its own so that a `get` which does not ask pays nothing.
     ///
     /// # Complexity
-    /// O(1) and a few instructions while no key is contested, O(log n) for n claims otherwise. Then it may allocate once.
+    /// O(1) for an IP or a container ID while none is contested, otherwise O(log n) for n claims, with at most one
+    /// allocation.
     ///
     /// # Examples
     /// See [`claimants`](Self::claimants).

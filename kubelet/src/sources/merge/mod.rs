@@ -280,7 +280,8 @@ impl Merge {
         }
         if !self.all_seen && self.configured.is_subset(&self.seen) {
             self.all_seen = true;
-            // Only now, what the other sources say decides about claims.
+            // From now on, a claim is refused if neither the kubelet nor a manifest confirms it. So all claims of the node
+            // are judged again. The pods that were held until now go.
             let Keys { uids, names } = self.own_keys();
             step.touched.uids.extend(uids.into_iter().chain(std::mem::take(&mut self.held)));
             step.touched.names.extend(names);

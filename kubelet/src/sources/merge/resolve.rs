@@ -254,8 +254,9 @@ impl Merge {
         }
     }
 
-    /// Whether a pod that no source reports stays, because not all sources are seen. A derived one stays only if no mirror
-    /// pod claims it any more: claims are judged at any time.
+    /// Whether a published pod stays although no source describes it any more, because not all sources are seen. Three pods
+    /// do not stay: an unconfirmed one, whose time is over; one that a source reports, but that is published under another
+    /// UID; and a derived one whose mirror pod is there, but is refused.
     fn is_held(&self, uid: &PodUid) -> bool {
         let is_unconfirmed = |pod: &Arc<Pod>| pod.annotation(UNCONFIRMED_ANNOTATION).is_some();
         if self.published.get(uid).is_some_and(is_unconfirmed) {
