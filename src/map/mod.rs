@@ -54,9 +54,10 @@ pub(crate) struct Words(pub(crate) u64, pub(crate) u64);
 #[derive(Clone)]
 pub(crate) struct Text(Arc<[u8]>);
 
-impl Key for [u64; 4] {
+impl Key for [Words; 2] {
     fn hash(&self, hashing: &Hashing) -> u64 {
-        hashing.four_words(*self)
+        let [Words(a, b), Words(c, d)] = *self;
+        hashing.four_words([a, b, c, d])
     }
 }
 

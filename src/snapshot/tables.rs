@@ -61,7 +61,7 @@ tables! {
     /// Pods and mirror pods by full name. Each kind has its own tags.
     names: Text => V,
     /// Pods by container ID, with the container's name.
-    container_ids: [u64; 4] => Container<V>,
+    container_ids: [Words; 2] => Container<V>,
     /// Pods by IP.
     ips: Words => V,
     /// Pods by custom key.
@@ -324,9 +324,9 @@ pub(crate) fn set_of(key: KeyRef<'_>) -> usize {
 
 /// The table key of a container ID.
 #[inline]
-pub(crate) fn container_key(id: ContainerId, hashing: &Hashing) -> ([u64; 4], u64) {
-    let words = id.words();
-    (words, hashing.four_words(words))
+pub(crate) fn container_key(id: ContainerId, hashing: &Hashing) -> ([Words; 2], u64) {
+    let words @ [a, b, c, d] = id.words();
+    ([Words(a, b), Words(c, d)], hashing.four_words(words))
 }
 
 /// The table key of an IP.
