@@ -120,10 +120,12 @@ impl Given {
         Settings::of(given, server, set, run, *output)
     }
 
-    /// Whether the user names the agent by its port alone.
-    pub(crate) fn has_port(&self) -> bool {
+    /// Whether the user gives the agent's address or port, and no socket.
+    pub(crate) fn names_an_address(&self) -> bool {
         let of_the_user = self.parse(self.command.clone());
-        of_the_user.is_ok_and(|all| is_given(&all, "port") && !is_given(&all, "socket"))
+        let is_it =
+            |all| ["address", "port"].iter().any(|id| is_given(&all, id)) && !is_given(&all, "socket");
+        of_the_user.is_ok_and(is_it)
     }
 
     fn parse(&self, command: Command) -> Result<ArgMatches, Failure> {

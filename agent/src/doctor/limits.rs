@@ -9,14 +9,19 @@ const MEMORY: &str = "memory";
 /// Shares of a limit: using more than the first is a warning, more than the second a failure.
 const SHARES: (f64, f64) = (0.8, 0.95);
 
+/// `metrics`: those of the running agent, if it answers.
+pub(super) fn check(metrics: Option<&str>) -> [Finding; 2] {
+    match metrics {
+        Some(metrics) => [descriptors(metrics), memory(metrics)],
+        None => [DESCRIPTORS, MEMORY].map(|check| Finding::skipped(check, "no agent answers")),
+    }
+}
+
 /// The open files of the running agent, by its metrics.
-pub(super) fn descriptors(metrics: Result<&str, &str>) -> Finding {
-    let values =
-        metrics.map(|metrics| (value(metrics, "process_open_fds"), value(metrics, "process_max_fds")));
-    let (open, most) = match values {
-        Ok((Some(open), Some(most))) => (open, most),
-        Ok(_) => return Finding::skipped(DESCRIPTORS, "the agent does not know its limit"),
-        Err(why) => return Finding::skipped(DESCRIPTORS, why),
+fn descriptors(metrics: &str) -> Finding {
+    let values = value(metrics, "process_open_fds").zip(value(metrics, "process_max_fds"));
+    let Some((open, most)) = values else {
+        return Finding::skipped(DESCRIPTORS, "the agent does not know its limit");
     };
     let message = format!("the agent has {open} of {most} files open");
     let fix = "raise LimitNOFILE= of the unit or the runtime's ulimit";
@@ -24,12 +29,8 @@ pub(super) fn descriptors(metrics: Result<&str, &str>) -> Finding {
 }
 
 /// The memory of the running agent's cgroup, by its metrics.
-pub(super) fn memory(metrics: Result<&str, &str>) -> Finding {
+fn memory(metrics: &str) -> Finding {
     const MIB: f64 = 1_048_576.0;
-    let metrics = match metrics {
-        Ok(metrics) => metrics,
-        Err(why) => return Finding::skipped(MEMORY, why),
-    };
     let limit = value(metrics, "pod_index_memory_limit_bytes").filter(|limit| *limit > 0.0);
     let (Some(used), Some(limit)) = (value(metrics, "pod_index_memory_used_bytes"), limit) else {
         return Finding::ok(MEMORY, "the agent's cgroup has no limit");

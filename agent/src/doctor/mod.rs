@@ -70,7 +70,7 @@ async fn findings(
     }
     let mut of_the_agent = settings.map_or(server, |settings| &settings.server).clone();
     // Before the socket of the file.
-    if given.has_port() {
+    if given.names_an_address() {
         of_the_agent.socket = None;
     }
     let answers = running::ask(of_the_agent, client).await;
@@ -80,8 +80,7 @@ async fn findings(
     }
     running::check(answers.as_ref(), settings, &mut findings);
     findings.extend(file_events);
-    let metrics = answers.as_ref().map(|answers| &*answers.metrics).map_err(|_| "no agent answers");
-    findings.extend([limits::descriptors(metrics), limits::memory(metrics)]);
+    findings.extend(limits::check(answers.as_ref().ok().map(|answers| &*answers.metrics)));
     findings
 }
 

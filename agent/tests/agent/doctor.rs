@@ -370,10 +370,16 @@ fn a_running_agent_is_examined_without_its_settings() {
     let (findings, code) = report(&args);
     assert_eq!(code, Some(2));
     assert!(wrong(&findings)[0].2.starts_with("no pods to read: "), "{findings:#?}");
-    // The port that the user gives comes before the socket of the file.
-    directory.write("config.yaml", "hostnameOverride: node-1\nstaticPodPath: .\nsocket: none.sock\n");
-    let (findings, _) = report(&args);
-    assert_eq!(of(&findings, "agent")[0]["result"], "ok", "{findings:#?}");
+    // The port or the address that the user gives comes before the socket of the file.
+    let port = agent.port();
+    let text = format!("hostnameOverride: node-1\nstaticPodPath: .\nport: {port}\nsocket: none.sock\n");
+    directory.write("config.yaml", &text);
+    for place in [format!("--port {port}"), "--address 127.0.0.1".to_owned()] {
+        let output =
+            run(&format!("doctor -o json --kubelet-healthz {NOWHERE} --config {} {place}", config.display()));
+        let (findings, _) = parsed(&output);
+        assert_eq!(of(&findings, "agent")[0]["result"], "ok", "{place}: {findings:#?}");
+    }
 }
 
 #[test]
