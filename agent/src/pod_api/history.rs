@@ -115,6 +115,16 @@ impl History {
                 (was, object) => self.append(key, was, object),
             }
         }
+        self.wake();
+    }
+
+    /// Wakes the watches, if there is a new event.
+    fn wake(&self) {
+        let version = self.lock().version;
+        self.latest.send_if_modified(|latest| {
+            let behind = latest.as_mut().filter(|latest| **latest < version);
+            behind.map(|latest| *latest = version).is_some()
+        });
     }
 
     fn append(&self, key: Arc<str>, was: Option<Arc<Object>>, object: Option<(Arc<dyn Item>, bool)>) {
@@ -131,7 +141,10 @@ impl History {
         inner.bytes += bytes;
         inner.events.push_back(Kept { event, since: Instant::now(), bytes });
         self.trim(inner);
-        self.latest.send_if_modified(|latest| latest.as_mut().map(|latest| *latest = version).is_some());
+        // Not at each event: a watch that is woken takes as many at once.
+        if version.is_multiple_of(TURN as u64) {
+            self.wake();
+        }
     }
 
     /// Drops events past their maximum age.
