@@ -134,7 +134,7 @@ impl Server {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request
-            .body(Body::from(body.to_vec()))
+            .body(Body::from(body))
             .map_err(|error| (None, Failure::Usage(format!("invalid request: {error}"))))?;
         let response = self.client.clone().oneshot(request).await;
         let response = response.map_err(|error| (None, self.unreachable(&error)))?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use k8s_openapi::api::core::v1::Pod;
 use pod_index::CONFIG_SEEN_ANNOTATION;
 use serde_json::Value;
 
@@ -17,8 +18,10 @@ const DEPTH_OF_METADATA: usize = 2;
 pub(super) struct Fields(BTreeMap<String, u64>);
 
 impl Fields {
-    pub(super) fn of(pod: &Value) -> Self {
+    pub(super) fn of(pod: &Pod) -> Self {
         let mut fields = BTreeMap::new();
+        // Serializing a pod does not fail.
+        let pod = serde_json::to_value(pod).unwrap_or_default();
         let mut metadata = pod["metadata"].clone();
         if let Some(metadata) = metadata.as_object_mut() {
             // These fields change with each version or with each run of the agent.
@@ -96,7 +99,8 @@ mod tests {
         let changed = |change: fn(&mut Value)| {
             let mut after = before.clone();
             change(&mut after);
-            Fields::of(&before).changed(&Fields::of(&after))
+            let of = |pod: &Value| Fields::of(&serde_json::from_value(pod.clone()).unwrap());
+            of(&before).changed(&of(&after))
         };
         for (change, expected) in [
             ((|_| {}) as Change, &[][..]),

@@ -33,7 +33,7 @@ pub(crate) struct Change<'a, T> {
     pub(crate) is_initial: bool,
 }
 
-/// Is told what happens to pods. A pod may be told as changed although it is the same.
+/// Receives the changes of pods. After the pods are listed again, also those of pods that have not changed.
 pub(crate) trait Follower {
     /// What is kept of a pod, until its next change.
     type Kept;

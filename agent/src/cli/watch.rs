@@ -42,8 +42,7 @@ impl Follower for Changes {
 
     fn keep(&mut self, pod: &Pod) -> Seen {
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
-        // Serializing a pod does not fail.
-        Seen { phase, fields: Fields::of(&serde_json::to_value(pod).unwrap_or_default()) }
+        Seen { phase, fields: Fields::of(pod) }
     }
 
     fn change(&mut self, change: Change<'_, Seen>) {
