@@ -9,26 +9,21 @@ const LONGEST_LINE: u64 = 64 * 1024 + 1;
 /// Bytes to read at once, and about the maximum size of a batch.
 const BATCH: usize = 256 * 1024;
 
-/// Passes whole lines to `send` as soon as they are read, at most `lines` per call. Stops when the input ends or `send`
-/// returns `false`.
-pub(super) fn batches(
-    input: impl Read,
-    lines: usize,
-    mut send: impl FnMut(Vec<u8>) -> bool,
-) -> io::Result<()> {
+/// Passes whole lines to `send` as soon as they are read. Stops when the input ends or `send` returns `false`.
+pub(super) fn batches(input: impl Read, mut send: impl FnMut(Vec<u8>) -> bool) -> io::Result<()> {
     let mut input = BufReader::with_capacity(BATCH, input);
     loop {
         let mut batch = Vec::new();
-        // Waits only for the first line.
-        for number in 0..lines {
-            if number > 0 && !input.buffer().contains(&b'\n') {
-                break;
-            }
+        loop {
             let start = batch.len();
             input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut batch)?;
             if (batch.len() - start) as u64 == LONGEST_LINE && !batch.ends_with(b"\n") {
                 input.skip_until(b'\n')?;
                 batch.push(b'\n');
+            }
+            // Waits only for the first line.
+            if !input.buffer().contains(&b'\n') {
+                break;
             }
         }
         if batch.is_empty() || !send(batch) {
@@ -103,13 +98,13 @@ mod tests {
         }
     }
 
-    fn read(input: &[u8], at_once: usize, lines: usize) -> Vec<Vec<u8>> {
+    fn read(input: &[u8], at_once: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let send = |batch| {
             all.push(batch);
             true
         };
-        batches(Drops(input, at_once), lines, send).unwrap();
+        batches(Drops(input, at_once), send).unwrap();
         all
     }
 
@@ -117,19 +112,14 @@ mod tests {
     fn batches_are_whole_lines_however_the_input_arrives() {
         let input = b"one\n\ntwo\r\n\xff\nthree";
         for at_once in 1..20 {
-            for lines in [1, 2, 1000] {
-                let all = read(input, at_once, lines);
-                assert_eq!(all.concat(), input, "{at_once}, {lines}");
-                let (last, whole) = all.split_last().unwrap();
-                assert_eq!(last, b"three");
-                for batch in whole {
-                    assert!(batch.ends_with(b"\n"), "{batch:?}");
-                    assert!(batch.split_inclusive(|byte| *byte == b'\n').count() <= lines);
-                }
-            }
+            let all = read(input, at_once);
+            assert_eq!(all.concat(), input, "{at_once}");
+            let (last, whole) = all.split_last().unwrap();
+            assert_eq!(last, b"three");
+            assert!(whole.iter().all(|batch| batch.ends_with(b"\n")), "{whole:?}");
         }
-        assert_eq!(read(b"one\ntwo\n", 100, 1000), [b"one\ntwo\n"], "in one batch");
-        assert_eq!(read(b"", 1, 1), [b""; 0]);
+        assert_eq!(read(b"one\ntwo\n", 100), [b"one\ntwo\n"], "in one batch");
+        assert_eq!(read(b"", 1), [b""; 0]);
     }
 
     #[test]
@@ -157,7 +147,7 @@ mod tests {
     fn a_line_that_is_too_long_is_cut() {
         let input = [&b"x".repeat(3 * BATCH + 7)[..], b"\nafter\n"].concat();
         for at_once in [1000, BATCH, usize::MAX] {
-            let sent = read(&input, at_once, 1000).concat();
+            let sent = read(&input, at_once).concat();
             let lines: Vec<_> = sent.split(|byte| *byte == b'\n').collect();
             assert_eq!(lines[1..], [&b"after"[..], b""]);
             assert_eq!(lines[0].len() as u64, LONGEST_LINE);

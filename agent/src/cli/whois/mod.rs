@@ -17,7 +17,7 @@ use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
-use crate::whois::{limits, query};
+use crate::whois::query;
 
 /// The fields that the agent sends with `details=true`.
 const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
@@ -100,8 +100,9 @@ async fn complete(
     }
 }
 
-/// Whether a query without a pod is an identity, but not of a process; or a removed pod had an IP or a name that another pod
-/// can still get.
+/// Whether asking again may bring another answer to one of the queries:
+/// - no pod was found, and one may still come. A process does not change its pod, and what is no identity stays none;
+/// - a removed pod was found by an IP or a name, which another pod may get.
 fn may_change(answers: &[u8]) -> bool {
     let mut answers =
         answers.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
@@ -123,11 +124,10 @@ async fn of_input(
     mut printer: Printer,
 ) -> Result<bool, Failure> {
     let path = format!("/whois?{query}");
-    let lines = if wait.is_some() { limits::QUERIES } else { usize::MAX };
     let (batches, read) = mpsc::channel(1);
     // Never joined: it may be blocked in a read.
     thread::spawn(move || {
-        let done = input::batches(io::stdin().lock(), lines, |batch| {
+        let done = input::batches(io::stdin().lock(), |batch| {
             batches.blocking_send(Ok(input::queries(batch, time_field))).is_ok()
         });
         if let Err(error) = done {

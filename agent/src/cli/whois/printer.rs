@@ -18,7 +18,6 @@ const HEADINGS: [&str; 10] =
 const QUERY: usize = 40;
 /// Maximum length of a query in an error message.
 const QUOTED: usize = 200;
-
 /// Maximum number of pods that a message names besides the answer.
 const CLAIMANTS: usize = 3;
 
