@@ -74,13 +74,12 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     let web: Pod = agent.get("/pods/default/web-node-1").json();
     let mirror = server
         .put("pods", &pod("web-node-1", "node-1", &json!({ "kubernetes.io/config.mirror": web.uid() })));
-    let translates_to = |uid: &str| {
-        let translation = format!("/translate/{}", mirror.uid());
-        agent.until(&translation, |answer| answer.json::<Value>()["podUID"] == uid).json::<Value>()
-    };
-    let translation = translates_to(web.uid());
-    assert_eq!(translation["isMirrorPod"], true);
-    assert_eq!(translation["pod"]["name"], "web-node-1");
+    let query = format!("/whois?q={}", mirror.uid());
+    let translates_to =
+        |uid: &str| agent.until(&query, |answer| answer.json::<Value>()["podUID"] == uid).json::<Value>();
+    let answer = translates_to(web.uid());
+    assert_eq!((&answer["foundBy"], &answer["mirrorUID"]), (&json!("mirrorUid"), &json!(mirror.uid())));
+    assert_eq!(answer["name"], "web-node-1");
     assert_eq!((agent.names().len(), mirrored()), (2, 1));
     let answer = agent.get(&format!("/pods/{}", mirror.uid()));
     assert_eq!(answer.code, 404);
@@ -94,7 +93,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     translates_to(edited.uid());
 
     server.remove("pods", "default", "web-node-1");
-    translates_to(mirror.uid());
+    agent.until(&query, |answer| answer.body.contains(r#""removed":"#));
 }
 
 /// A pod with several selectable properties.

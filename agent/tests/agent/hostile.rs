@@ -138,7 +138,7 @@ fn thousands_of_requests_on_one_connection_are_answered_in_order_or_dropped() {
     let mut asking = stream.try_clone().unwrap();
     let asking = std::thread::spawn(move || {
         for i in 0..5_000 {
-            asking.write_all(format!("GET /translate/u{i} HTTP/1.1\r\nHost: l\r\n\r\n").as_bytes()).unwrap();
+            asking.write_all(format!("GET /whois?q=u{i} HTTP/1.1\r\nHost: l\r\n\r\n").as_bytes()).unwrap();
         }
         asking.write_all(b"GET /livez HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n").unwrap();
     });
@@ -146,7 +146,7 @@ fn thousands_of_requests_on_one_connection_are_answered_in_order_or_dropped() {
     stream.read_to_string(&mut answers).unwrap();
     asking.join().unwrap();
     let asked: Vec<_> =
-        answers.split("\"uid\":\"u").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        answers.split("\"query\":\"u").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let numbers: Vec<usize> = asked.iter().map(|number| number.parse().unwrap()).collect();
     assert_eq!(numbers, (0..5_000).collect::<Vec<_>>());
     is_well(&agent);

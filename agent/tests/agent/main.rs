@@ -121,20 +121,6 @@ fn a_pod_is_found_by_uid_by_full_name_and_by_namespace_and_name() {
 }
 
 #[test]
-fn a_uid_translates_and_an_unknown_one_stays() {
-    let agent = Agent::on(&shipped());
-    let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
-    let answer: Value = agent.get(&format!("/translate/{}", etcd.uid())).json();
-    assert_eq!(answer["podUID"], etcd.uid());
-    assert_eq!(answer["isMirrorPod"], false);
-    assert_eq!(answer["pod"]["name"], "etcd-node-1");
-
-    let answer: Value = agent.get("/translate/not%20known%2Fanywhere%3F").json();
-    assert_eq!(answer["podUID"], "not known/anywhere?");
-    assert_eq!(answer.get("pod"), None);
-}
-
-#[test]
 fn a_missing_pod_is_a_status_and_exit_code_1() {
     let agent = Agent::on(&shipped());
     for path in ["/pods/nothing", "/pods/default/nothing", "/nowhere", "/pods/%F0%9F%A6%80"] {

@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
 use serde_json::{Value, json};
 
 use super::{App, page};
@@ -35,7 +34,6 @@ pub(super) fn router(app: App) -> Router {
         .route("/pods/{key}", get(pod_by_key))
         .route("/pods/{namespace}/{name}", get(pod_by_name))
         .route("/mirrors", get(mirrors))
-        .route("/translate/{uid}", get(translate))
         .route("/sources", get(sources))
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok"))
@@ -111,19 +109,6 @@ fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
         // Serializing a pod does not fail.
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", error),
     }
-}
-
-/// The UID under which the node knows the pod with this UID, whether that was a mirror pod's, and the pod, if it is in the
-/// index. A UID that is not a mirror's stays.
-async fn translate(State(app): State<App>, Path(uid): Path<String>) -> Json<Value> {
-    let snapshot = app.reader.load();
-    let (pod_uid, is_mirror) =
-        (snapshot.translate_pod_uid(&*uid), snapshot.mirror_pod_by_uid(&*uid).is_some());
-    let mut answer = json!({ "uid": uid, "podUID": pod_uid.to_string(), "isMirrorPod": is_mirror });
-    if let Some(pod) = snapshot.pod_by_uid(&pod_uid) {
-        answer["pod"] = json!({ "namespace": pod.namespace(), "name": pod.name() });
-    }
-    Json(answer)
 }
 
 /// The sources of pods. `resources`: the other resources that the agent follows. `restored`: those known only from

@@ -22,8 +22,8 @@ pub fn single_requests(site: &Site, doors: &Doors, turn: u64, counts: &Counts) {
     let shown = (answer.code == 200).then(|| answer.json::<Shown>().version().unwrap());
     assert!(shown.is_some() || answer.code == 404, "{name}: {} {}", answer.code, answer.body);
     site.truth.check(asked, name, shown);
-    doors.get(turn, &format!("/translate/unknown-{turn}"));
-    let others = ["/mirrors", "/sources", "/translate/x", "/readyz", "/nowhere"];
+    doors.get(turn, &format!("/whois?q=unknown-{turn}"));
+    let others = ["/mirrors", "/sources", "/whois?q=x", "/readyz", "/nowhere"];
     doors.get(turn / 2, others[usize::try_from(turn % 6).unwrap()]);
     counts.requests.fetch_add(3, Ordering::Relaxed);
     rest(15);
@@ -51,7 +51,7 @@ pub fn on_one_connection(doors: &Doors, turn: u64, counts: &Counts) {
     let mut stream = doors.connect(turn);
     for number in 0..100 {
         let last = if number == 99 { "Connection: close\r\n" } else { "" };
-        write!(stream, "GET /translate/u-{turn}-{number} HTTP/1.1\r\nHost: l\r\n{last}\r\n").unwrap();
+        write!(stream, "GET /whois?q=u-{turn}-{number} HTTP/1.1\r\nHost: l\r\n{last}\r\n").unwrap();
         // A response of this size arrives in one piece.
         let read = stream.read(&mut [0; 4096]).unwrap();
         assert!(read > 0, "the connection ended");
