@@ -8,6 +8,7 @@ pub(crate) mod headers;
 pub(crate) mod labels;
 pub(crate) mod mirrors;
 pub(crate) mod refusal;
+pub(crate) mod request;
 pub(crate) mod seen;
 pub(crate) mod table;
 pub(crate) mod types;

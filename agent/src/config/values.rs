@@ -127,11 +127,7 @@ impl Extra {
 
     /// What it takes to serve it.
     pub(crate) fn needs(self) -> String {
-        let name = match self {
-            Self::Nodes => "nodes",
-            Self::Namespaces => "namespaces",
-            Self::Owners => "owners",
-        };
+        let name = format!("{self:?}").to_lowercase();
         let resources: Vec<_> = self.resources().iter().map(|(_, name)| *name).collect();
         format!(
             "the agent does not serve {name}: it takes --serve-resources={name}, an API server, and the right to {} {} \

@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use tower::service_fn;
 
+use crate::api::request::{is_watch, resource};
 use crate::metrics::registered;
 
 const OK: &str = "ok";
@@ -64,10 +65,10 @@ pub(crate) fn outcome(status: StatusCode) -> &'static str {
 /// The API verb, as in RBAC.
 fn verb<B>(request: &Request<B>) -> &'static str {
     let uri = request.uri();
-    let is_watch = || uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+    let is_named = || resource(uri.path()).is_some_and(|(.., is_named)| is_named);
     match *request.method() {
-        Method::GET if is_watch() => "watch",
-        Method::GET if is_named(uri.path()) => "get",
+        Method::GET if is_watch(uri.query()) => "watch",
+        Method::GET if is_named() => "get",
         Method::GET => "list",
         Method::POST => "create",
         Method::DELETE => "delete",
@@ -75,15 +76,6 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Method::PATCH => "patch",
         _ => "other",
     }
-}
-
-/// Whether the path ends in the name of one object.
-fn is_named(path: &str) -> bool {
-    let mut segments = path.trim_matches('/').split('/');
-    // Skip the group, which the core group lacks, and the version.
-    let skipped = if segments.next() == Some("api") { 1 } else { 2 };
-    let within: Vec<_> = segments.skip(skipped).collect();
-    matches!(*within, ["namespaces", _, _, _] | [_, _])
 }
 
 #[cfg(test)]

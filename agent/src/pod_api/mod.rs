@@ -55,9 +55,9 @@ use self::collection::{Begin, Collection, Origin};
 use self::owners::Owners;
 pub(crate) use self::pod::own_cells;
 pub(crate) use self::printed::since;
-pub(crate) use self::query::{is_watch, resource};
 use self::seats::Seats;
 pub(crate) use self::status::Refusal;
+use crate::api::request::resource;
 use crate::config::Settings;
 use crate::config::args::Shared;
 use crate::config::values::Extra;
@@ -164,7 +164,7 @@ impl PodApi {
     pub(crate) fn router(&self) -> Router {
         let router = discovery::router(self.served.iter().map(|served| served.of()));
         let router = self.served.iter().fold(router, |router, served| routes::of(Arc::clone(served), router));
-        let router = router.route("/pods", get(routes::own).with_state(Arc::clone(&self.served[0])));
+        let router = router.route("/pods", get(routes::list::<true>).with_state(Arc::clone(&self.served[0])));
         let missing = Arc::new(self.missing.clone());
         ["/api/{*path}", "/apis/{*path}"]
             .into_iter()
@@ -198,7 +198,7 @@ impl PodApi {
 
 /// The answer for a resource that is not served.
 fn nothing(missing: &[Extra], path: &str) -> Refusal {
-    let named = query::resource(path).map(|(group, name, _)| (group, name));
+    let named = resource(path).map(|(group, name, _)| (group, name));
     let is_named = |extra: &&Extra| extra.resources().iter().any(|resource| Some(*resource) == named);
     let needs = missing.iter().find(is_named).map(|extra| extra.needs());
     Refusal::no_such_resource(needs.as_deref().unwrap_or("the agent does not serve it"))

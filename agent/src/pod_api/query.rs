@@ -5,6 +5,7 @@ use super::selection::Selection;
 use super::status::Refusal;
 use crate::api::fields::Fields;
 use crate::api::labels::Labels;
+use crate::api::request::{parameter, truth};
 
 /// The requested version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,12 +39,6 @@ pub(super) struct Options {
     pub(super) timeout: Option<i64>,
     /// `includeObject`, which matters only for a `Table`.
     pub(super) include: String,
-}
-
-/// The first value of a parameter.
-pub(super) fn parameter(query: Option<&str>, name: &str) -> Option<String> {
-    let mut all = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    all.find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
 }
 
 impl Options {
@@ -122,32 +117,6 @@ impl Options {
             _ => Ok(()),
         }
     }
-}
-
-/// The group and the resource that a path of the API names, and whether it names one object.
-pub(crate) fn resource(path: &str) -> Option<(&str, &str, bool)> {
-    let segments: Vec<_> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-    let (group, within) = match &*segments {
-        ["api", _, within @ ..] => ("", within),
-        ["apis", group, _, within @ ..] => (*group, within),
-        _ => return None,
-    };
-    match within {
-        ["namespaces", _, resource, rest @ ..] | [resource, rest @ ..] => {
-            Some((group, *resource, !rest.is_empty()))
-        }
-        [] => None,
-    }
-}
-
-/// Whether a request with this query is a watch.
-pub(crate) fn is_watch(query: &str) -> bool {
-    parameter(Some(query), "watch").is_some_and(|text| truth(&text))
-}
-
-/// Follows `Convert_Slice_string_To_bool`: everything but `false` and `0` is true.
-fn truth(text: &str) -> bool {
-    !(text == "0" || text.eq_ignore_ascii_case("false"))
 }
 
 fn integer(name: &str, text: Option<String>) -> Result<Option<i64>, Refusal> {

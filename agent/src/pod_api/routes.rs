@@ -13,12 +13,13 @@ use super::accept::{Verb, form};
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::{self, selected};
-use super::query::{Matching, Options, Version, parameter, version_of};
+use super::query::{Matching, Options, Version, version_of};
 use super::status::Refusal;
 use super::watch;
 use crate::api::body::in_turns;
 use crate::api::client::Client;
 use crate::api::gzip::{self, Gzip};
+use crate::api::request::parameter;
 
 /// Minimum number of objects in a compressed list.
 const LARGE: usize = 64;
@@ -27,7 +28,7 @@ const LARGE: usize = 64;
 pub(super) fn of(collection: Arc<Collection>, router: Router) -> Router {
     let of = collection.of();
     let (base, name) = (of.base(), of.name);
-    let lists = get(list).with_state(Arc::clone(&collection));
+    let lists = get(list::<false>).with_state(Arc::clone(&collection));
     let objects = get(one).with_state(collection);
     let mut router = with_slash(router, &format!("{base}/{name}"), lists.clone());
     let mut objects_of = format!("{base}/{name}");
@@ -38,19 +39,9 @@ pub(super) fn of(collection: Arc<Collection>, router: Router) -> Router {
     with_slash(router, &format!("{objects_of}/{{name}}"), objects)
 }
 
-/// `/pods`, which is the kubelet's: its pods are marked, it has no mirror pods of unknown pods, and it does not wait for
-/// the sources.
-pub(super) async fn own(
-    State(pods): State<Arc<Collection>>,
-    client: Client,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Result<Response, Refusal> {
-    answer(&pods, &client, None, query.as_deref(), &headers, true).await
-}
-
-/// A list or a watch: of all namespaces or of one.
-async fn list(
+/// A list or a watch: of all namespaces or of one. `IS_OWN`: at `/pods`, which is the kubelet's. Its pods are marked, it has
+/// no mirror pods of unknown pods, its tables have the agent's own columns, and it does not wait for the sources.
+pub(super) async fn list<const IS_OWN: bool>(
     State(collection): State<Arc<Collection>>,
     client: Client,
     path: RawPathParams,
@@ -58,29 +49,13 @@ async fn list(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let namespace = segment(&path, "namespace");
-    answer(&collection, &client, namespace, query.as_deref(), &headers, false).await
-}
-
-fn segment<'a>(path: &'a RawPathParams, wanted: &str) -> Option<&'a str> {
-    path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
-}
-
-/// `is_own`: at `/pods`, whose tables have the agent's own columns.
-async fn answer(
-    collection: &Collection,
-    client: &Client,
-    namespace: Option<&str>,
-    query: Option<&str>,
-    headers: &HeaderMap,
-    is_own: bool,
-) -> Result<Response, Refusal> {
-    let mut options = Options::read(collection.of(), query, namespace)?;
-    options.selection.only_listed = is_own;
+    let mut options = Options::read(collection.of(), query.as_deref(), namespace)?;
+    options.selection.only_listed = IS_OWN;
     let verb = if options.watch { Verb::Watch } else { Verb::List };
-    let form = form(headers, verb, &options.include, is_own)?;
-    collection.current(!is_own).await?;
+    let form = form(&headers, verb, &options.include, IS_OWN)?;
+    collection.current(!IS_OWN).await?;
     if options.watch {
-        let body = watch::body(&collection.history, client, options, form).await?;
+        let body = watch::body(&collection.history, &client, options, form).await?;
         return Ok((head(), body).into_response());
     }
     if let Version::At(version) = options.version {
@@ -91,11 +66,15 @@ async fn answer(
     let objects = objects.ok_or_else(Refusal::ending)?;
     let is_large = objects.len() >= LARGE;
     let list = list::list(collection.of(), version, objects, form);
-    if is_large && gzip::is_accepted(headers) {
+    if is_large && gzip::is_accepted(&headers) {
         let body = Body::from_stream(in_turns(&client.share, Gzip::new(list)));
         return Ok((head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response());
     }
     Ok((head(), Body::from_stream(in_turns(&client.share, list))).into_response())
+}
+
+fn segment<'a>(path: &'a RawPathParams, wanted: &str) -> Option<&'a str> {
+    path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 async fn one(

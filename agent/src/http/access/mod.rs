@@ -32,8 +32,8 @@ pub(crate) use self::identity::Identity;
 use self::webhook::{Right, Webhook};
 use crate::api::client::{Named, Peer};
 use crate::api::refusal::refused;
+use crate::api::request;
 use crate::config::values::{AccessSettings, Extra};
-use crate::pod_api;
 
 /// Decides on each request.
 #[derive(Debug)]
@@ -126,20 +126,19 @@ fn rights_for(request: &Parts) -> Vec<Right> {
     let path = request.uri.path();
     let verb = verb(&request.method, path);
     let of_node = |subresource: &&'static str| Right { verb, group: "", resource: "nodes", subresource };
-    let query = request.uri.query().unwrap_or_default();
-    let own = if request.method == Method::GET { resource(path, query) } else { None };
+    let own = if request.method == Method::GET { resource(path, request.uri.query()) } else { None };
     own.into_iter().chain(subresources(path).iter().map(of_node)).collect()
 }
 
 /// The right to what a path of the API names.
-fn resource(path: &str, query: &str) -> Option<Right> {
-    let (group, resource, is_named) = pod_api::resource(path)?;
+fn resource(path: &str, query: Option<&str>) -> Option<Right> {
+    let (group, resource, is_named) = request::resource(path)?;
     // Not the client's own words: each right is cached.
     let mut known = Extra::ALL.into_iter().flat_map(Extra::resources).copied().chain([("", "pods")]);
     let (group, resource) = known.find(|known| *known == (group, resource))?;
     let verb = match () {
         () if is_named => "get",
-        () if pod_api::is_watch(query) => "watch",
+        () if request::is_watch(query) => "watch",
         () => "list",
     };
     Some(Right { verb, group, resource, subresource: "" })
@@ -214,7 +213,7 @@ mod tests {
             ("/api/v1", "", None),
             ("/pods", "watch=1", None),
         ] {
-            let right = resource(path, query);
+            let right = resource(path, Some(query));
             assert_eq!(right.map(|right| (right.verb, right.resource)), expected, "{path}?{query}");
         }
     }
