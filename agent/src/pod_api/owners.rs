@@ -296,7 +296,7 @@ impl Follower {
                 }
                 Err(_) => (false, format!("no answer within {PATIENCE:?}")),
             };
-            // All that failed waits for the same time, so that they count together then.
+            // All owners that failed become due at the same time. Then few requests show whether the server is back.
             let now = Instant::now();
             let paused = self.failed.values().map(|(until, _)| *until).max().filter(|until| *until > now);
             let until = paused.unwrap_or_else(|| now + self.backoff.wait(std::time::Instant::now()));

@@ -118,23 +118,19 @@ fn workloads_are_found(agent: &Agent) {
     ] {
         assert_eq!(pods_of(agent, workload), expected, "{workload}");
     }
-    let port = agent.address.port().to_string();
-    let output =
-        run(&["whois", "--port", &port, "--fields", "name,workload", "-n", "shop", "deploy/web", "db-0"]);
+    let output = agent.ask("whois --fields name,workload -n shop deploy/web db-0");
     assert_eq!(
         stdout(&output),
         "NAME     WORKLOAD\nweb      Deployment/web\nweb-too  Deployment/web\ndb-0     StatefulSet/db\n"
     );
     assert_eq!(output.status.code(), Some(0));
     for (args, code, word) in [
-        (&["-n", "shop", "deploy/none"][..], 1, "\"shop/deploy/none\": no current pod has this workload"),
-        (&["shop/deploy/web", "--at", "5"], 1, "only the current pods of a workload are known"),
-        (&["-n", "shop", "-"], 2, "--namespace is for arguments"),
-        (&["-n", "shop"], 2, "--namespace is for arguments"),
+        ("-n shop deploy/none", 1, "\"shop/deploy/none\": no current pod has this workload"),
+        ("shop/deploy/web --at 5", 1, "only the current pods of a workload are known"),
+        ("-n shop -", 2, "--namespace is for arguments"),
+        ("-n shop", 2, "--namespace is for arguments"),
     ] {
-        let output = run(&[&["whois", "--port", &port], args].concat());
-        assert_eq!(output.status.code(), Some(code), "{args:?}");
-        assert!(stderr(&output).contains(word), "{args:?}: {}", stderr(&output));
+        agent.refuses(&format!("whois {args}"), code, word);
     }
     for (pod, annotation, expected) in
         [("web", "workload", "Deployment/web"), ("gone", "derived-workload", "Deployment/gone")]
@@ -429,8 +425,7 @@ async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
     put_all(&server);
     let agent = agent(&server, &directory);
     agent.has("/apis/apps/v1/deployments");
-    let port = agent.port();
-    let output = run(&["kubeconfig", "--port", &port]);
+    let output = agent.ask("kubeconfig");
     assert!(output.status.success(), "{}", stderr(&output));
     let config = Kubeconfig::from_yaml(stdout(&output)).unwrap();
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
