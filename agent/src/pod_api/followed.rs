@@ -1,6 +1,6 @@
 //! Resources that the agent follows on the API server, besides pods: one list and one watch each, for all clients.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use tokio::task::block_in_place;
 use tokio::time::interval;
 
 use super::collection::{Begin, Collection, Known, Origin, key};
-use super::history::{History, Shown, uid};
+use super::history::{History, Shown, State, uid};
+use super::object::Object;
 use super::resource::{Item, Resource};
 
 /// Interval between checks of the events' age.
@@ -34,7 +35,6 @@ pub(super) fn follow<K: Item>(
 
 /// Shows what the source has, for ever.
 async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, known: channel::Sender<Known>) {
-    let mut keys = HashMap::<PodUid, Arc<str>>::new();
     let mut status = source.status();
     let mut aging = interval(AGING);
     loop {
@@ -42,7 +42,7 @@ async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, kn
             update = source.next() => {
                 let Some(update) = update else { return };
                 // A thousand objects take milliseconds.
-                block_in_place(|| history.show(shown(update, &mut keys, &history)));
+                block_in_place(|| history.show(shown(update, history.now())));
                 known.send_replace(Known::READ);
             }
             Ok(()) = status.changed() => {
@@ -60,40 +60,24 @@ async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, kn
     }
 }
 
-/// The objects to show after an update. `keys` are the keys of all objects.
-fn shown<K: Item>(
-    update: SourceUpdate<K>,
-    keys: &mut HashMap<PodUid, Arc<str>>,
-    history: &History,
-) -> Vec<Shown> {
-    let (state, _) = history.now();
-    let mut put = |objects: Vec<Arc<K>>| -> Vec<Shown> {
-        let put = |object: Arc<K>| {
-            let metadata = object.metadata();
-            let key = key(metadata);
-            keys.insert(PodUid::from(metadata.uid.as_deref().unwrap_or_default()), Arc::clone(&key));
-            (key, Some((object as Arc<dyn Item>, true)))
-        };
-        objects.into_iter().map(put).collect()
-    };
+/// The objects to show after an update.
+fn shown<K: Item>(update: SourceUpdate<K>, (state, _): (State, u64)) -> Vec<Shown> {
+    let put = |object: Arc<K>| (key(object.metadata()), Some((object as Arc<dyn Item>, true)));
     match update {
-        SourceUpdate::Upsert(objects) => put(objects),
+        SourceUpdate::Upsert(objects) => objects.into_iter().map(put).collect(),
         SourceUpdate::Set(objects) => {
-            let mut shown = put(objects);
+            let mut shown: Vec<_> = objects.into_iter().map(put).collect();
             let there: HashSet<_> = shown.iter().map(|(key, _)| Arc::clone(key)).collect();
-            keys.retain(|_, key| there.contains(key));
             let gone = state.keys().filter(|key| !there.contains(*key));
             shown.extend(gone.map(|key| (Arc::clone(key), None)));
             shown
         }
         SourceUpdate::Remove(uids) => {
-            // A newer object may already have the name.
-            let is_there = |key: &Arc<str>, gone: &PodUid| {
-                let there = state.get(key).and_then(|object| uid(object));
-                there.map(|uid| PodUid::from(&*uid)).as_ref() == Some(gone)
-            };
-            let gone = uids.iter().filter_map(|gone| Some((keys.remove(gone)?, gone)));
-            gone.filter(|(key, gone)| is_there(key, gone)).map(|(key, _)| (key, None)).collect()
+            let uids: HashSet<_> = uids.into_iter().collect();
+            // A newer object with the name has another UID.
+            let is_gone = |object: &Object| uid(object).is_some_and(|uid| uids.contains(&PodUid::from(&*uid)));
+            let gone = state.iter().filter(|(_, object)| is_gone(object));
+            gone.map(|(key, _)| (Arc::clone(key), None)).collect()
         }
     }
 }

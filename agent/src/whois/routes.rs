@@ -123,10 +123,10 @@ impl Whois {
         at: Option<Time>,
     ) -> Result<Response, Response> {
         let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
-        // Not worth a turn, unless it is a workload, which can have many pods.
+        // Not worth a turn, unless one may be a workload, which can have many pods.
         if let Queries::List(few) = &queries
             && few.len() <= FEW
-            && !few.as_slice().iter().any(|query| is_workload(query, at))
+            && !few.as_slice().iter().any(|query| may_be_workload(query))
         {
             let placements = self.processes.get(client, pids(queries.clone())).await;
             let (mut rest, mut all) = (queries, Vec::new());
@@ -193,8 +193,9 @@ fn parse<'a>(
     Ok((text, Sought::parse(text, at, placements)?))
 }
 
-fn is_workload(query: &[u8], at: Option<Time>) -> bool {
-    parse(query, at, &Placements::default()).is_ok_and(|(_, sought)| sought.kind() == Kind::Workload)
+/// Whether the query has the form `NAMESPACE/KIND/NAME`.
+fn may_be_workload(query: &[u8]) -> bool {
+    !query.starts_with(b"/") && query.iter().filter(|byte| **byte == b'/').count() > 1
 }
 
 /// The processes among the queries of the next part.

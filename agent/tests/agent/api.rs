@@ -93,7 +93,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     translates_to(edited.uid());
 
     server.remove("pods", "default", "web-node-1");
-    agent.until(&query, |answer| answer.body.contains(r#""removed":"#));
+    agent.until(&query, |answer| answer.body.contains(r#""found":false"#));
 }
 
 /// A pod with several selectable properties.

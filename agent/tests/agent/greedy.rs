@@ -11,7 +11,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
-use crate::support::{Agent, Answer, Directory, PATIENCE, exchange, manifest, shipped, stderr, stdout};
+use crate::support::{Agent, Answer, Directory, PATIENCE, exchange, manifest, shipped, stderr};
 
 fn encoded(selector: &str) -> String {
     form_urlencoded::byte_serialize(selector.as_bytes()).collect()
@@ -182,15 +182,6 @@ fn a_log_path_that_contradicts_its_pod_says_so() {
         assert_eq!(answer["found"], true, "{path}: {answer}");
         assert_eq!(answer["contradiction"].is_string(), differs, "{path}: {answer}");
     }
-}
-
-#[test]
-fn a_query_that_names_nothing_fails() {
-    let agent = Agent::on(&shipped());
-    let output = agent.ask(&["get", "nonsense"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-    let output = agent.ask(&["watch", "-l", "a==b==c"]);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
 }
 
 #[test]

@@ -185,7 +185,9 @@ async fn after_a_cut_connection_each_missed_event_is_a_line_of_its_own() {
 #[test]
 fn invalid_watches_are_errors() {
     let agent = Agent::on(&crate::support::shipped());
-    agent.refuses("watch --selector a\tb", 2, "labelSelector");
+    for selector in ["a\tb", "a==b==c"] {
+        agent.refuses(&format!("watch --selector {selector}"), 2, "labelSelector");
+    }
     for format in ["yaml", "wide", "name"] {
         agent.refuses(&format!("watch -o {format}"), 2, "");
     }
