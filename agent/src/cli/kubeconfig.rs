@@ -23,28 +23,25 @@ pub(crate) fn show(server: &ServerArgs, client: &ClientArgs, token: Option<&Path
         let message = "a token or a client certificate needs TLS: give --certificate-authority";
         return Err(Failure::Usage(message.to_owned()));
     }
-    let file = |path: &Path| {
+    let file = |path: Option<&Path>| {
+        let Some(path) = path else { return Ok(None) };
         let path = absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
-        Ok::<_, Failure>(Value::from(path.display().to_string()))
+        Ok::<_, Failure>(Some(path.display().to_string()))
+    };
+    let filled = |fields: [(&str, Option<String>); 3]| -> Map<String, Value> {
+        fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into()))).collect()
     };
     let scheme = if has_tls { "https" } else { "http" };
-    let mut cluster = Map::from_iter([("server".to_owned(), json!(format!("{scheme}://{address}")))]);
-    let mut user = Map::new();
-    if let Some(path) = &client.certificate_authority {
-        cluster.insert("certificate-authority".to_owned(), file(path)?);
-    }
-    if let Some(name) = &client.tls_server_name {
-        cluster.insert("tls-server-name".to_owned(), json!(name));
-    }
-    for (name, path) in [
-        ("client-certificate", client.client_certificate.as_deref()),
-        ("client-key", client.client_key.as_deref()),
-        ("tokenFile", token),
-    ] {
-        if let Some(path) = path {
-            user.insert(name.to_owned(), file(path)?);
-        }
-    }
+    let cluster = filled([
+        ("server", Some(format!("{scheme}://{address}"))),
+        ("certificate-authority", file(client.certificate_authority.as_deref())?),
+        ("tls-server-name", client.tls_server_name.clone()),
+    ]);
+    let user = filled([
+        ("client-certificate", file(client.client_certificate.as_deref())?),
+        ("client-key", file(client.client_key.as_deref())?),
+        ("tokenFile", file(token)?),
+    ]);
     let name = "pod-index";
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": name,

@@ -75,7 +75,8 @@ fn shown<K: Item>(update: SourceUpdate<K>, (state, _): (State, u64)) -> Vec<Show
         SourceUpdate::Remove(uids) => {
             let uids: HashSet<_> = uids.into_iter().collect();
             // A newer object with the name has another UID.
-            let is_gone = |object: &Object| uid(object).is_some_and(|uid| uids.contains(&PodUid::from(&*uid)));
+            let is_gone =
+                |object: &Object| uid(object).is_some_and(|uid| uids.contains(&PodUid::from(&*uid)));
             let gone = state.iter().filter(|(_, object)| is_gone(object));
             gone.map(|(key, _)| (Arc::clone(key), None)).collect()
         }

@@ -50,7 +50,10 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
     let config = path.to_str().unwrap();
     for (text, why) in [
         ("staticPodPath: /x\nstaticPodPaht: /y\n", "config.yaml:2: staticPodPaht"),
-        ("staticPodPath: /x\nfileCheckFrequency: soon\n", "config.yaml:2: fileCheckFrequency: must be a number"),
+        (
+            "staticPodPath: /x\nfileCheckFrequency: soon\n",
+            "config.yaml:2: fileCheckFrequency: must be a number",
+        ),
         ("staticPodPath: [/x\n", "config.yaml:"),
         ("staticPodURL: ftp://example.org\n", "--manifest-url (staticPodURL) \"ftp://example.org\": "),
         ("staticPodURL: http://e.org\nstaticPodURLHeader: {a b: [c]}\n", "a b"),
