@@ -48,19 +48,17 @@ use self::run::check;
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let cli = cli::help::parse(&arguments);
+    let given = |run| config::Given { command: cli::help::command(), arguments, run, output: cli.output };
     let done = match cli.command {
         None => {
-            let given =
-                config::Given { command: cli::help::command(), arguments, run: cli.run, output: cli.output };
+            let given = given(cli.run);
             cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
                 if given.run.check { check::check(&settings) } else { run::run(given, settings) }
             })
         }
         Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),
         Some(Command::Doctor { run, kubelet_healthz }) => {
-            let given =
-                config::Given { command: cli::help::command(), arguments, run: *run, output: cli.output };
-            doctor::examine(&given, &cli.server, &cli.client, kubelet_healthz)
+            doctor::examine(&given(*run), &cli.server, &cli.client, kubelet_healthz)
         }
         Some(Command::Kubeconfig { token_file }) => {
             kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())

@@ -28,7 +28,7 @@ use crate::config::failure::Failure;
 /// Characters that a path need not escape (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Timeout of an exchange.
+/// Timeout of the head of a response, and of its body if all of it is awaited.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running agent. Requests share connections.
@@ -103,14 +103,11 @@ impl Server {
             .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
     }
 
-    /// The answer, unless it takes too long.
-    pub(crate) async fn within<T>(
-        &self,
-        answer: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+    /// The result of a step of a request, unless it takes too long.
+    async fn within<T>(&self, step: impl Future<Output = T>) -> Result<T, Failure> {
         let late =
-            || Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", self.place));
-        timeout(TIMEOUT, answer).await.map_err(|_| late())?
+            |_| Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", self.place));
+        timeout(TIMEOUT, step).await.map_err(late)
     }
 
     /// The body of the response to a POST.
@@ -136,8 +133,9 @@ impl Server {
         let request = request
             .body(Body::from(body))
             .map_err(|error| (None, Failure::Usage(format!("invalid request: {error}"))))?;
-        let response = self.client.clone().oneshot(request).await;
-        let response = response.map_err(|error| (None, self.unreachable(&error)))?;
+        let response = self.within(self.client.clone().oneshot(request)).await;
+        let response = response.and_then(|done| done.map_err(|error| self.unreachable(&error)));
+        let response = response.map_err(|failure| (None, failure))?;
         let (code, body) = (response.status(), response.into_body());
         if code == StatusCode::OK {
             return Ok(body);
@@ -159,7 +157,7 @@ impl Server {
     }
 
     async fn whole(&self, body: Incoming) -> Result<Bytes, Failure> {
-        Ok(body.collect().await.map_err(|error| self.unreachable(&error))?.to_bytes())
+        Ok(self.within(body.collect()).await?.map_err(|error| self.unreachable(&error))?.to_bytes())
     }
 
     /// The agent's reason for a response other than 200.

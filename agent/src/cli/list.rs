@@ -31,10 +31,10 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
     }
     let path = path(&asked.selected, &[]);
     if matches!(output, Output::Json | Output::Yaml) {
-        let list: Value = runtime()?.block_on(server.within(server.get_json(&path)))?;
+        let list: Value = runtime()?.block_on(server.get_json(&path))?;
         return format::answer(output, &list, |_| String::new());
     }
-    let list: List<Pod> = runtime()?.block_on(server.within(server.get_json(&path)))?;
+    let list: List<Pod> = runtime()?.block_on(server.get_json(&path))?;
     if list.items.is_empty() {
         eprintln!("No pods found");
     }
@@ -71,14 +71,11 @@ fn watched(server: &Server, selected: &Selected, follower: &mut impl Follower) -
     ];
     let trial = path(selected, &trial);
     runtime()?.block_on(async {
-        let answer = async {
-            match server.stream(&trial, &[]).await {
-                // The agent is starting, or has too many watches.
-                Err((Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _)) => Ok(()),
-                answer => answer.map(drop).map_err(|(_, failure)| failure),
-            }
-        };
-        server.within(answer).await?;
+        match server.stream(&trial, &[]).await {
+            // The agent is starting, or has too many watches.
+            Err((Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _)) => {}
+            answer => drop(answer.map_err(|(_, failure)| failure)?),
+        }
         let Selected { namespace, selector, field_selector } = selected.clone();
         let selection = Selection { namespace, labels: selector, fields: field_selector };
         follow(selection.of(ApiServer::new(server.api(false)).managed_fields(true)), follower).await

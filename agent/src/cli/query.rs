@@ -3,7 +3,6 @@
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use serde::de::DeserializeOwned;
 
 use super::client::{Server, escaped};
 use super::{ClientArgs, Output, Query, ServerArgs, runtime};
@@ -57,9 +56,9 @@ async fn find(server: &Server, namespace: Option<&str>, words: &[String]) -> Res
         _ => return Err(Failure::Usage("get: give one namespace and one name".to_owned())),
     };
     if let Some(namespace) = namespace {
-        return fetch(server, &format!("/pods/{}/{}", escaped(namespace), escaped(key))).await;
+        return server.get_json(&format!("/pods/{}/{}", escaped(namespace), escaped(key))).await;
     }
-    let unknown = match fetch(server, &format!("/pods/{}", escaped(key))).await {
+    let unknown = match server.get_json(&format!("/pods/{}", escaped(key))).await {
         Err(Failure::No(unknown)) => unknown,
         answer => return answer,
     };
@@ -80,13 +79,8 @@ async fn named(server: &Server, name: &str) -> Result<Vec<Pod>, Failure> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     let query = query.append_pair("fieldSelector", &format!("metadata.name={name}")).finish();
     // A text that a field selector cannot hold is no name.
-    match fetch::<List<Pod>>(server, &format!("/api/v1/pods?{query}")).await {
+    match server.get_json::<List<Pod>>(&format!("/api/v1/pods?{query}")).await {
         Err(Failure::Usage(_)) => Ok(Vec::new()),
         answer => Ok(answer?.items),
     }
-}
-
-/// GETs `path` and reads the response.
-async fn fetch<T: DeserializeOwned>(server: &Server, path: &str) -> Result<T, Failure> {
-    server.within(server.get_json(path)).await
 }

@@ -103,7 +103,7 @@ impl Follower for Rows {
 pub(super) async fn poll(server: Server, every: Duration, heard: mpsc::Sender<News>) {
     loop {
         let started = Instant::now();
-        let answer = server.within(round(&server)).await.map_err(|failure| words(&failure));
+        let answer = round(&server).await.map_err(|failure| words(&failure));
         if heard.send(News::Round(answer)).await.is_err() {
             return;
         }
@@ -128,14 +128,14 @@ pub(super) async fn answer(server: Server, mut wanted: watch::Receiver<Wanted>, 
                 }
                 let path = format!("/whois?q={}", escaped(&text));
                 // Without an answer, only the filter's words count.
-                let found: Value = server.within(json(&server, &path)).await.unwrap_or_default();
+                let found: Value = json(&server, &path).await.unwrap_or_default();
                 let uid = ["podUID", "mirrorUID"].into_iter().find_map(|name| found[name].as_str());
                 News::Identified(text, uid.map(str::to_owned))
             }
             Wanted::Yaml(uid) => {
                 let path = format!("/pods/{}", escaped(&uid));
-                let yaml = server.get(&path, &[("accept", "application/yaml")]);
-                let yaml = server.within(yaml).await.map_err(|failure| words(&failure));
+                let yaml = server.get(&path, &[("accept", "application/yaml")]).await;
+                let yaml = yaml.map_err(|failure| words(&failure));
                 let lines = |yaml: &str| yaml.lines().map(|line| harmless(line) + "\n").collect();
                 News::Yaml(uid, yaml.map(|yaml| lines(&String::from_utf8_lossy(&yaml))))
             }

@@ -77,7 +77,7 @@ async fn of_arguments(
             return Err(Failure::Usage(message));
         }
         let path = format!("/whois?{pair}&{query}");
-        complete(wait, async || server.within(server.get(&path, &[])).await).await
+        complete(wait, async || server.get(&path, &[]).await).await
     });
     let answers: Vec<Bytes> = answers.buffered(REQUESTS).try_collect().await?;
     printer.print(&answers.concat())?;
@@ -138,7 +138,7 @@ async fn of_input(
     let read = stream::unfold(read, async |mut read| read.recv().await.map(|batch| (batch, read)));
     let asked = read.map(async |batch: Result<Vec<u8>, Failure>| {
         let batch = Bytes::from(batch?);
-        complete(wait, async || server.within(server.post(&path, batch.clone())).await).await
+        complete(wait, async || server.post(&path, batch.clone()).await).await
     });
     let mut asked = std::pin::pin!(asked.buffered(REQUESTS));
     while let Some(answers) = asked.next().await {
