@@ -98,21 +98,23 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// The text with the characters that [`harmless`] replaces as `\n` or `\u1234`. JSON that was valid stays valid.
-pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| c.is_control() || is_deceptive(c)) {
+/// The text with the characters that [`harmless`] replaces as `\n` or `\u1234`, except these. JSON that was valid stays
+/// valid.
+pub(crate) fn escaped<'a>(text: &'a str, except: &[char]) -> Cow<'a, str> {
+    let stays = |c: char| except.contains(&c) || !(c.is_control() || is_deceptive(c));
+    if text.chars().all(stays) {
         return text.into();
     }
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
+            c if stays(c) => escaped.push(c),
             '\n' => escaped.push_str("\\n"),
-            c if c.is_control() || is_deceptive(c) => {
+            c => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     let _ = write!(escaped, "\\u{unit:04x}");
                 }
             }
-            c => escaped.push(c),
         }
     }
     escaped.into()
@@ -131,11 +133,11 @@ mod tests {
     #[test]
     fn control_and_deceptive_characters_are_escaped_and_json_keeps_its_meaning() {
         let text = "a\nb\u{1b}[1m\u{85}\u{202e}é\u{e0041}";
-        assert_eq!(escaped(text), r"a\nb\u001b[1m\u0085\u202eé\udb40\udc41");
+        assert_eq!(escaped(text, &[]), r"a\nb\u001b[1m\u0085\u202eé\udb40\udc41");
         let json = "\"x\u{85}\u{202e}\u{e0041}\\n\"";
         let parsed = |json: &str| serde_json::from_str::<String>(json).unwrap();
-        assert_eq!(parsed(&escaped(json)), parsed(json));
-        assert!(escaped(json).chars().all(|c| !c.is_control()));
+        assert_eq!(parsed(&escaped(json, &[])), parsed(json));
+        assert!(escaped(json, &[]).chars().all(|c| !c.is_control()));
     }
 
     #[test]

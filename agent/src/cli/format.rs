@@ -38,17 +38,8 @@ pub(crate) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
 /// The text with the characters [`escaped`] that a terminal may interpret, except tabs and ends of lines.
 fn safe(text: &str) -> Cow<'_, str> {
     // Almost all text is like this.
-    if text.bytes().fold(true, |is, byte| is & matches!(byte, b' '..=b'~' | b'\n' | b'\t')) {
-        return text.into();
-    }
-    let parts = text.split_inclusive(['\n', '\t']).map(|part| {
-        let content = part.trim_end_matches(['\n', '\t']);
-        (escaped(content), &part[content.len()..])
-    });
-    if parts.clone().all(|(escaped, _)| matches!(escaped, Cow::Borrowed(_))) {
-        return text.into();
-    }
-    parts.fold(String::new(), |text, (part, end)| text + &part + end).into()
+    let is_plain = text.bytes().fold(true, |is, byte| is & matches!(byte, b' '..=b'~' | b'\n' | b'\t'));
+    if is_plain { text.into() } else { escaped(text, &['\n', '\t']) }
 }
 
 /// Prints to standard output. A closed pipe is not an error.

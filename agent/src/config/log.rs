@@ -117,7 +117,7 @@ impl<W: Write> Write for Escaped<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let text = text.strip_suffix('\n').unwrap_or(&text);
-        self.0.write_all(format!("{}\n", escaped(text)).as_bytes())?;
+        self.0.write_all(format!("{}\n", escaped(text, &[])).as_bytes())?;
         Ok(line.len())
     }
 

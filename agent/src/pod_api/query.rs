@@ -74,7 +74,7 @@ impl Options {
 
     /// Follows the API server's `ValidateListOptions`.
     fn check(&self) -> Result<(), Refusal> {
-        let forbidden = |field, why: &str| Err(Refusal::invalid(field, why, true));
+        let forbidden = |field, why: &str| Err(Refusal::invalid(field, &format!("Forbidden: {why}")));
         let match_is = |why| {
             forbidden("resourceVersionMatch", &format!("resourceVersionMatch is forbidden {why} provided"))
         };
@@ -92,8 +92,7 @@ impl Options {
                 ),
                 (Some(_), Some(Matching::Exact)) => Err(Refusal::invalid(
                     "resourceVersionMatch",
-                    "\"Exact\": supported values: \"NotOlderThan\"",
-                    false,
+                    "Unsupported value: \"Exact\": supported values: \"NotOlderThan\"",
                 )),
             };
         }
@@ -145,8 +144,9 @@ fn matching_of(text: Option<&str>) -> Result<Option<Matching>, Refusal> {
         "Exact" => Ok(Some(Matching::Exact)),
         "NotOlderThan" => Ok(Some(Matching::NotOlderThan)),
         other => {
-            let why = format!("{other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
-            Err(Refusal::invalid("resourceVersionMatch", &why, false))
+            let why =
+                format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
+            Err(Refusal::invalid("resourceVersionMatch", &why))
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::api::refusal::status;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 
 /// A rejected request and the reason.
 #[derive(Debug)]
@@ -30,26 +30,10 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// Parameters that contradict each other: the invalid field and the reason.
-    pub(super) fn invalid(field: &str, why: &str, is_forbidden: bool) -> Self {
-        let (reason, words) = if is_forbidden {
-            ("FieldValueForbidden", "Forbidden")
-        } else {
-            ("FieldValueNotSupported", "Unsupported value")
-        };
-        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {words}: {why}");
-        let cause = StatusCause {
-            field: Some(field.to_owned()),
-            message: Some(format!("{words}: {why}")),
-            reason: Some(reason.to_owned()),
-        };
-        let details = StatusDetails {
-            group: Some("meta.k8s.io".to_owned()),
-            kind: Some("ListOptions".to_owned()),
-            causes: Some(vec![cause]),
-            ..StatusDetails::default()
-        };
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(details)
+    /// An invalid parameter of those that may contradict each other: the field and the reason.
+    pub(super) fn invalid(field: &str, why: &str) -> Self {
+        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {why}");
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
     }
 
     pub(super) fn no_such_object(of: &Resource, name: &str) -> Self {

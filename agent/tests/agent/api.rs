@@ -93,7 +93,9 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     translates_to(edited.uid());
 
     server.remove("pods", "default", "web-node-1");
-    agent.until(&query, |answer| answer.body.contains(r#""found":false"#));
+    // Late events find the pod by its mirror's UID.
+    let answer: Value = agent.until(&query, |answer| !answer.body.contains(r#""mirrorUID""#)).json();
+    assert_eq!((&answer["podUID"], &answer["name"]), (&json!(edited.uid()), &json!("web-node-1")));
 }
 
 /// A pod with several selectable properties.
