@@ -228,6 +228,7 @@ mod tests {
             ("absent>1", false),
             ("in in (in)", false),
             ("example.com/app!=x", true),
+            ("weight>6,weight<-1", false),
         ] {
             assert_eq!(matches(selector, &web), selected, "{selector:?}");
         }
@@ -266,6 +267,11 @@ mod tests {
             ")",
             "a=$",
             "a====b",
+            "a!b",
+            "a=!b",
+            "a on (b)",
+            "a in (b c)",
+            "a)",
             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         ] {
             assert!(Labels::parse(selector).is_err(), "{selector:?}");

@@ -419,6 +419,21 @@ mod tests {
     use super::super::seats::Seats;
     use super::*;
 
+    fn pod(name: &str, kind: &str, owner: &str) -> Pod {
+        let pod = json!({ "metadata": { "namespace": "shop", "name": name, "uid": name, "ownerReferences": [
+            { "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": true },
+        ] } });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    /// A follower of the owners on this server, and what it fills.
+    fn follower(server: Router, reader: &Reader<Pod>) -> (Follower, Vec<Arc<Collection>>) {
+        let (readiness, seats) = (Arc::new(Readiness::new()), Seats::new(1, 1));
+        readiness.restored();
+        let begin = Begin { version: 1, seats: &seats, directory: None };
+        Follower::new(&Client::new(server, "default"), (reader, &readiness), begin)
+    }
+
     /// A denied owner is due since its refresh, and is not requested before the pause is over.
     #[tokio::test(start_paused = true)]
     async fn a_right_that_is_withdrawn_after_the_start_costs_a_request_a_minute() {
@@ -430,7 +445,7 @@ mod tests {
                 if is_denied.load(Ordering::Relaxed) == 0 {
                     return (
                         StatusCode::OK,
-                        json!({ "metadata": { "name": "web-1", "uid": "r" } }).to_string(),
+                        json!({ "metadata": { "name": "web-1", "uid": "web-1" } }).to_string(),
                     );
                 }
                 let status =
@@ -438,17 +453,9 @@ mod tests {
                 (StatusCode::FORBIDDEN, status.to_string())
             }
         });
-        let pod = json!({ "metadata": { "namespace": "shop", "name": "web", "uid": "p", "ownerReferences": [
-            { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "r", "controller": true },
-        ] } });
         let (mut writer, reader) = pod_index::new();
-        writer.add_pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
-        let readiness = Arc::new(Readiness::new());
-        readiness.restored();
-        let client = Client::new(server, "default");
-        let seats = Seats::new(1, 1);
-        let begin = Begin { version: 1, seats: &seats, directory: None };
-        let (follower, _) = Follower::new(&client, (&reader, &readiness), begin);
+        writer.add_pod(pod("p", "ReplicaSet", "web-1")).unwrap();
+        let (follower, _) = follower(server, &reader);
         let (owners, mut run) = (follower.owners(), follower.run().boxed());
         let mut polls = 0;
         // A loop that never waits would stop the paused clock, and this test with it.
@@ -473,13 +480,6 @@ mod tests {
         assert!((12..=20).contains(&asked), "every ten minutes again: {asked}");
     }
 
-    fn pod(name: &str, kind: &str, owner: &str) -> Pod {
-        let pod = json!({ "metadata": { "namespace": "shop", "name": name, "uid": name, "ownerReferences": [
-            { "apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner, "controller": true },
-        ] } });
-        serde_json::from_value(pod).unwrap()
-    }
-
     /// Every GET of one `StatefulSet` fails, later of five.
     #[tokio::test(start_paused = true)]
     async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() {
@@ -501,12 +501,7 @@ mod tests {
         {
             writer.add_pod(pod(name, kind, owner)).unwrap();
         }
-        let readiness = Arc::new(Readiness::new());
-        readiness.restored();
-        let seats = Seats::new(1, 1);
-        let begin = Begin { version: 1, seats: &seats, directory: None };
-        let client = Client::new(server, "default");
-        let (follower, collections) = Follower::new(&client, (&reader, &readiness), begin);
+        let (follower, collections) = follower(server, &reader);
         let [replica_sets, deployments, stateful_sets, ..] = &*collections else { unreachable!() };
         let has = |of: &Collection, name: &str| of.history.now().0.contains_key(&*format!("shop/{name}"));
         tokio::spawn(follower.run());
@@ -572,11 +567,7 @@ mod tests {
             }
         });
         let (mut writer, reader) = pod_index::new();
-        let readiness = Arc::new(Readiness::new());
-        readiness.restored();
-        let seats = Seats::new(1, 1);
-        let begin = Begin { version: 1, seats: &seats, directory: None };
-        let (follower, _) = Follower::new(&Client::new(server, "default"), (&reader, &readiness), begin);
+        let (follower, _) = follower(server, &reader);
         tokio::spawn(follower.run());
         for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
             writer.add_pod(pod(name, "StatefulSet", name)).unwrap();

