@@ -195,7 +195,7 @@ fn parse<'a>(
 
 /// Whether the query has the form `NAMESPACE/KIND/NAME`.
 fn may_be_workload(query: &[u8]) -> bool {
-    !query.starts_with(b"/") && query.iter().filter(|byte| **byte == b'/').count() > 1
+    !query.starts_with(b"/") && query.split(|byte| *byte == b'/').nth(2).is_some()
 }
 
 /// The processes among the queries of the next part.
