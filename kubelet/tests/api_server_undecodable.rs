@@ -135,6 +135,21 @@ async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_rem
     followed.until_bad(&[]).await;
 }
 
+#[tokio::test]
+async fn a_pod_of_too_many_parts_is_held_in_part_with_a_warning() {
+    let server = ApiServer::start().await;
+    let mut large = pod("large", 1);
+    large["spec"]["containers"][0]["env"] = vec![json!({ "name": "a" }); 9_000].into();
+    server.put("pods", &large);
+    let mut followed = Followed::whole(source(&server).pods());
+    followed.until_held(&[("large", 1)]).await;
+    let is_warning = |status: &SourceStatus| {
+        let problems = status.problems.iter().map(|problem| (problem.kind(), problem.field()));
+        problems.eq([(ProblemKind::Warning, Some("spec"))])
+    };
+    followed.until_status("the warning", is_warning).await;
+}
+
 /// The comparison after a cut uses versions, which are known even for a pod that cannot be decoded.
 #[tokio::test]
 async fn a_cut_causes_no_relist_for_a_pod_that_cannot_be_decoded() {
