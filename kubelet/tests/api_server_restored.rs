@@ -68,6 +68,21 @@ async fn a_restored_server_that_overtook_the_lost_versions_is_listed_again() {
 }
 
 #[tokio::test]
+async fn a_list_that_shows_a_pod_in_an_older_version_is_that_of_a_restored_server() {
+    let (server, backup, mut followed) = followed_since_a_backup().await;
+    server.hold();
+    server.restore(&backup);
+    // The same version of the same pod as before, with other content.
+    server.put("pods", &changed("stays-0", 99));
+    server.jump(1_000_000);
+    server.put("pods", &pod("latest", "n1"));
+    server.expire_watches();
+    server.release();
+    followed.equals(&server, of_n1).await;
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
 async fn a_restored_server_with_the_same_pods_is_watched_from_its_own_version() {
     let (server, followed) = followed().await;
     drop(followed);
@@ -101,6 +116,12 @@ async fn after_a_cut_the_pods_are_compared_and_an_unchanged_server_is_not_listed
         server.until("a comparison", |server| server.comparisons() >= round).await;
         followed.equals(&server, of_n1).await;
     }
+    // What changes after the comparison's list is no difference.
+    server.put("pods", &changed("stays-1", 1));
+    server.remove("pods", "a", "p3");
+    followed.equals(&server, of_n1).await;
+    // The comparison ends a quarter of its delay after its list.
+    tokio::time::sleep(4 * QUICK).await;
     // A watch that ends on time is no reason to compare.
     assert_eq!(server.requests(Verb::List) - lists, server.comparisons(), "{:?}", followed.said());
     follows_on(&server, &mut followed).await;

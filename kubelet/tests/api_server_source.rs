@@ -52,6 +52,7 @@ async fn an_empty_list_makes_the_source_seen() {
     let server = ApiServer::start().await;
     let mut followed = Followed::whole(source(&server).pods());
     followed.until_status("seen", |status| status.seen).await;
+    assert!(followed.status.borrow().silence().is_some(), "a list is a sign of life");
     assert_eq!(followed.said(), [Said::Set(0)]);
 }
 

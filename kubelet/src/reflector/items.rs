@@ -132,6 +132,7 @@ mod tests {
         let items = [
             r#"{"metadata":{"name":"a","labels":{"items":"]}\\"}},"items":[1,{"x":2}]}"#,
             r#"{"text":"\"items\":[{","list":[[],{}]}"#,
+            r#"{"text":"\"]}"}"#,
             "{}",
         ];
         let metadata = r#""metadata":{"resourceVersion":"7","items":["x"]}"#;

@@ -137,13 +137,8 @@ where
             FailureKind::Broken | FailureKind::Doubt => {}
             FailureKind::Expired => self.needs_latest |= is_list,
             FailureKind::TooLarge => self.needs_latest = true,
-            FailureKind::Restored => {
-                // Equal versions may now belong to different objects.
-                self.is_set = false;
-                self.known.clear();
-                self.undecoded.clear();
-                (self.latest, self.needs_latest) = (0, true);
-            }
+            // Equal versions may now belong to different objects: what is known does not count.
+            FailureKind::Restored => (self.is_set, self.needs_latest) = (false, true),
         }
         self.observer.failed(failure);
         let is_expired = failure.kind == FailureKind::Expired;
