@@ -85,9 +85,12 @@ async fn pods_and_lists_in_yaml_and_json_are_served_whatever_they_are_called() {
     let yaml = answer("200 OK", "content-type: image/png\r\n", &manifest("web"));
     let answers = [yaml, ok(&list), ok(&format!("{}---\n{}", manifest("d"), manifest("e")))];
     let server = Script::new(answers).serve().await;
-    let mut source = source(config(&server.url("/pods")));
+    let mut config = config(&server.url("/pods"));
+    config.transform = |pod| pod.metadata.labels = Some([("is".to_owned(), "stored".to_owned())].into());
+    let mut source = source(config);
     let pods = next(&mut source).await;
     assert_eq!(names(&pods), ["web-n1"]);
+    assert!(pods[0].metadata.labels.is_some(), "transformed");
     assert_eq!(pods[0].annotation("kubernetes.io/config.source"), Some("http"));
     assert_eq!(names(&next(&mut source).await), ["a-n1", "b-n1"]);
     assert_eq!(names(&next(&mut source).await), ["d-n1", "e-n1"]);

@@ -223,6 +223,15 @@ mod tests {
         pod
     }
 
+    #[test]
+    fn a_missing_file_is_removed_without_an_error_and_a_directory_is_not() {
+        let place = files::Directory::new();
+        fs::create_dir(place.at("directory")).unwrap();
+        let mut directory = Directory::open(place.path()).unwrap();
+        directory.remove("missing").unwrap();
+        directory.remove("directory").unwrap_err();
+    }
+
     /// A directory with checkpoints of `a`, `b` and `c`.
     fn place() -> files::Directory {
         let place = files::Directory::new();

@@ -195,3 +195,19 @@ impl Lines {
         Some(std::mem::replace(&mut self.buffer, rest))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_is_found_that_arrives_with_the_end_of_a_longer_one() {
+        let (body, buffer) = (Body::from(b"1}\n{}\n".to_vec()), br#"{"a":1"#.to_vec());
+        let (searched, silence) = (buffer.len(), Duration::from_secs(60));
+        let mut lines = Lines { body, buffer, searched, silence, until: Instant::now() + silence };
+        for expected in [&b"{\"a\":11}\n"[..], b"{}\n"] {
+            assert_eq!(lines.next().await.unwrap().as_deref(), Some(expected));
+        }
+        assert_eq!(lines.next().await.unwrap(), None);
+    }
+}

@@ -4,6 +4,7 @@ use super::*;
 
 #[test]
 fn a_disk_that_fails_once_at_any_step_is_retried_until_all_is_written() {
+    let mut failures = 0;
     for failing in 0..40 {
         let platter = Arc::default();
         let mut steps = 0..;
@@ -32,5 +33,10 @@ fn a_disk_that_fails_once_at_any_step_is_retried_until_all_is_written() {
             assert_eq!(found(&directory), pods, "the step {failing} failed");
             assert!(!directory.contains_key(WRITING));
         }
+        let status = keeper.status();
+        assert!(status.written > 0 && status.removed > 0, "{status:?}");
+        assert_eq!(status.last_failure.is_some(), status.failures > 0);
+        failures += status.failures;
     }
+    assert!(failures > 0);
 }

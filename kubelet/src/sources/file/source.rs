@@ -263,7 +263,7 @@ fn on_thread<T: Send + 'static>(
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::fs;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use notify::event::{AccessKind, EventKind};
     use notify::{RecursiveMode, Watcher};
@@ -317,8 +317,10 @@ mod tests {
     }
 
     static IS_RELEASED: AtomicBool = AtomicBool::new(false);
+    /// How often the file that hangs was read.
+    static READS: AtomicUsize = AtomicUsize::new(0);
 
-    /// A file that hangs neither delays the others nor loses its pod.
+    /// A file that hangs neither delays the others nor loses its pod, and takes one thread.
     #[tokio::test]
     async fn a_file_that_hangs_delays_no_other_and_is_read_once_it_can_be() {
         let directory = pod_index_test_support::files::Directory::new();
@@ -326,6 +328,7 @@ mod tests {
             directory.write(&format!("{name}.yaml"), manifest(name));
         }
         let hang = |pod: &mut Pod| {
+            READS.fetch_add(usize::from(pod.name() == "slow-n1"), Ordering::Relaxed);
             while pod.name() == "slow-n1" && !IS_RELEASED.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(10));
             }
@@ -349,5 +352,6 @@ mod tests {
         assert_eq!(next().await.0, "a-n1 b-n1 z-n1");
         IS_RELEASED.store(true, Ordering::Relaxed);
         assert_eq!(next().await, ("a-n1 b-n1 slow-n1 z-n1".to_owned(), Vec::new()));
+        assert_eq!(READS.load(Ordering::Relaxed), 1);
     }
 }
