@@ -19,7 +19,7 @@ use super::object::Object;
 use super::resource::{Item, Resource};
 
 /// Interval between checks of the events' age.
-const AGING: Duration = Duration::from_secs(10);
+pub(super) const AGING: Duration = Duration::from_secs(10);
 
 /// The collection of a source, and the work that follows the source.
 pub(super) fn follow<K: Item>(

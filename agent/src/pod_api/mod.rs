@@ -38,7 +38,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::{any, get};
@@ -63,9 +63,6 @@ use crate::config::args::Shared;
 use crate::config::values::Extra;
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
-
-/// Interval between checks of the events' age.
-const AGING: Duration = Duration::from_secs(10);
 
 /// The API. Clones share it.
 #[derive(Clone, Debug)]
@@ -103,7 +100,7 @@ impl PodApi {
         let mut changes = reader.changes();
         let follow = move || {
             loop {
-                let step = match changes.wait_until(Instant::now() + AGING) {
+                let step = match changes.wait_until(Instant::now() + followed::AGING) {
                     Ok(step) => step,
                     Err(WaitError::TimedOut) => {
                         history.age();

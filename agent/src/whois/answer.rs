@@ -97,9 +97,10 @@ pub(super) enum Kind {
 }
 
 /// The keys of the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Key {
+    #[default]
     Uid,
     MirrorUid,
     ContainerId,

@@ -52,7 +52,7 @@ enum What<'a> {
 }
 
 /// A pod, and how it was found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found<'a> {
     /// `None` for a mirror pod without a static pod, and for a workload.
     pub(super) pod: Option<&'a Arc<Pod>>,
@@ -429,9 +429,7 @@ impl<'a> Found<'a> {
     }
 
     fn by(by: Key) -> Self {
-        let (pods, contested) = (Vec::new(), Vec::new());
-        let (pod, mirror, container, removed_at, at, ends) = (None, None, None, None, None, None);
-        Self { pod, pods, mirror, container, by, removed_at, at, ends, contested }
+        Self { by, ..Self::default() }
     }
 
     /// Appends the answer to `query`. The details are what a table shows only on request.
