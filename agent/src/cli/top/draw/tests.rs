@@ -388,7 +388,8 @@ fn the_same_pod_stays_selected_and_the_selection_ends_at_the_last_row() {
 #[test]
 fn no_size_or_name_breaks_a_frame() {
     let mut model = model();
-    let long = "日".repeat(500);
+    // Two columns each: wider than any screen below.
+    let long = "日".repeat(160);
     model.list(&seen(&[&[&*long; 15]]));
     typed(&mut model, "/\u{7}日");
     key(&mut model, KeyCode::Enter);
