@@ -67,8 +67,6 @@ pub struct Mirrors {
 struct Book {
     node: String,
     waits: Waits,
-    /// Wall clock, for display only: it may jump, so no wait depends on it.
-    clock: Box<dyn Fn() -> SystemTime + Send + Sync>,
     tries: HashMap<FullName, Tries>,
     under_way: HashSet<FullName>,
     /// Number of attempts so far.
@@ -82,7 +80,6 @@ impl Mirrors {
         let book = Book {
             node: node.to_owned(),
             waits: WAITS,
-            clock: Box::new(SystemTime::now),
             tries: HashMap::new(),
             under_way: HashSet::new(),
             attempts: 0,
@@ -90,13 +87,6 @@ impl Mirrors {
         };
         let Waits { failure: backoff, contention } = WAITS;
         Self { period: PERIOD, backoff, contention, client, book }
-    }
-
-    /// Reads the wall clock from `clock`, to test clock jumps. Only the times in the status depend on it.
-    #[must_use]
-    pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        self.book.clock = Box::new(clock);
-        self
     }
 
     /// The status. The receiver keeps the last one after the mirrors are dropped.
@@ -215,7 +205,7 @@ impl Book {
             status.failed += u64::from(outcome.error.is_some());
             false
         });
-        let time = (self.clock)();
+        let time = SystemTime::now();
         let is_success = outcome.is_success();
         let tries = self.tries_of(outcome.full_name.clone(), outcome.pod.as_ref());
         tries.expect(outcome.expected, now);
@@ -262,7 +252,7 @@ impl Book {
             mirror_uid: planned.mirror.map(uid),
             state: planned.state,
             waits_for,
-            next_try: next_try.map(|next_try| (self.clock)() + next_try.saturating_duration_since(now)),
+            next_try: next_try.map(|next_try| SystemTime::now() + next_try.saturating_duration_since(now)),
             last_failure: tries.and_then(Tries::last_failure).cloned(),
         }
     }

@@ -1,9 +1,7 @@
 //! Failures on a node, and recovery from them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorState, MirrorsStatus, WaitsFor};
@@ -330,30 +328,4 @@ async fn an_edited_static_pod_keeps_its_mirror_while_the_node_cannot_be_looked_u
     mirrored(&server, &pods).await;
     agent.rests(1).await;
     assert_eq!(agent.status.borrow().deleted, 1);
-}
-
-#[tokio::test]
-async fn a_clock_that_jumps_neither_hurries_nor_delays_another_try() {
-    let server = server().await;
-    server.fail(Verb::Create, Fault::Status(500));
-    let day = Arc::new(AtomicU64::new(20_000));
-    let clock = Arc::clone(&day);
-    let clock = move || UNIX_EPOCH + Duration::from_secs(24 * 3600 * clock.load(Relaxed));
-    let wait = Duration::from_secs(20);
-    let mut mirrors = mirrors_of(&server).clock(clock);
-    mirrors.backoff = (wait, wait);
-    let started = Instant::now();
-    let mut agent = Agent::of_fixed_index(mirrors, [Pod::clone(&static_pod("web", 1))]);
-    agent.until("the failure", |status| status.failed == 1).await;
-    day.store(30_000, Relaxed);
-    agent.looks(3).await;
-    let status_of = agent.status.borrow().pods[0].clone();
-    assert_eq!(status_of.waits_for, Some(WaitsFor::BackOff));
-    let since = status_of.next_try.unwrap().duration_since(UNIX_EPOCH).unwrap();
-    assert_eq!(since.as_secs() / (24 * 3600), 30_000, "told by the clock that everybody reads now");
-    day.store(10_000, Relaxed);
-    agent.until("another try", |status| status.created == 1).await;
-    // The wait is shortened at random, by at most half.
-    assert!(started.elapsed() >= wait / 2, "{:?}", started.elapsed());
-    assert_eq!(server.requests(Verb::Create), 2);
 }

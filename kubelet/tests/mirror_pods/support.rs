@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, UNIX_EPOCH};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,7 +23,6 @@ use crate::api_server::{ApiServer, DEADLINE, shipped};
 
 pub const NODE: &str = "n1";
 pub const QUICK: Duration = Duration::from_millis(20);
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A manifest directory: versions of static pods, by name.
 pub type Manifests = BTreeMap<String, u64>;
@@ -43,14 +42,12 @@ pub fn on_server(name: &str) -> String {
     format!("{name}-{NODE}")
 }
 
-/// Mirrors with short waits and a clock that changes at every look.
+/// Mirrors with short waits.
 pub fn mirrors_of(server: &ApiServer) -> Mirrors {
     let mut mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE);
     (mirrors.backoff, mirrors.contention) = ((QUICK, 4 * QUICK), (QUICK, 4 * QUICK));
     mirrors.period = 5 * QUICK;
-    let looks = AtomicUsize::new(0);
-    let jumping = move || UNIX_EPOCH + DAY * [20_000, 0, 40_000, 19_999][looks.fetch_add(1, Relaxed) % 4];
-    mirrors.clock(jumping)
+    mirrors
 }
 
 /// An agent: an index fed by manifests and the API server, and its mirrors.
