@@ -76,6 +76,7 @@ struct Book {
 
 impl Mirrors {
     /// Keeps the mirrors of the static pods of `node`.
+    #[must_use]
     pub fn new(client: KubeMirrorClient, node: &str) -> Self {
         let book = Book {
             node: node.to_owned(),
