@@ -24,8 +24,14 @@ use crate::pod_api::printed::{COLUMNS, cells};
 /// Prints the pods, and with `-w` each of their changes.
 pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(), Failure> {
     let has_namespaces = asked.selected.namespace.is_none();
-    let mut printer =
-        Printer { output, has_namespaces, is_headed: false, widths: Vec::new(), text: String::new() };
+    let mut printer = Printer {
+        output,
+        has_namespaces,
+        is_headed: false,
+        widths: Vec::new(),
+        rows: Vec::new(),
+        text: String::new(),
+    };
     if asked.watch {
         return watched(server, &asked.selected, &mut printer);
     }
@@ -88,7 +94,8 @@ struct Printer {
     has_namespaces: bool,
     is_headed: bool,
     widths: Vec<usize>,
-    /// What was not printed yet.
+    /// What was not printed yet: rows of the table, which are aligned together, or other text.
+    rows: Vec<Vec<String>>,
     text: String,
 }
 
@@ -107,9 +114,8 @@ impl Printer {
         };
         let has_heading = !pods.is_empty() && self.output != Output::Name && !self.is_headed;
         let heading = has_heading.then(|| line("NAMESPACE", &names));
-        let lines: Vec<_> = heading.into_iter().chain(pods.iter().map(row)).collect();
+        self.rows.extend(heading.into_iter().chain(pods.iter().map(row)));
         self.is_headed |= has_heading;
-        self.text += &table::lines(&mut self.widths, &lines);
     }
 }
 
@@ -134,6 +140,7 @@ impl Follower for Printer {
     }
 
     fn flush(&mut self) -> Result<bool, Failure> {
+        self.text += &table::lines(&mut self.widths, &mem::take(&mut self.rows));
         format::write(mem::take(&mut self.text).as_bytes())
     }
 }

@@ -265,20 +265,26 @@ async fn pods_are_listed_in_kubectls_forms() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watched_list_prints_a_pod_again_with_each_change() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
-    server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
+    for name in ["web", "web-other"] {
+        server.put("pods", &pod("a", name, name, "Pending", "hunter1"));
+    }
     let agent = agent(&server, &directory, &[]);
     let port = agent.port();
     let mut rows = Watch::of(&["list", "-w", "--port", &port]);
     let mut names = Watch::of(&["list", "-w", "-o", "name", "--port", &port]);
     let mut whole = Watch::of(&["list", "-w", "-o", "json", "--port", &port]);
     let phase = |line: &str| serde_json::from_str::<Value>(line).unwrap()["status"]["phase"].clone();
-    assert!(rows.line().starts_with("NAMESPACE  NAME  READY"));
-    assert!(rows.line().contains("  Pending "));
-    assert_eq!((names.line(), phase(&whole.line())), ("pod/web".to_owned(), json!("Pending")));
+    let heading = rows.line();
+    assert!(heading.starts_with("NAMESPACE  NAME       READY"), "as wide as the longest name: {heading}");
+    assert!([rows.line(), rows.line()].iter().all(|row| row.contains("  Pending ")));
+    let mut initial = [names.line(), names.line()];
+    initial.sort();
+    assert_eq!(initial, ["pod/web", "pod/web-other"]);
+    assert_eq!([whole.line(), whole.line()].map(|line| phase(&line)), ["Pending", "Pending"]);
     put(&server, &agent, &pod("a", "web", "web", "Running", "hunter1"));
     assert!(rows.line().contains("  Running  "), "without another heading");
     assert_eq!((names.line(), phase(&whole.line())), ("pod/web".to_owned(), json!("Running")));
     server.remove("pods", "a", "web");
-    assert!(rows.line().starts_with("a          web   0/1    Running"));
+    assert!(rows.line().starts_with("a          web        0/1    Running"));
     assert_eq!(names.line(), "pod/web");
 }
