@@ -96,6 +96,7 @@ async fn pods_and_lists_in_yaml_and_json_are_served_whatever_they_are_called() {
     assert_eq!(names(&next(&mut source).await), ["d-n1", "e-n1"]);
     let status = source.status().borrow().clone();
     assert_eq!((status.pods, status.updates, status.problems.len()), (2, 3, 0));
+    assert!(status.last_check.is_some() && status.silence().is_some(), "{status:?}");
 }
 
 #[tokio::test]
