@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::client::{MirrorError, Mirrored};
 use super::kube::KubeMirrorClient;
-use super::plan::Planned;
+use super::plan::{MirrorState, Planned};
 use pod_index::{FullName, MirrorPodUid, PodMeta};
 
 /// The result of one attempt.
@@ -29,9 +29,9 @@ pub(super) enum Expected {
 /// Deletes the old mirror, if any, and creates a new one, if wanted.
 pub(super) async fn attempt(client: &KubeMirrorClient, planned: Planned) -> Outcome {
     let to_mirror = planned.to_mirror().cloned();
-    let Planned { full_name, pod, mirror, .. } = planned;
+    let Planned { full_name, pod, mirror, state } = planned;
     let mut outcome = Outcome { full_name, pod, deleted: false, created: false, expected: None, error: None };
-    outcome.error = outcome.correct(client, mirror, to_mirror).await.err();
+    outcome.error = outcome.correct(client, mirror, state, to_mirror).await.err();
     outcome
 }
 
@@ -45,13 +45,17 @@ impl Outcome {
         &mut self,
         client: &KubeMirrorClient,
         mirror: Option<Arc<Pod>>,
+        state: MirrorState,
         pod: Option<Arc<Pod>>,
     ) -> Result<(), MirrorError> {
-        // First, because it asks for the node: if that fails, the old mirror stays.
+        // First, because it asks for the node: if that fails, the mirror of another version stays.
         let new = match pod {
-            Some(pod) => Some(client.mirror_of(&pod).await?),
+            Some(pod) => Some(client.mirror_of(&pod).await),
             None => None,
         };
+        if let (MirrorState::WrongHash, Some(Err(error))) = (state, &new) {
+            return Err(error.clone());
+        }
         if let Some(mirror) = mirror {
             let uid = MirrorPodUid::from(mirror.uid());
             self.deleted = client.delete_mirror_pod(self.full_name.as_str(), Some(&uid)).await?;
@@ -62,7 +66,7 @@ impl Outcome {
             }
         }
         if let Some(new) = new {
-            let created = client.create(&new).await?;
+            let created = client.create(&new?).await?;
             self.created = matches!(created, Mirrored::Created(_));
             let (Mirrored::Created(uid) | Mirrored::Existed(uid)) = created;
             self.expected = Some(Expected::Mirror(uid));

@@ -72,10 +72,13 @@ impl KubeMirrorClient {
 
     async fn node_uid(&self) -> Result<String, Failure> {
         let problem = |what: &str| (MirrorErrorKind::Node, format!("the node {:?} {what}", self.node));
-        let unknown = |why: &str| problem(&format!("cannot be looked up: {why}"));
+        let unknown = |(kind, why): Failure| match problem(&format!("cannot be looked up: {why}")) {
+            (_, message) if kind == MirrorErrorKind::Request => (kind, message),
+            refused => refused,
+        };
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let answer = patiently(nodes.get_opt(&self.node)).await.map_err(|(_, silence)| unknown(&silence))?;
-        let node = answer.map_err(|error| unknown(&api_causes(&error)))?;
+        let answer = patiently(nodes.get_opt(&self.node)).await.map_err(unknown)?;
+        let node = answer.map_err(|error| unknown(request(&error)))?;
         let metadata = node.ok_or_else(|| problem("is unknown to the API server"))?.metadata;
         if metadata.deletion_timestamp.is_some() {
             return Err(problem("is being deleted"));

@@ -309,12 +309,12 @@ async fn an_unknown_node_is_waited_for_and_one_registered_again_is_used() {
     agent.rests(2).await;
 }
 
-/// The kubelet has no need to ask for its node.
+/// The kubelet deletes it first, because it needs not ask for its node. One that is being deleted goes here, too.
 #[tokio::test]
 async fn an_edited_static_pod_keeps_its_mirror_while_the_node_cannot_be_looked_up() {
-    let (server, mut pods) = (server().await, manifests(&[("web", 1)]));
+    let (server, mut pods) = (server().await, manifests(&[("web", 1), ("going", 1)]));
     let mut agent = agent(&server, &pods).await;
-    let before = mirrors(&server);
+    let going = on_server("going");
     server.fail_always(Verb::Get, Fault::Status(403));
     pods.insert("web".to_owned(), 2);
     agent.has(&pods);
@@ -323,9 +323,12 @@ async fn an_edited_static_pod_keeps_its_mirror_while_the_node_cannot_be_looked_u
         status.failed >= 2 && failure.is_some_and(|failure| failure.kind == MirrorErrorKind::Node)
     };
     agent.until("a report", reported).await;
-    assert_eq!(mirrors(&server), before);
+    let mut mirror = server.object("pods", "default", &going).unwrap();
+    mirror["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    server.put("pods", &mirror);
+    agent.until("its end", |status| status.deleted == 1).await;
+    assert_eq!(mirrors(&server).keys().collect::<Vec<_>>(), [&on_server("web")]);
     server.heal();
     mirrored(&server, &pods).await;
-    agent.rests(1).await;
-    assert_eq!(agent.status.borrow().deleted, 1);
+    agent.until("the replacement", |status| status.deleted == 2).await;
 }
