@@ -54,7 +54,7 @@ pub(super) struct History {
     limits: Limits,
     pub(super) seats: Arc<Seats>,
     inner: Mutex<Inner>,
-    /// The version of the last event, for the watches. `None`: the agent is shutting down.
+    /// The version for which the watches were last woken. `None`: the agent is shutting down.
     latest: watch::Sender<Option<u64>>,
 }
 
@@ -141,8 +141,8 @@ impl History {
         inner.bytes += bytes;
         inner.events.push_back(Kept { event, since: Instant::now(), bytes });
         self.trim(inner);
-        // Not at each event: a watch that is woken takes as many at once.
-        if version.is_multiple_of(TURN as u64) {
+        // Not at each event: a watch that is woken takes as many at once. But before large events fill the limit of bytes.
+        if version.is_multiple_of(TURN as u64) || bytes > self.limits.bytes / TURN {
             self.wake();
         }
     }

@@ -1,6 +1,8 @@
 //! The limits of the history.
 
-use std::sync::Weak;
+use std::pin::pin;
+use std::sync::{OnceLock, Weak};
+use std::task::{Context, Wake, Waker};
 
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -35,6 +37,12 @@ impl World {
 
     /// Changes the next pod.
     fn change(&mut self, bytes: usize) {
+        let next = self.next(bytes);
+        self.history.show(vec![next]);
+    }
+
+    /// The next version of the next pod.
+    fn next(&mut self, bytes: usize) -> Shown {
         let number = self.given.len();
         let mut pod = Pod::default();
         pod.metadata.uid = Some((number % PODS).to_string());
@@ -42,7 +50,7 @@ impl World {
         pod.metadata.labels = Some([("pod".to_owned(), (number % PODS).to_string())].into());
         let pod = Arc::new(pod);
         self.given.push(Arc::downgrade(&pod));
-        self.history.show(vec![(format!("ns/{}", number % PODS).into(), Some((pod, true)))]);
+        (format!("ns/{}", number % PODS).into(), Some((pod, true)))
     }
 
     /// The number of decoded pods that still exist, without those that are current.
@@ -104,6 +112,34 @@ fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     assert_eq!(follow(&mut world.watch("", Some(oldest)).unwrap()).unwrap(), events as u64);
     assert!(world.watch("", Some(oldest - 1)).is_err(), "410, as for a version that is too old");
     assert!(follow(&mut slow).is_err());
+}
+
+/// The version of a history when it first woke a watch.
+struct WokenAt(Arc<History>, OnceLock<u64>);
+
+impl Wake for WokenAt {
+    fn wake(self: Arc<Self>) {
+        self.1.get_or_init(|| self.0.now().1);
+    }
+}
+
+#[test]
+fn a_large_batch_wakes_watches_before_its_end_and_at_its_end() {
+    for (bytes, events) in [(0, TURN + 1), (2 * LARGE, 3)] {
+        let mut world = World::new(limits(TURN * LARGE));
+        (0..PODS).for_each(|_| world.change(bytes));
+        let batch = (0..events).map(|_| world.next(bytes)).collect();
+        let (_, start) = world.history.now();
+        let mut latest = world.history.latest.subscribe();
+        let woken = Arc::new(WokenAt(Arc::clone(&world.history), OnceLock::new()));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut changed = pin!(latest.changed());
+        assert!(changed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        world.history.show(batch);
+        let end = start + events as u64;
+        assert!(*woken.1.get().unwrap() < end, "{bytes}");
+        assert_eq!(*world.history.latest.borrow(), Some(end));
+    }
 }
 
 #[test]
