@@ -193,9 +193,14 @@ fn parse<'a>(
     Ok((text, Sought::parse(text, at, placements)?))
 }
 
-/// Whether the query has the form `NAMESPACE/KIND/NAME`.
+/// Whether the query has the form `NAMESPACE/KIND/NAME`, and not that of a path, of `containerd://ID` or of a line of
+/// `/proc/PID/cgroup`.
 fn may_be_workload(query: &[u8]) -> bool {
-    !query.starts_with(b"/") && query.split(|byte| *byte == b'/').nth(2).is_some()
+    let mut parts = query.splitn(3, |byte| *byte == b'/');
+    let is_namespace = |part: &[u8]| !part.is_empty() && !part.contains(&b':');
+    parts.next().is_some_and(is_namespace)
+        && parts.next().is_some_and(|kind| !kind.is_empty())
+        && parts.next().is_some()
 }
 
 /// The processes among the queries of the next part.
@@ -251,4 +256,28 @@ impl Part {
 
 fn no_room() -> Unknown {
     Unknown::new(None, "the response is full; send fewer queries per request")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_be_workload;
+
+    #[test]
+    fn only_workloads_and_relative_paths_take_a_turn() {
+        for workload in ["shop/Deployment/web", "shop/deploy/", " shop/rs/../x"] {
+            assert!(may_be_workload(workload.as_bytes()), "{workload}");
+        }
+        for other in [
+            "",
+            "web-0",
+            "shop/web-0",
+            "containerd://3e5f",
+            "0::/kubepods/pod1",
+            "/var/log/pods/a_b_c",
+            "//x/y",
+            "10.0.0.1",
+        ] {
+            assert!(!may_be_workload(other.as_bytes()), "{other}");
+        }
+    }
 }
