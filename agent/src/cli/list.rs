@@ -7,12 +7,11 @@ use hyper::StatusCode;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use pod_index::PodMeta;
+use pod_index::{CONFIG_SEEN_ANNOTATION, PodMeta};
 use pod_index_kubelet::sources::api_server::ApiServer;
 use serde_json::Value;
 
 use super::client::{Server, escaped};
-use super::fields::Fields;
 use super::follow::{Change, Follower, follow};
 use super::watch::Changes;
 use super::{ListArgs, Output, Selected, format, runtime};
@@ -119,6 +118,16 @@ impl Printer {
     }
 }
 
+/// What only a change of the pod changes.
+fn content(pod: &Pod) -> Pod {
+    let mut pod = pod.clone();
+    pod.metadata.resource_version = None;
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.remove(CONFIG_SEEN_ANNOTATION);
+    }
+    pod
+}
+
 impl Follower for Printer {
     type Kept = Pod;
 
@@ -128,8 +137,7 @@ impl Follower for Printer {
 
     fn change(&mut self, Change { before, after, .. }: Change<'_, Pod>) {
         // After a lost version, the list has all pods again.
-        let is_same =
-            before.zip(after).is_some_and(|(before, after)| Fields::of(before) == Fields::of(after));
+        let is_same = before.zip(after).is_some_and(|(before, after)| content(before) == content(after));
         let Some(pod) = after.or(before).filter(|_| !is_same) else { return };
         match self.output {
             // Serializing a pod does not fail.
