@@ -91,12 +91,14 @@ async fn complete(
 ) -> Result<Bytes, Failure> {
     let began = Instant::now();
     loop {
+        let asked = Instant::now();
         let answers = ask().await?;
         let left = wait.unwrap_or_default().saturating_sub(began.elapsed());
         if left.is_zero() || !may_change(&answers) {
             return Ok(answers);
         }
-        sleep(RETRY.min(left)).await;
+        // A large batch takes the agent half of the time at most.
+        sleep(RETRY.max(asked.elapsed()).min(left)).await;
     }
 }
 
