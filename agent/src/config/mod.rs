@@ -120,11 +120,11 @@ impl Given {
         Settings::of(given, server, set, run, *output)
     }
 
-    /// Whether the user gives the agent's address or port, and no socket.
+    /// Whether the command line has the agent's address or port, and nothing but the file names a socket.
     pub(crate) fn names_an_address(&self) -> bool {
+        let is_flag = |all: &ArgMatches, id| all.value_source(id) == Some(ValueSource::CommandLine);
         let of_the_user = self.parse(self.command.clone());
-        let is_it =
-            |all| ["address", "port"].iter().any(|id| is_given(&all, id)) && !is_given(&all, "socket");
+        let is_it = |all| (is_flag(&all, "address") || is_flag(&all, "port")) && !is_given(&all, "socket");
         of_the_user.is_ok_and(is_it)
     }
 

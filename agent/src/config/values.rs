@@ -127,7 +127,8 @@ impl Extra {
 
     /// What it takes to serve it.
     pub(crate) fn needs(self) -> String {
-        let name = format!("{self:?}").to_lowercase();
+        let name = self.to_possible_value();
+        let name = name.as_ref().map_or("", |value| value.get_name());
         let resources: Vec<_> = self.resources().iter().map(|(_, name)| *name).collect();
         format!(
             "the agent does not serve {name}: it takes --serve-resources={name}, an API server, and the right to {} {} \
