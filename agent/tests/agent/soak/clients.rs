@@ -24,7 +24,7 @@ pub fn single_requests(site: &Site, doors: &Doors, turn: u64, counts: &Counts) {
     site.truth.check(asked, name, shown);
     doors.get(turn, &format!("/whois?q=unknown-{turn}"));
     let others = ["/mirrors", "/sources", "/whois?q=x", "/readyz", "/nowhere"];
-    doors.get(turn / 2, others[usize::try_from(turn % 6).unwrap()]);
+    doors.get(turn / 2, others[usize::try_from(turn).unwrap() % others.len()]);
     counts.requests.fetch_add(3, Ordering::Relaxed);
     rest(15);
 }
