@@ -7,8 +7,8 @@
 //! * After a failure, the last pods stay.
 //! * A pod that cannot be decoded, or that has no name, is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
-//!   until the pod is no longer listed or can be decoded again. A `spec` with too many parts is cut as in
-//!   [`api_server`](super::api_server).
+//!   until the pod is no longer listed or can be decoded again. A `spec` with too many parts is cut, with a
+//!   warning, as in [`api_server`](super::api_server).
 //! * A pod without a UID may be any pod: while one is listed, the list counts as a failure.
 //! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
 //!   file is read again for each request.

@@ -14,7 +14,7 @@
 //! * A pod that cannot be decoded is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`](crate::sources::ProblemKind::Syntax)); all other pods count. If an earlier version
 //!   of it was emitted, that one stays until the pod is deleted or can be decoded again.
-//! * A pod whose `spec` has more than 8,192 parts, counted by the commas of its JSON, is a problem of its own, too. It is
+//! * A pod whose `spec` has more than 8,192 parts, counted by the commas of its JSON, is a problem of its own, a warning. It is
 //!   emitted without the lists and mappings of its `spec`. Decoded, a part can take a hundred times its JSON.
 //! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed again. The status
 //!   says how long ago the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
