@@ -99,24 +99,24 @@ fn verdict(figures: &Figures) -> [String; 5] {
         ),
         format!("**One thread, 100,000 pods.** {}.", advantages(ALONE, &SIZES[3..])),
         format!("**Two threads, 200 to 100,000 pods.** {}.", advantages(TWO, &SIZES)),
-        format!("**Slower than another design:** {}.", losses(keys)),
+        format!("**Slower than another design** (pods: how many times as fast as which): {}.", losses(keys)),
         format!("**An update costs more:** {}.", update(&figures.ratios)),
     ]
 }
 
 /// The lookups in which another design is faster, in any situation.
 fn losses(keys: &[Figure]) -> String {
-    let mut losses = Vec::new();
-    for (key, n) in KEYS.into_iter().flat_map(|key| SIZES.map(|n| (key, n))) {
+    let loss = |key, n| {
         let duels = SITUATIONS.into_iter().filter_map(|situation| Duel::of(keys, n, key, situation));
         let worst = duels.min_by(|a, b| a.advantage.total_cmp(&b.advantage));
-        if let Some(worst) = worst.filter(|duel| duel.advantage < 1.0) {
-            losses.push(format!(
-                "by {key} with {} pods ({} times as fast as {})",
-                grouped(n),
-                worst.times(),
-                worst.peer
-            ));
+        let worst = worst.filter(|duel| duel.advantage < 1.0)?;
+        Some(format!("{}: {}, {}", grouped(n), worst.times(), worst.peer))
+    };
+    let mut losses = Vec::new();
+    for key in KEYS {
+        let of_key: Vec<_> = SIZES.into_iter().filter_map(|n| loss(key, n)).collect();
+        if !of_key.is_empty() {
+            losses.push(format!("by {key} ({})", of_key.join("; ")));
         }
     }
     if losses.is_empty() { "no lookup".to_owned() } else { losses.join(", ") }
