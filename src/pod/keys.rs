@@ -19,7 +19,7 @@ pub const MAX_KEYS_PER_POD: usize = 1024;
 pub const MAX_KEY_LENGTH: usize = 1024;
 
 /// A kind of custom keys, such as "owner" or "label". The number has no meaning to the index.
-/// [`WORKLOAD`](crate::workload::WORKLOAD) is `u16::MAX`.
+/// `workload::WORKLOAD`, with the feature `k8s-openapi`, is `u16::MAX`.
 ///
 /// # Examples
 /// ```
