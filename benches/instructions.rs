@@ -1,5 +1,5 @@
 //! Instructions counted by callgrind: the same on a loaded machine, so CI can check them. Those of lookups are the same
-//! in every run; those of updates differ by up to 3 %, because hashes have a random seed.
+//! in every run; those of updates differ by up to 2 %, because hashes have a random seed.
 //!
 //! Each bench does its work a thousand times, and fails if that takes 5 % more instructions than the recorded
 //! count. If the change is an improvement or worth its cost, update the count here.
@@ -28,6 +28,8 @@ fn held_at(counted: u64) -> LibraryBenchmarkConfig {
     let mut callgrind = Callgrind::default();
     callgrind.hard_limits([(EventKind::Ir, counted + counted / 20)]);
     let mut config = LibraryBenchmarkConfig::default();
+    // The allocator keeps every freed chunk at hand. Otherwise some seeds make it merge chunks: 20 % more instructions.
+    config.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535");
     config.tool(callgrind);
     config
 }
@@ -150,7 +152,7 @@ fn keyed_updates(containers: usize) -> Writes<Keyed> {
     Writes { writer, reader: None, pods: keys }
 }
 
-#[library_benchmark(setup = uids, config = held_at(138_753))]
+#[library_benchmark(setup = uids, config = held_at(135_800))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -159,7 +161,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(195_922))]
+#[library_benchmark(setup = uids, config = held_at(192_800))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -168,7 +170,7 @@ fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = parsed_uids, config = held_at(71_522))]
+#[library_benchmark(setup = parsed_uids, config = held_at(68_560))]
 #[bench::cached()]
 fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     for uid in &on.keys {
@@ -177,7 +179,7 @@ fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(134_530))]
+#[library_benchmark(setup = unknown_uids, config = held_at(130_600))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -186,7 +188,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(171_448))]
+#[library_benchmark(setup = mirror_uids, config = held_at(172_370))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -195,7 +197,7 @@ fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(140_487))]
+#[library_benchmark(setup = uids, config = held_at(142_260))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -204,7 +206,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(275_892))]
+#[library_benchmark(setup = full_names, config = held_at(271_800))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
@@ -213,7 +215,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(200_517))]
+#[library_benchmark(setup = names, config = held_at(197_800))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -222,7 +224,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(5_083_333))]
+#[library_benchmark(setup = updates, config = held_at(5_120_000))]
 #[bench::one_by_one()]
 fn update(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -232,7 +234,7 @@ fn update(mut on: Writes<Pod>) -> Writes<Pod> {
 }
 
 // As `update`, with a subscriber that is not asleep: it costs the writer nothing.
-#[library_benchmark(setup = updates, config = held_at(5_084_127))]
+#[library_benchmark(setup = updates, config = held_at(5_122_000))]
 #[bench::one_by_one()]
 fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     let changes = on.reader.as_ref().map(Reader::changes);
@@ -243,14 +245,14 @@ fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = held_updates, config = held_at(3_012_582))]
+#[library_benchmark(setup = held_updates, config = held_at(2_608_000))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(3_212_024))]
+#[library_benchmark(setup = updates, config = held_at(3_078_000))]
 #[bench::batches_of_64()]
 fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     for batch in on.pods.chunks(64) {
@@ -259,14 +261,14 @@ fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(25_877_417))]
+#[library_benchmark(setup = whole, config = held_at(24_840_000))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(10_957_211))]
+#[library_benchmark(setup = strangers, config = held_at(11_000_000))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -276,7 +278,7 @@ fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = ips, config = held_at(75_098))]
+#[library_benchmark(setup = ips, config = held_at(76_140))]
 #[bench::cached()]
 fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -286,7 +288,7 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
 }
 
 // As `ip_hit`, by the method for any key.
-#[library_benchmark(setup = ips, config = held_at(82_247))]
+#[library_benchmark(setup = ips, config = held_at(82_180))]
 #[bench::cached()]
 fn ip_get(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -308,7 +310,7 @@ fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
 }
 
 // The current pod had the IP then: at most one and a half times the work of `ip_hit`.
-#[library_benchmark(setup = ips_of_long_ago, config = held_at(108_086))]
+#[library_benchmark(setup = ips_of_long_ago, config = held_at(107_130))]
 #[bench::cached()]
 fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -321,7 +323,7 @@ fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
-#[library_benchmark(setup = container_ids, config = held_at(108_279))]
+#[library_benchmark(setup = container_ids, config = held_at(97_180))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
     for id in &on.keys {
@@ -330,7 +332,7 @@ fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> 
     on
 }
 
-#[library_benchmark(setup = container_texts, config = held_at(202_276))]
+#[library_benchmark(setup = container_texts, config = held_at(197_200))]
 #[bench::cached()]
 fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     for id in &on.keys {
@@ -341,8 +343,8 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(7_492_525))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(13_275_061))]
+#[bench::an_ip(args = (0), config = held_at(7_259_000))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_497_000))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
