@@ -8,19 +8,22 @@ use serde::Deserialize;
 
 use super::resource::{Item, Resource};
 
-/// The kinds that own pods, or own what owns them, and for the latter the index of the kind that they own. The specs have
-/// what clients require, and what `kubectl describe` takes for granted.
+/// The kinds that own pods, or own what owns them, and for the latter the index of the kind that they own. The rest of each
+/// has what the schema requires, in any version of it, and what `kubectl describe` takes for granted. Typed clients, such as
+/// Python's, refuse an object without it.
 pub(super) static KINDS: [(Resource, Option<usize>); 6] = [
     (owner::<ReplicaSet>(&["rs"], SCALED), None),
     (owner::<Deployment>(&["deploy"], SCALED), Some(0)),
-    (owner::<StatefulSet>(&["sts"], SCALED), None),
-    (owner::<DaemonSet>(&["ds"], FIXED), None),
-    (owner::<Job>(&[], FIXED), None),
+    (owner::<StatefulSet>(&["sts"], NAMED), None),
+    (owner::<DaemonSet>(&["ds"], SCHEDULED), None),
+    (owner::<Job>(&[], r#","spec":{"selector":{},"template":{}},"status":{}"#), None),
     (owner::<CronJob>(&["cj"], r#","spec":{"schedule":"","jobTemplate":{}},"status":{}"#), Some(4)),
 ];
 
-const SCALED: &str = r#","spec":{"replicas":0,"selector":{},"template":{}},"status":{}"#;
-const FIXED: &str = r#","spec":{"selector":{},"template":{}},"status":{}"#;
+const SCALED: &str = r#","spec":{"replicas":0,"selector":{},"template":{}},"status":{"replicas":0}"#;
+const NAMED: &str =
+    r#","spec":{"replicas":0,"selector":{},"serviceName":"","template":{}},"status":{"replicas":0}"#;
+const SCHEDULED: &str = r#","spec":{"selector":{},"template":{}},"status":{"currentNumberScheduled":0,"desiredNumberScheduled":0,"numberMisscheduled":0,"numberReady":0}"#;
 
 const fn owner<K: k8s_openapi::Resource>(
     short_names: &'static [&'static str],

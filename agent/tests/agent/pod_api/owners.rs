@@ -168,21 +168,26 @@ async fn the_owners_of_the_nodes_pods_are_served_as_metadata_and_each_is_request
     let web: Value = agent.get("/apis/apps/v1/namespaces/shop/deployments/web").json();
     assert_eq!((&web["kind"], &web["apiVersion"]), (&json!("Deployment"), &json!("apps/v1")));
     assert_eq!(web["metadata"]["annotations"]["kept"], "yes");
-    // Of the rest, only what clients need to decode and what `kubectl describe` dereferences.
+    // Of the rest, only what the schema requires and what `kubectl describe` dereferences.
     let scaled = json!({ "replicas": 0, "selector": {}, "template": {} });
+    let named = json!({ "replicas": 0, "selector": {}, "serviceName": "", "template": {} });
     let (fixed, cron) =
         (json!({ "selector": {}, "template": {} }), json!({ "schedule": "", "jobTemplate": {} }));
-    for (path, spec) in [
-        ("/apis/apps/v1/replicasets", &scaled),
-        ("/apis/apps/v1/deployments", &scaled),
-        ("/apis/apps/v1/statefulsets", &scaled),
-        ("/apis/apps/v1/daemonsets", &fixed),
-        ("/apis/batch/v1/jobs", &fixed),
-        ("/apis/batch/v1/cronjobs", &cron),
+    let counted = json!({ "replicas": 0 });
+    let scheduled = json!({
+        "currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0,
+    });
+    for (path, spec, status) in [
+        ("/apis/apps/v1/replicasets", &scaled, &counted),
+        ("/apis/apps/v1/deployments", &scaled, &counted),
+        ("/apis/apps/v1/statefulsets", &named, &counted),
+        ("/apis/apps/v1/daemonsets", &fixed, &scheduled),
+        ("/apis/batch/v1/jobs", &fixed, &json!({})),
+        ("/apis/batch/v1/cronjobs", &cron, &json!({})),
     ] {
         let list: Value = agent.get(path).json();
         for object in list["items"].as_array().unwrap() {
-            assert_eq!((&object["spec"], &object["status"]), (spec, &json!({})), "{path}");
+            assert_eq!((&object["spec"], &object["status"]), (spec, status), "{path}");
         }
     }
     assert!(!web.to_string().contains("hunter2"));
@@ -451,4 +456,28 @@ async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
     assert_eq!(cluster.server.as_deref(), Some("https://[::1]:10270"));
     assert_eq!(cluster.certificate_authority.as_deref(), Some("/pki/ca.crt"));
     assert_eq!(config.auth_infos[0].auth_info.as_ref().unwrap().token_file.as_deref(), Some("/token"));
+}
+
+/// Needs Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs Python's client for Kubernetes: .ci/run clients"]
+async fn the_python_client_decodes_every_resource() {
+    let python = std::env::var("POD_INDEX_PYTHON").unwrap_or("python3".to_owned());
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("nodes", &json!({ "metadata": { "name": "node-1" } }));
+    server.put("namespaces", &json!({ "metadata": { "name": "shop" } }));
+    put_all(&server);
+    let agent = agent(&server, &directory);
+    agent.has("/apis/batch/v1/cronjobs");
+    let script = "import sys; from kubernetes.client import *
+api = ApiClient(Configuration(host=sys.argv[1]))
+core, apps, batch = CoreV1Api(api), AppsV1Api(api), BatchV1Api(api)
+print(*(len(list().items) for list in (
+    core.list_pod_for_all_namespaces, core.list_node, core.list_namespace, apps.list_replica_set_for_all_namespaces,
+    apps.list_deployment_for_all_namespaces, apps.list_stateful_set_for_all_namespaces,
+    apps.list_daemon_set_for_all_namespaces, batch.list_job_for_all_namespaces, batch.list_cron_job_for_all_namespaces)))";
+    let url = format!("http://{}", agent.address);
+    let output = std::process::Command::new(&python).args(["-c", script, &url]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output).trim(), "11 1 1 3 1 1 1 2 1");
 }
