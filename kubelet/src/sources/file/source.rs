@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{BoxStream, StreamExt, unfold};
 use k8s_openapi::api::core::v1::Pod;
 use notify::RecommendedWatcher;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time;
 
 use super::hints::watch;
@@ -115,8 +116,8 @@ source!(FileSource, Pod);
 /// The state between two updates.
 struct Following {
     files: Files,
-    /// The files that did not come in time, and what their threads will send.
-    late: BTreeMap<PathBuf, oneshot::Receiver<Option<Arc<FileState>>>>,
+    /// The files that did not come in time, and their readers.
+    late: BTreeMap<PathBuf, Reader>,
     period: Duration,
     nudge: Nudge,
     hint: Arc<Notify>,
@@ -126,6 +127,14 @@ struct Following {
     said: Option<Vec<Arc<Pod>>>,
     /// How long the last listing took; `None` before the first one, which does not wait.
     cost: Option<Duration>,
+}
+
+/// A thread that reads files in turn.
+struct Reader {
+    /// What it found, in the order of the files. `None`: the file is gone.
+    looks: mpsc::UnboundedReceiver<Option<Arc<FileState>>>,
+    /// It ends after the file that it reads now: another reader has the next ones.
+    is_left: Arc<AtomicBool>,
 }
 
 impl Following {
@@ -195,51 +204,69 @@ impl Following {
         }
     }
 
-    /// Reads each file on a thread of its own. One that hangs or takes long keeps its thread, and holds up the others
-    /// only once.
+    /// Reads the files. One that hangs or takes long keeps its thread, and holds up the others only once.
     async fn read(&mut self, names: Vec<PathBuf>) {
         // A thread that hangs counts even if its file is gone.
-        self.late.retain(|path, look| {
-            names.contains(path) || matches!(look.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+        self.late.retain(|path, reader| {
+            names.contains(path) || matches!(reader.looks.try_recv(), Err(mpsc::error::TryRecvError::Empty))
         });
-        for path in names {
-            let (mut look, patience) = match self.late.remove(&path) {
-                Some(look) => (look, Duration::ZERO),
-                None if self.late.len() >= MOST_LATE => {
-                    let message = format!("not read, because {MOST_LATE} other files hang");
-                    self.files.unread(&path, &message);
-                    continue;
-                }
-                None => {
-                    let (reading, file) = (Arc::clone(&self.files.reading), path.clone());
-                    let before = self.files.file(&path);
-                    match on_thread(move || reading.look(&file, before.as_ref())) {
-                        Ok(look) => (look, FILE_PATIENCE),
-                        Err(error) => {
-                            self.files.unread(&path, &format!("cannot be read: {error}"));
-                            continue;
-                        }
+        let mut current = None;
+        for (at, path) in names.iter().enumerate() {
+            let (mut reader, patience) = match self.late.remove(path) {
+                Some(reader) => (reader, Duration::ZERO),
+                None => match current.take().map_or_else(|| self.reader(&names[at..]), Ok) {
+                    Ok(reader) => (reader, FILE_PATIENCE),
+                    Err(message) => {
+                        self.files.unread(path, &message);
+                        continue;
                     }
-                }
+                },
             };
-            match time::timeout(patience, &mut look).await {
-                Ok(Ok(look)) => {
+            match time::timeout(patience, reader.looks.recv()).await {
+                Ok(Some(look)) => {
+                    self.files.found(path, look);
                     if patience.is_zero() {
                         // It may be older than the event that led here.
                         self.hint.notify_one();
+                    } else {
+                        current = Some(reader);
                     }
-                    self.files.found(&path, look);
                 }
-                Ok(Err(_)) => self.files.unread(&path, "reading it failed: it panicked"),
+                Ok(None) => self.files.unread(path, "reading it failed: it panicked"),
                 Err(_) => {
                     let message = format!(
                         "not read within {FILE_PATIENCE:?}: its file system hangs, or it is too large"
                     );
-                    self.files.unread(&path, &message);
-                    self.late.insert(path, look);
+                    self.files.unread(path, &message);
+                    reader.is_left.store(true, Ordering::Relaxed);
+                    self.late.insert(path.clone(), reader);
                 }
             }
         }
+    }
+
+    /// Starts a thread that reads these files one by one, without the late ones.
+    fn reader(&self, names: &[PathBuf]) -> Result<Reader, String> {
+        if self.late.len() >= MOST_LATE {
+            return Err(format!("not read, because {MOST_LATE} other files hang"));
+        }
+        let names = names.iter().filter(|path| !self.late.contains_key(*path));
+        let files: Vec<_> = names.map(|path| (path.clone(), self.files.file(path))).collect();
+        let reading = Arc::clone(&self.files.reading);
+        let (sender, looks) = mpsc::unbounded_channel();
+        let reader = Reader { looks, is_left: Arc::default() };
+        let is_left = Arc::clone(&reader.is_left);
+        let work = move || {
+            for (path, before) in files {
+                // The receiver is gone if the source was dropped.
+                let sent = sender.send(reading.look(&path, before.as_ref()));
+                if sent.is_err() || is_left.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        };
+        on_thread(work).map_err(|error| format!("cannot be read: {error}"))?;
+        Ok(reader)
     }
 
     fn failed(&self, message: &str) {
@@ -263,7 +290,7 @@ fn on_thread<T: Send + 'static>(
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::fs;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use notify::event::{AccessKind, EventKind};
     use notify::{RecursiveMode, Watcher};
