@@ -157,6 +157,22 @@ async fn three_hundred_watches_share_few_connections_and_delay_no_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_requests_beside_a_full_connection_share_another_one() {
+    let site = Site::new(true).await;
+    let client = site.client().await;
+    let secrets = follow_secrets(&site, &client, 80);
+    site.server.watched_by(80).await;
+    let before = site.server.connections();
+    let api: Api<Secret> = Api::all(client);
+    for _ in 0..20 {
+        api.list(&ListParams::default()).await.unwrap();
+    }
+    let opened = site.server.connections() - before;
+    assert!(opened <= 1, "{opened} connections");
+    drop(secrets);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_http2_each_watch_takes_an_http1_connection() {
     let site = Site::new(false).await;
     let client = site.client().await;

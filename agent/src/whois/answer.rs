@@ -28,7 +28,10 @@ impl<'a> Line<'a> {
     pub(super) fn put(&mut self, name: &str, value: impl Serialize) {
         let Self(to) = self;
         let before = to.len();
-        to.extend_from_slice(format!(r#","{name}":"#).as_bytes());
+        // Most fields are absent from most answers: `format!` would allocate for each.
+        for part in [",\"", name, "\":"] {
+            to.extend_from_slice(part.as_bytes());
+        }
         let start = to.len();
         // Writing text to memory does not fail.
         if serde_json::to_writer(&mut **to, &value).is_err() || &to[start..] == b"null" {

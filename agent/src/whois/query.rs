@@ -64,8 +64,9 @@ pub(super) fn process(query: &str) -> Option<Process> {
         Some(_) => return None,
         None => (query, None),
     };
-    match Identity::parse(pid) {
-        Ok(Identity::Pid(pid)) => Some((pid, started)),
+    // Most queries are none, and to parse them twice would take time.
+    match is_digits(pid).then(|| Identity::parse(pid)) {
+        Some(Ok(Identity::Pid(pid))) => Some((pid, started)),
         _ => None,
     }
 }

@@ -1,5 +1,6 @@
 //! Assigns the requests of one client to connections and retires silent connections.
 
+use std::mem;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,14 +125,13 @@ impl Pool {
     fn stream(&self, permit: OwnedSemaphorePermit) -> Stream {
         let latest = Arc::clone(&lock(&self.latest));
         let mut all = lock(&self.pooled);
-        let mut kept = 0;
+        let mut has_idle = false;
         // A connection of an old certificate closes after its last request.
         all.retain(|pooled| {
-            let is_needed = kept == 0 || pooled.streams.load(Ordering::Relaxed) > 0;
             let is_usable =
                 !pooled.is_retired.load(Ordering::Relaxed) && Arc::ptr_eq(&pooled.opened_by, &latest);
-            kept += usize::from(is_needed && is_usable);
-            is_needed && is_usable
+            // Without an idle one, short requests beside eighty watches would open and close a connection each.
+            is_usable && (pooled.streams.load(Ordering::Relaxed) > 0 || !mem::replace(&mut has_idle, true))
         });
         let free = all.iter().find(|pooled| pooled.streams.load(Ordering::Relaxed) < STREAMS);
         let pooled = free.cloned().unwrap_or_else(|| {
