@@ -125,15 +125,15 @@ impl Pool {
     fn stream(&self, permit: OwnedSemaphorePermit) -> Stream {
         let latest = Arc::clone(&lock(&self.latest));
         let mut all = lock(&self.pooled);
-        let mut has_idle = false;
         // A connection of an old certificate closes after its last request.
         all.retain(|pooled| {
-            let is_usable =
-                !pooled.is_retired.load(Ordering::Relaxed) && Arc::ptr_eq(&pooled.opened_by, &latest);
-            // Without an idle one, short requests beside eighty watches would open and close a connection each.
-            is_usable && (pooled.streams.load(Ordering::Relaxed) > 0 || !mem::replace(&mut has_idle, true))
+            !pooled.is_retired.load(Ordering::Relaxed) && Arc::ptr_eq(&pooled.opened_by, &latest)
         });
-        let free = all.iter().find(|pooled| pooled.streams.load(Ordering::Relaxed) < STREAMS);
+        let streams = |pooled: &PooledConnection| pooled.streams.load(Ordering::Relaxed);
+        // If all others are full, an idle one stays: otherwise each short request would open and close one.
+        let mut is_spare = !all.iter().any(|pooled| (1..STREAMS).contains(&streams(pooled)));
+        all.retain(|pooled| streams(pooled) > 0 || mem::take(&mut is_spare));
+        let free = all.iter().find(|pooled| streams(pooled) < STREAMS);
         let pooled = free.cloned().unwrap_or_else(|| {
             let pooled = Arc::new(PooledConnection {
                 connection: latest.another(),
