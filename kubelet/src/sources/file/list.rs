@@ -170,6 +170,9 @@ impl Reading {
                 names.push(entry.path());
             }
         }
+        // A file that is renamed meanwhile may come twice.
+        names.sort_unstable();
+        names.dedup();
         Ok(names)
     }
 

@@ -133,7 +133,7 @@ struct Following {
 struct Reader {
     /// What it found, in the order of the files. `None`: the file is gone.
     looks: mpsc::UnboundedReceiver<Option<Arc<FileState>>>,
-    /// It ends after the file that it reads now: another reader has the next ones.
+    /// It ends after the file that it reads now, or one more: another reader has the next ones.
     is_left: Arc<AtomicBool>,
 }
 
@@ -258,7 +258,6 @@ impl Following {
         let is_left = Arc::clone(&reader.is_left);
         let work = move || {
             for (path, before) in files {
-                // The receiver is gone if the source was dropped.
                 let sent = sender.send(reading.look(&path, before.as_ref()));
                 if sent.is_err() || is_left.load(Ordering::Relaxed) {
                     return;
@@ -280,7 +279,7 @@ fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
     let (sender, receiver) = oneshot::channel();
-    // The receiver is gone if the source was dropped.
+    // Nobody may wait for it.
     let thread = move || drop(sender.send(work()));
     thread::Builder::new().name("manifests".to_owned()).spawn(thread)?;
     Ok(receiver)
@@ -380,5 +379,23 @@ mod tests {
         IS_RELEASED.store(true, Ordering::Relaxed);
         assert_eq!(next().await, ("a-n1 b-n1 slow-n1 z-n1".to_owned(), Vec::new()));
         assert_eq!(READS.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_file_on_which_the_reader_panics_costs_no_other() {
+        let directory = pod_index_test_support::files::Directory::new();
+        for name in ["a", "bad", "z"] {
+            directory.write(&format!("{name}.yaml"), manifest(name));
+        }
+        let transform = |pod: &mut Pod| assert_ne!(pod.name(), "bad-n1", "the test's panic");
+        let (node, period) = (NodeName::new("n1"), Duration::from_secs(3600));
+        let mut source = FileSource::with_nudge(directory.path(), node, period, transform, Nudge::default());
+        let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
+        assert_eq!(pods.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["a-n1", "z-n1"]);
+        let [problem] = &source.status().borrow().problems.clone()[..] else { panic!("one problem") };
+        assert!(
+            problem.origin().ends_with("bad.yaml") && problem.message().contains("panicked"),
+            "{problem}"
+        );
     }
 }
