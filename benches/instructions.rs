@@ -23,12 +23,13 @@ const PODS: usize = 10_000;
 /// Repetitions in each bench.
 const TIMES: usize = 1_000;
 
-/// Fails above 105 % of `counted`.
+/// Fails above 105 % of `counted`, the median of six runs.
 fn held_at(counted: u64) -> LibraryBenchmarkConfig {
     let mut callgrind = Callgrind::default();
     callgrind.hard_limits([(EventKind::Ir, counted + counted / 20)]);
     let mut config = LibraryBenchmarkConfig::default();
-    // The allocator keeps every freed chunk at hand. Otherwise some seeds make it merge chunks: 20 % more instructions.
+    // The allocator keeps all freed chunks of up to 1 KB for the next requests. Otherwise, it merges them with some seeds of
+    // the hashes, which takes up to 20 % more instructions.
     config.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=65535");
     config.tool(callgrind);
     config

@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::resource::{Item, Resource};
 
-/// The kinds that own pods, or own what owns them, and for the latter the index of the kind that they own. The rest of each
-/// has what the schema requires, in any version of it, and what `kubectl describe` takes for granted. Typed clients, such as
-/// Python's, refuse an object without it.
+/// The kinds that own pods, or own what owns them, and for the latter the index of the kind that they own. Spec and status
+/// have the fields that any version of the schema requires, because typed clients such as Python's refuse an object without
+/// them, and those that `kubectl describe` reads.
 pub(super) static KINDS: [(Resource, Option<usize>); 6] = [
     (owner::<ReplicaSet>(&["rs"], SCALED), None),
     (owner::<Deployment>(&["deploy"], SCALED), Some(0)),

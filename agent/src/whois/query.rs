@@ -64,8 +64,8 @@ pub(super) fn process(query: &str) -> Option<Process> {
         Some(_) => return None,
         None => (query, None),
     };
-    // Most queries are none, and to parse them twice would take time.
-    match is_digits(pid).then(|| Identity::parse(pid)) {
+    // Most queries are no process IDs. Parsing them here as well takes time.
+    match is_digits(pid.trim_ascii()).then(|| Identity::parse(pid)) {
         Some(Ok(Identity::Pid(pid))) => Some((pid, started)),
         _ => None,
     }
@@ -112,6 +112,7 @@ mod tests {
     #[test]
     fn a_process_may_have_its_start() {
         assert_eq!(process("4711"), Some((4711, None)));
+        assert_eq!(process("4711 @12000000"), Some((4711, Some(Duration::from_millis(12)))));
         assert_eq!(process(" 4711@12000000 at=5"), Some((4711, Some(Duration::from_millis(12)))));
         for text in ["4711@", "4711@x", "x@5", "10.0.0.7", "4711@5@6"] {
             assert_eq!(process(text), None, "{text}");
