@@ -39,7 +39,7 @@ mod whois;
 
 use std::process::ExitCode;
 
-use self::cli::{Command, kubeconfig, man, query};
+use self::cli::{Command, kubeconfig, query};
 use self::config::failure;
 use self::run::check;
 
@@ -63,8 +63,6 @@ pub fn main() -> ExitCode {
         Some(Command::Kubeconfig { token_file }) => {
             kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())
         }
-        Some(Command::Completions { shell }) => man::print_completions(shell),
-        Some(Command::Man { command }) => man::print_page(command.as_deref()),
     };
     failure::code(done)
 }

@@ -7,7 +7,6 @@ pub(crate) mod format;
 pub(crate) mod help;
 pub(crate) mod kubeconfig;
 mod list;
-pub(crate) mod man;
 pub(crate) mod query;
 #[cfg(test)]
 mod tests;
@@ -21,7 +20,6 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use clap_complete::Shell;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::args::{Output, RunArgs, ServerArgs};
@@ -96,16 +94,6 @@ Exit codes: 0 all is well; 1 warnings; 2 failures.")]
         /// The file with a token of the API server, for an agent that accepts tokens.
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
-    },
-    /// Print the completion script of a shell.
-    Completions {
-        /// The shell.
-        shell: Shell,
-    },
-    /// Print a manual page in roff: `pod-index man | man -l -`.
-    Man {
-        /// The command; otherwise, the agent.
-        command: Option<String>,
     },
 }
 
