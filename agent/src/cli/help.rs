@@ -18,7 +18,7 @@ const GROUPS: [(&str, &[&str]); 8] = [
         "static_pod_path", "file_check_frequency", "static_pod_url", "static_pod_url_header", "manifest_url_ca",
         "http_check_frequency", "kubelet", "kubelet_token_file", "kubelet_ca", "kubelet_insecure_skip_tls_verify",
         "kubelet_check_frequency", "kubeconfig", "api_server", "all_nodes", "namespace", "pod_selector",
-        "pod_field_selector", "keep_managed_fields",
+        "pod_field_selector",
     ]),
     ("Mirror pods", &["manage_mirror_pods", "force_manage_mirror_pods"]),
     ("Look-ups", &["proc", "cgroup_root", "keep_removed", "keep_removed_max", "clock_skew", "source_delay"]),

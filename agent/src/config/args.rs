@@ -93,11 +93,6 @@ pub(crate) struct Shared {
     #[arg(long)]
     pub(crate) all_nodes: bool,
 
-    /// Keep metadata.managedFields of the API server's pods. They can take most of a pod's memory, and the agent does
-    /// not use them.
-    #[arg(long)]
-    pub(crate) keep_managed_fields: bool,
-
     /// Where the processes of the host are, to look up process IDs.
     #[arg(long, value_name = "PATH", default_value = "/proc")]
     pub(crate) proc: PathBuf,

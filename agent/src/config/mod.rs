@@ -43,10 +43,10 @@ pub(crate) const NO_SOURCES: &str =
 
 /// The keys that a reload may change, besides those of the API server. No other setting can change while the agent runs.
 #[rustfmt::skip]
-const CHANGEABLE: [&str; 16] = [
+const CHANGEABLE: [&str; 15] = [
     "staticPodPath", "fileCheckFrequency", "staticPodURL", "manifestUrlCa", "httpCheckFrequency", "kubelet",
     "kubeletTokenFile", "kubeletCa", "kubeletInsecureSkipTlsVerify", "kubeletCheckFrequency", "namespace",
-    "podSelector", "podFieldSelector", "keepManagedFields", "allowRemoteClients", "logLevel",
+    "podSelector", "podFieldSelector", "allowRemoteClients", "logLevel",
 ];
 
 /// The agent's settings.

@@ -154,7 +154,7 @@ impl SourceTasks {
 
 /// The selected pods of the API server.
 pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -> Result<ApiServer, Failure> {
-    let server = Selection::new(given)?.of(ApiServer::new(client)).managed_fields(given.keep_managed_fields);
+    let server = Selection::new(given)?.of(ApiServer::new(client));
     Ok(if given.all_nodes { server } else { server.node(node) })
 }
 

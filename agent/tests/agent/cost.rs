@@ -162,9 +162,6 @@ async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
             );
         }
         drop(agent);
-        if pods <= MANAGED {
-            print!("; with managed fields {:.0} MB", megabytes(&start("--keep-managed-fields"), "VmRSS"));
-        }
         println!();
         if pods == 110 {
             // The most: each pod has another owner. Others of the cluster are 2,000 times as many.

@@ -87,21 +87,18 @@ async fn redacted_environment_values_are_never_served_and_everything_else_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn managed_fields_are_kept_on_request_and_the_agents_annotations_are_added() {
+async fn managed_fields_are_removed_and_the_agents_annotations_are_added() {
     let server = ApiServer::start().await;
     let mut web = pod("web", "node-1", &json!({}));
     web["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update", "fieldsV1": { "f:status": { "f:phase": {} } } }]);
     server.put("pods", &web);
     let directory = Directory::new();
-    for (flag, expected) in [("", &Value::Null), ("--keep-managed-fields", &web["metadata"]["managedFields"])]
-    {
-        let agent = following(&server, &directory, flag).ready();
-        let shown: Value = agent.get("/pods/default/web").json();
-        assert_eq!(&shown["metadata"]["managedFields"], expected);
-        let annotations = &shown["metadata"]["annotations"];
-        assert_eq!(annotations["kubernetes.io/config.source"], "api");
-        let seen = annotations["kubernetes.io/config.seen"].as_str().unwrap();
-        assert!(seen.parse::<k8s_openapi::jiff::Timestamp>().is_ok(), "{seen}");
-        assert_eq!(annotations.as_object().unwrap().len(), 2);
-    }
+    let agent = following(&server, &directory, "").ready();
+    let shown: Value = agent.get("/pods/default/web").json();
+    assert_eq!(shown["metadata"]["managedFields"], Value::Null);
+    let annotations = &shown["metadata"]["annotations"];
+    assert_eq!(annotations["kubernetes.io/config.source"], "api");
+    let seen = annotations["kubernetes.io/config.seen"].as_str().unwrap();
+    assert!(seen.parse::<k8s_openapi::jiff::Timestamp>().is_ok(), "{seen}");
+    assert_eq!(annotations.as_object().unwrap().len(), 2);
 }
