@@ -1,4 +1,4 @@
-//! Follows the agent's pods for `top`, `watch` and `list -w`, as the agent follows those of an API server.
+//! Follows the agent's pods for `top` and `list -w`, as the agent follows those of an API server.
 //!
 //! After a broken connection, the watch continues after the last version. If the agent no longer has that version, for
 //! example because it was restarted, the pods are listed and compared with those known: no change is lost. Changes that undo
@@ -22,17 +22,6 @@ const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// Namespace and name.
 pub(crate) type Key = (String, String);
 
-/// A pod was added (`before` is `None`), changed, or removed (`after` is `None`).
-#[derive(Debug)]
-pub(crate) struct Change<'a, T> {
-    pub(crate) key: &'a Key,
-    pub(crate) uid: &'a PodUid,
-    pub(crate) before: Option<&'a T>,
-    pub(crate) after: Option<&'a T>,
-    /// Whether the pod existed before the watch began.
-    pub(crate) is_initial: bool,
-}
-
 /// Receives the changes of pods. After the pods are listed again, also those of pods that have not changed.
 pub(crate) trait Follower {
     /// What is kept of a pod, until its next change.
@@ -40,7 +29,8 @@ pub(crate) trait Follower {
 
     fn keep(&mut self, pod: &Pod) -> Self::Kept;
 
-    fn change(&mut self, change: Change<'_, Self::Kept>);
+    /// A pod was added (`before` is `None`), changed, or removed (`after` is `None`).
+    fn change(&mut self, key: &Key, before: Option<&Self::Kept>, after: Option<&Self::Kept>);
 
     /// No more changes are known for now. `false`: nobody reads them any more.
     fn flush(&mut self) -> Result<bool, Failure>;
@@ -59,7 +49,7 @@ pub(crate) trait Follower {
 /// Follows the pods until nobody reads the changes any more.
 pub(crate) async fn follow<F: Follower>(pods: ApiServer, follower: &mut F) -> Result<(), Failure> {
     let mut updates = pods.times(Times { backoff: WAITS, ..Times::default() }).objects::<Pod>();
-    let (mut status, mut known, mut is_away) = (updates.status(), Known::default(), false);
+    let (mut status, mut known, mut is_away) = (updates.status(), Known(HashMap::new()), false);
     loop {
         tokio::select! {
             Some(update) = updates.next() => {
@@ -83,21 +73,12 @@ pub(crate) async fn follow<F: Follower>(pods: ApiServer, follower: &mut F) -> Re
 }
 
 /// All pods that were told as added and not yet as removed.
-struct Known<T> {
-    pods: HashMap<Key, (PodUid, T)>,
-    is_listed: bool,
-}
-
-impl<T> Default for Known<T> {
-    fn default() -> Self {
-        Self { pods: HashMap::new(), is_listed: false }
-    }
-}
+struct Known<T>(HashMap<Key, (PodUid, T)>);
 
 impl<T> Known<T> {
     fn apply(&mut self, update: SourceUpdate<Pod>, follower: &mut impl Follower<Kept = T>) {
         let keys = |is_gone: &dyn Fn(&Key, &PodUid) -> bool| -> Vec<Key> {
-            let gone = self.pods.iter().filter(|(key, (uid, _))| is_gone(key, uid));
+            let gone = self.0.iter().filter(|(key, (uid, _))| is_gone(key, uid));
             gone.map(|(key, _)| key.clone()).collect()
         };
         let (pods, gone) = match update {
@@ -115,25 +96,20 @@ impl<T> Known<T> {
             let after = (PodUid::from(pod.uid()), follower.keep(&pod));
             self.set(key(&pod), Some(after), follower);
         }
-        self.is_listed = true;
     }
 
     /// Replaces what is known of a pod, and tells of it.
     fn set(&mut self, key: Key, after: Option<(PodUid, T)>, follower: &mut impl Follower<Kept = T>) {
-        let before = self.pods.remove(&key);
-        let is_initial = !self.is_listed;
-        let mut tell = |uid: &PodUid, before: Option<&T>, after| {
-            follower.change(Change { key: &key, uid, before, after, is_initial });
-        };
-        let is_same = before.as_ref().zip(after.as_ref()).is_some_and(|((old, _), (new, _))| old == new);
-        if let Some((uid, before)) = before.as_ref().filter(|_| !is_same) {
-            tell(uid, Some(before), None);
-        }
-        if let Some((uid, after)) = &after {
-            tell(uid, before.as_ref().filter(|_| is_same).map(|(_, before)| before), Some(after));
+        let mut before = self.0.remove(&key);
+        if let Some((uid, gone)) = &before
+            && after.as_ref().is_none_or(|(new, _)| new != uid)
+        {
+            follower.change(&key, Some(gone), None);
+            before = None;
         }
         if let Some(after) = after {
-            self.pods.insert(key, after);
+            follower.change(&key, before.as_ref().map(|(_, before)| before), Some(&after.1));
+            self.0.insert(key, after);
         }
     }
 }
@@ -159,14 +135,12 @@ mod tests {
             pod.spec.clone().unwrap_or_default().node_name.unwrap_or_default()
         }
 
-        fn change(&mut self, change: Change<'_, String>) {
-            let Change { key: (_, name), uid, before, after, is_initial } = change;
-            let words = match (before, after) {
-                (None, Some(_)) => format!("added {name} {uid}"),
-                (Some(_), None) => format!("removed {name} {uid}"),
+        fn change(&mut self, (_, name): &Key, before: Option<&String>, after: Option<&String>) {
+            self.0.push(match (before, after) {
+                (None, Some(node)) => format!("added {name} on {node}"),
+                (Some(node), None) => format!("removed {name} on {node}"),
                 (before, after) => format!("changed {name} {:?}", before != after),
-            };
-            self.0.push(words + if is_initial { " initial" } else { "" });
+            });
         }
 
         fn flush(&mut self) -> Result<bool, Failure> {
@@ -187,7 +161,7 @@ mod tests {
 
     #[test]
     fn only_differences_are_told() {
-        let mut known = Known::default();
+        let mut known = Known(HashMap::new());
         let mut apply = |update: SourceUpdate<Pod>| {
             let mut told = Told::default();
             known.apply(update, &mut told);
@@ -197,22 +171,22 @@ mod tests {
             pods([("stays", "1", "a"), ("changes", "2", "a"), ("goes", "3", "a"), ("replaced", "4", "a")]);
         assert_eq!(
             apply(SourceUpdate::Set(first)),
-            ["stays 1", "changes 2", "goes 3", "replaced 4"].map(|pod| format!("added {pod} initial"))
+            ["stays", "changes", "goes", "replaced"].map(|name| format!("added {name} on a"))
         );
         let again =
-            pods([("stays", "1", "a"), ("changes", "2", "b"), ("replaced", "9", "a"), ("comes", "5", "a")]);
+            pods([("stays", "1", "a"), ("changes", "2", "b"), ("replaced", "9", "b"), ("comes", "5", "a")]);
         assert_eq!(
             apply(SourceUpdate::Upsert(again)),
             [
                 "changed stays false",
                 "changed changes true",
-                "removed replaced 4",
-                "added replaced 9",
-                "added comes 5"
+                "removed replaced on a",
+                "added replaced on b",
+                "added comes on a"
             ]
         );
         let gone = || SourceUpdate::Remove(vec![PodUid::from("4"), PodUid::from("3")]);
-        assert_eq!(apply(gone()), ["removed goes 3"], "the new pod of the name stays");
+        assert_eq!(apply(gone()), ["removed goes on a"], "the new pod of the name stays");
         assert_eq!(apply(gone()), [""; 0]);
         assert_eq!(
             apply(SourceUpdate::Set(pods([("comes", "5", "a")]))).len(),

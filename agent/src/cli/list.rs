@@ -12,9 +12,8 @@ use pod_index_kubelet::sources::api_server::ApiServer;
 use serde_json::Value;
 
 use super::client::{Server, escaped};
-use super::follow::{Change, Follower, follow};
-use super::watch::Changes;
-use super::{ListArgs, Output, Selected, format, runtime};
+use super::follow::{Follower, Key, follow};
+use super::{ListArgs, Output, format, runtime};
 use crate::api::table;
 use crate::config::failure::Failure;
 use crate::config::selection::Selection;
@@ -22,7 +21,7 @@ use crate::pod_api::printed::{COLUMNS, cells};
 
 /// Prints the pods, and with `-w` each of their changes.
 pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(), Failure> {
-    let has_namespaces = asked.selected.namespace.is_none();
+    let has_namespaces = asked.namespace.is_none();
     let mut printer = Printer {
         output,
         has_namespaces,
@@ -32,9 +31,9 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
         text: String::new(),
     };
     if asked.watch {
-        return watched(server, &asked.selected, &mut printer);
+        return watched(server, asked, &mut printer);
     }
-    let path = path(&asked.selected, &[]);
+    let path = path(asked, &[]);
     if matches!(output, Output::Json | Output::Yaml) {
         let list: Value = runtime()?.block_on(server.get_json(&path))?;
         return format::answer(output, &list, |_| String::new());
@@ -47,18 +46,10 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
     printer.flush().map(drop)
 }
 
-/// Prints lines of JSON: each pod, and then each change with the names of the fields.
-pub(crate) fn watch(server: &Server, selected: &Selected, output: Output) -> Result<(), Failure> {
-    if !matches!(output, Output::Table | Output::Json) {
-        return Err(Failure::Usage("watch prints lines of JSON: -o json".to_owned()));
-    }
-    watched(server, selected, &mut Changes::default())
-}
-
 /// The path and the query of these pods.
-fn path(Selected { namespace, selector, field_selector }: &Selected, more: &[(&str, &str)]) -> String {
-    let within = namespace.as_ref().map(|namespace| format!("/namespaces/{}", escaped(namespace)));
-    let selectors = [("labelSelector", selector), ("fieldSelector", field_selector)];
+fn path(asked: &ListArgs, more: &[(&str, &str)]) -> String {
+    let within = asked.namespace.as_ref().map(|namespace| format!("/namespaces/{}", escaped(namespace)));
+    let selectors = [("labelSelector", &asked.selector), ("fieldSelector", &asked.field_selector)];
     let mut query = Serializer::new(String::new());
     query.extend_pairs(selectors.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))));
     let query = query.extend_pairs(more).finish();
@@ -66,7 +57,7 @@ fn path(Selected { namespace, selector, field_selector }: &Selected, more: &[(&s
 }
 
 /// Follows these pods. Fails if the agent does not answer at all, or refuses.
-fn watched(server: &Server, selected: &Selected, follower: &mut impl Follower) -> Result<(), Failure> {
+fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(), Failure> {
     // First a watch that ends at once: following would retry what the agent refuses, such as a bad selector, for ever.
     let trial = [
         ("watch", "true"),
@@ -74,16 +65,16 @@ fn watched(server: &Server, selected: &Selected, follower: &mut impl Follower) -
         ("resourceVersionMatch", "NotOlderThan"),
         ("timeoutSeconds", "-1"),
     ];
-    let trial = path(selected, &trial);
+    let trial = path(asked, &trial);
     runtime()?.block_on(async {
         match server.stream(&trial, &[]).await {
             // The agent is starting, or has too many watches.
             Err((Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _)) => {}
             answer => drop(answer.map_err(|(_, failure)| failure)?),
         }
-        let Selected { namespace, selector, field_selector } = selected.clone();
-        let selection = Selection { namespace, labels: selector, fields: field_selector };
-        follow(selection.of(ApiServer::new(server.api(false)).managed_fields(true)), follower).await
+        let ListArgs { namespace, selector: labels, field_selector: fields, .. } = asked.clone();
+        let selection = Selection { namespace, labels, fields };
+        follow(selection.of(ApiServer::new(server.api(false))), printer).await
     })
 }
 
@@ -135,7 +126,7 @@ impl Follower for Printer {
         pod.clone()
     }
 
-    fn change(&mut self, Change { before, after, .. }: Change<'_, Pod>) {
+    fn change(&mut self, _: &Key, before: Option<&Pod>, after: Option<&Pod>) {
         // After a lost version, the list has all pods again.
         let is_same = before.zip(after).is_some_and(|(before, after)| content(before) == content(after));
         let Some(pod) = after.or(before).filter(|_| !is_same) else { return };

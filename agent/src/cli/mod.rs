@@ -1,7 +1,6 @@
 //! The command line, with the kubelet's flag names where they exist.
 
 pub(crate) mod client;
-mod fields;
 mod follow;
 pub(crate) mod format;
 pub(crate) mod help;
@@ -12,7 +11,6 @@ pub(crate) mod query;
 mod tests;
 mod tls;
 mod top;
-mod watch;
 mod whois;
 
 use std::net::SocketAddr;
@@ -125,14 +123,11 @@ pub(crate) enum Query {
         #[arg(long, value_name = "DURATION", default_value = "1s")]
         interval: GoDuration,
     },
-    /// Print the pods, and then each change, as lines of JSON.
-    #[command(after_help = "Continues after a lost connection.")]
-    Watch(Selected),
 }
 
-/// Which pods.
+/// Which pods, and whether to follow them.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Selected {
+pub(crate) struct ListArgs {
     /// Only pods in this namespace.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
@@ -144,13 +139,6 @@ pub(crate) struct Selected {
     /// Only pods that match this field selector: status.phase=Running.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) field_selector: Option<String>,
-}
-
-/// Which pods, and whether to follow them.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ListArgs {
-    #[command(flatten)]
-    pub(crate) selected: Selected,
 
     /// The pods of all namespaces, as without --namespace.
     #[arg(short = 'A', long, conflicts_with = "namespace")]

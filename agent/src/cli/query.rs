@@ -40,7 +40,6 @@ pub(crate) fn ask(
         Query::List(asked) => list::run(&server, asked, output),
         Query::Whois(asked) => whois::ask(&server, asked, output),
         Query::Top { interval } => top::run(server, interval.0),
-        Query::Watch(selected) => list::watch(&server, selected, output),
     }
 }
 

@@ -122,7 +122,7 @@ fn an_address_in_use_is_exit_code_3_and_named() {
 #[test]
 fn asking_where_no_agent_is_is_exit_code_3() {
     let kept = Port::new();
-    for command in ["get default/web", "watch"] {
+    for command in ["get default/web", "list -w"] {
         refused(&format!("{command} --port {}", kept.address().port()), 3, "no agent answers");
     }
 }

@@ -18,6 +18,7 @@ mod http;
 mod kustomize;
 mod languages;
 mod life;
+mod list;
 mod lives;
 mod load;
 mod log;
@@ -36,7 +37,6 @@ mod support;
 mod terminal;
 mod tls;
 mod top;
-mod watch_command;
 mod whois;
 
 use std::path::Path;

@@ -15,7 +15,7 @@ use crate::api::seen::{Mirrors, Sources};
 use crate::api::table::harmless;
 use crate::api::types::TABLE_COLUMNS;
 use crate::cli::client::{Server, escaped};
-use crate::cli::follow::{Change, Follower, Key, follow};
+use crate::cli::follow::{Follower, Key, follow};
 use crate::config::failure::Failure;
 use crate::pod_api::own_cells;
 
@@ -79,7 +79,7 @@ impl Follower for Rows {
         array::from_fn(|at| harmless(&cells[at]).into_owned())
     }
 
-    fn change(&mut self, Change { key, after, .. }: Change<'_, Cells>) {
+    fn change(&mut self, key: &Key, _: Option<&Cells>, after: Option<&Cells>) {
         self.0.send_if_modified(|seen| {
             match after {
                 Some(cells) => seen.pods.insert(key.clone(), cells.clone()),

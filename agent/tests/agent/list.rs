@@ -1,4 +1,4 @@
-//! `pod-index list`, `get` and `watch`: each change is one line, and a lost connection neither loses nor repeats one.
+//! `pod-index get` and `list`. With `-w`, each change is one line, and a lost connection neither loses nor repeats one.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -12,7 +12,7 @@ use crate::api::following;
 use crate::api_server::ApiServer;
 use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout};
 
-/// A running `pod-index watch`; killed when dropped.
+/// A running `pod-index list -w`; killed when dropped.
 struct Watch {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -20,11 +20,7 @@ struct Watch {
 
 impl Watch {
     fn start(args: &[&str]) -> Self {
-        Self::of(&[&["watch", "-o", "json"], args].concat())
-    }
-
-    fn of(args: &[&str]) -> Self {
-        let mut command = binary(args);
+        let mut command = binary(&[&["list", "-w"], args].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -38,16 +34,12 @@ impl Watch {
         self.lines.recv_timeout(PATIENCE).expect("no line came")
     }
 
-    /// The next line: its type, the pod, and the changed fields. Waits for it.
+    /// The next line of JSON: the pod, its label and its phase. Waits for it.
     fn next(&mut self) -> String {
-        let line = self.line();
-        assert!(!line.contains("hunter"), "the value of a variable: {line}");
-        let line: Value = serde_json::from_str(&line).unwrap();
-        let changed = line["changed"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap());
-        let changed = changed.collect::<Vec<_>>().join(",");
-        let [kind, namespace, name] = ["type", "namespace", "name"].map(|key| line[key].as_str().unwrap());
-        let initial = if line["initial"] == true { " initial" } else { "" };
-        format!("{kind}{initial} {namespace}/{name} {changed}").trim_end().to_owned()
+        let pod: Value = serde_json::from_str(&self.line()).unwrap();
+        let of_metadata = ["/namespace", "/name", "/labels/app"].map(|path| pod["metadata"].pointer(path));
+        let [namespace, name, app] = of_metadata.map(|text| text.unwrap().as_str().unwrap());
+        format!("{namespace}/{name} {app} {}", pod["status"]["phase"].as_str().unwrap())
     }
 
     fn take(&mut self, count: usize) -> Vec<String> {
@@ -98,35 +90,30 @@ fn put(server: &ApiServer, agent: &Agent, pod: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_change_is_a_line_with_the_names_of_the_fields_and_no_values() {
+async fn each_change_of_a_selected_pod_is_a_line() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
     server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
     server.put("pods", &pod("b", "db", "db", "Running", "hunter1"));
     let agent = agent(&server, &directory, &[]);
     let port = agent.port();
-    let mut all = Watch::start(&["--port", &port]);
-    let mut in_a = Watch::start(&["--port", &port, "--namespace", "a"]);
-    let mut selected = Watch::start(&["--port", &port, "-l", "app in (db,cache)"]);
-    assert_eq!(all.take(2), ["added initial a/web", "added initial b/db"]);
-    assert_eq!(in_a.next(), "added initial a/web");
-    assert_eq!(selected.next(), "added initial b/db");
+    let of = |more: &[&str]| Watch::start(&[&["-o", "json", "--port", &port], more].concat());
+    let (mut all, mut in_a, mut selected) =
+        (of(&[]), of(&["--namespace", "a"]), of(&["-l", "app in (db,cache)"]));
+    assert_eq!(all.take(2), ["a/web web Pending", "b/db db Running"]);
+    assert_eq!(in_a.next(), "a/web web Pending");
+    assert_eq!(selected.next(), "b/db db Running");
 
     put(&server, &agent, &pod("a", "web", "web", "Running", "hunter1"));
-    put(&server, &agent, &pod("b", "db", "web", "Running", "hunter1"));
+    put(&server, &agent, &pod("b", "db", "other", "Running", "hunter1"));
     put(&server, &agent, &pod("a", "web", "web", "Running", "hunter2"));
     server.remove("pods", "a", "web");
-    for line in [
-        "changed a/web status.phase",
-        "changed b/db metadata.labels",
-        "changed a/web spec.containers[c].env",
-        "removed a/web",
-    ] {
+    for line in ["a/web web Running", "b/db other Running", "a/web web Running", "a/web web Running"] {
         assert_eq!(all.next(), line);
         if line.contains("a/web") {
             assert_eq!(in_a.next(), line);
         }
     }
-    assert_eq!(selected.next(), "removed b/db", "it is not selected any more");
+    assert_eq!(selected.next(), "b/db db Running", "it is not selected any more");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,19 +124,19 @@ async fn after_a_restart_of_the_agent_only_differences_are_printed() {
     }
     let socket = directory.0.join("socket").display().to_string();
     let first = agent(&server, &directory, &["--socket", &socket]);
-    let mut watch = Watch::start(&["--socket", &socket]);
-    assert_eq!(watch.take(3), ["added initial a/changes", "added initial a/goes", "added initial a/stays"]);
+    let mut watch = Watch::start(&["-o", "json", "--socket", &socket]);
+    assert_eq!(watch.take(3), ["a/changes x Running", "a/goes x Running", "a/stays x Running"]);
     // The list is complete once an event follows it.
     put(&server, &first, &pod("a", "stays", "w", "Running", "hunter1"));
-    assert_eq!(watch.next(), "changed a/stays metadata.labels");
+    assert_eq!(watch.next(), "a/stays w Running");
     drop(first);
     server.put("pods", &pod("a", "changes", "x", "Failed", "hunter1"));
     server.remove("pods", "a", "goes");
     server.put("pods", &pod("a", "comes", "x", "Running", "hunter1"));
     let second = agent(&server, &directory, &["--socket", &socket]);
-    assert_eq!(watch.take(3), ["added a/comes", "changed a/changes status.phase", "removed a/goes"]);
+    assert_eq!(watch.take(3), ["a/changes x Failed", "a/comes x Running", "a/goes x Running"]);
     put(&server, &second, &pod("a", "stays", "y", "Running", "hunter1"));
-    assert_eq!(watch.next(), "changed a/stays metadata.labels", "nothing else was printed");
+    assert_eq!(watch.next(), "a/stays y Running", "nothing else was printed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,38 +145,36 @@ async fn after_a_cut_connection_each_missed_event_is_a_line_of_its_own() {
     server.put("pods", &pod("a", "web", "web", "Pending", "hunter1"));
     let agent = agent(&server, &directory, &[]);
     let proxy = Proxy::before(agent.address.port()).await;
-    let mut watch = Watch::start(&["--port", &proxy.port().to_string()]);
-    assert_eq!(watch.next(), "added initial a/web");
+    let mut watch = Watch::start(&["-o", "json", "--port", &proxy.port().to_string()]);
+    assert_eq!(watch.next(), "a/web web Pending");
     // The list is complete once an event follows it.
     put(&server, &agent, &pod("a", "web", "web", "Running", "hunter1"));
-    assert_eq!(watch.next(), "changed a/web status.phase");
-    let mut uncut = Watch::start(&["--port", &agent.port()]);
-    assert_eq!(uncut.next(), "added initial a/web");
+    assert_eq!(watch.next(), "a/web web Running");
+    let mut uncut = Watch::start(&["-o", "json", "--port", &agent.port()]);
+    assert_eq!(uncut.next(), "a/web web Running");
     for round in 0..3 {
         // Nothing listens there, and no test gets this port.
         proxy.lead_to(1);
         proxy.cut();
+        let app = format!("web-{round}");
         for phase in ["Running", "Unknown", "Running"] {
-            put(&server, &agent, &pod("a", "web", &format!("web-{round}"), phase, "hunter1"));
+            put(&server, &agent, &pod("a", "web", &app, phase, "hunter1"));
             // While the agent has not made an event of a publication, the next one may become part of it.
             uncut.next();
         }
         proxy.lead_to(agent.address.port());
-        // A list would show none of the last two.
-        for line in ["metadata.labels", "status.phase", "status.phase"] {
-            assert_eq!(watch.next(), format!("changed a/web {line}"), "round {round}");
+        // A list would show none of the first two.
+        for phase in ["Running", "Unknown", "Running"] {
+            assert_eq!(watch.next(), format!("a/web {app} {phase}"), "round {round}");
         }
     }
 }
 
 #[test]
-fn invalid_watches_are_errors() {
+fn an_invalid_selector_of_a_watch_is_an_error() {
     let agent = Agent::on(&crate::support::shipped());
     for selector in ["a\tb", "a==b==c"] {
-        agent.refuses(&format!("watch --selector {selector}"), 2, "labelSelector");
-    }
-    for format in ["yaml", "wide", "name"] {
-        agent.refuses(&format!("watch -o {format}"), 2, "");
+        agent.refuses(&format!("list -w --selector {selector}"), 2, "labelSelector");
     }
 }
 
@@ -270,9 +255,9 @@ async fn a_watched_list_prints_a_pod_again_with_each_change() {
     }
     let agent = agent(&server, &directory, &[]);
     let port = agent.port();
-    let mut rows = Watch::of(&["list", "-w", "--port", &port]);
-    let mut names = Watch::of(&["list", "-w", "-o", "name", "--port", &port]);
-    let mut whole = Watch::of(&["list", "-w", "-o", "json", "--port", &port]);
+    let mut rows = Watch::start(&["--port", &port]);
+    let mut names = Watch::start(&["-o", "name", "--port", &port]);
+    let mut whole = Watch::start(&["-o", "json", "--port", &port]);
     let phase = |line: &str| serde_json::from_str::<Value>(line).unwrap()["status"]["phase"].clone();
     let heading = rows.line();
     assert!(heading.starts_with("NAMESPACE  NAME       READY"), "as wide as the longest name: {heading}");
