@@ -34,7 +34,7 @@ pub(crate) struct Mirrors {
 }
 
 /// A static pod and its mirror, or one of the two.
-#[derive(Debug, Default, Deserialize, PartialEq, Serialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Pair {
     pub(crate) namespace: String,
@@ -57,7 +57,7 @@ pub(crate) struct Pair {
 }
 
 /// Why the last attempt failed.
-#[derive(Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 struct PairError {
     kind: String,
     message: String,
@@ -94,50 +94,6 @@ impl Pair {
             last_error: known.and_then(|known| known.last_failure.clone()).map(error),
             ..Self::of(planned)
         }
-    }
-
-    /// The UIDs under which the agent may show the static pod.
-    pub(crate) fn uids(&self) -> impl Iterator<Item = &str> {
-        [&self.pod_uid, &self.mirror_uid].into_iter().flatten().map(String::as_str)
-    }
-
-    /// The state of the pair, in words.
-    pub(crate) fn state(&self) -> &str {
-        match (self.state.as_deref(), &self.pod_uid, &self.mirror_uid) {
-            (Some("inSync"), ..) => "in sync",
-            (Some("wrongHash"), ..) => "other version",
-            (Some("finished"), ..) => "not needed",
-            (Some(state), ..) => state,
-            (None, None, _) => "orphaned",
-            // This agent does not manage mirrors, so the expected state is unknown.
-            (None, Some(_), Some(_)) => "has one",
-            (None, Some(_), None) => "none",
-        }
-    }
-
-    /// Whether the state is as expected. `None` if unknown.
-    pub(crate) fn is_good(&self) -> Option<bool> {
-        match self.state() {
-            "in sync" | "not needed" | "has one" => Some(true),
-            "none" => None,
-            _ => Some(false),
-        }
-    }
-
-    /// What the pair waits for, and the last error.
-    pub(crate) fn doing(&self) -> String {
-        let waits = self.waits_for.as_deref().map(|waits| match waits {
-            "sources" => "waits for the sources",
-            "kubeletCheck" => "waits: is there a kubelet?",
-            "turn" => "waits for other requests",
-            "answer" => "waits for the answer",
-            "backOff" => "waits after a failure",
-            "contention" => "waits: another client undoes it",
-            "index" => "done; the index does not show it yet",
-            other => other,
-        });
-        let failed = self.last_error.as_ref().map(|error| format!("{}: {}", error.kind, error.message));
-        waits.map(str::to_owned).into_iter().chain(failed).collect::<Vec<_>>().join("; ")
     }
 }
 

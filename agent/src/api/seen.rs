@@ -22,10 +22,6 @@ pub(crate) struct Source {
     pub(crate) origin: String,
     pub(crate) seen: bool,
     pub(crate) pods: u64,
-    pub(crate) checks: u64,
-    pub(crate) failed_checks: u64,
-    pub(crate) updates: u64,
-    pub(crate) last_check: Option<String>,
     pub(crate) seconds_since_heard: Option<u64>,
     pub(crate) problems: Vec<Problem>,
 }

@@ -118,11 +118,7 @@ pub(crate) enum Query {
     )]
     Whois(WhoisArgs),
     /// Show pods and sources live on the terminal; q quits.
-    Top {
-        /// The refresh interval.
-        #[arg(long, value_name = "DURATION", default_value = "1s")]
-        interval: GoDuration,
-    },
+    Top,
 }
 
 /// Which pods, and whether to follow them.

@@ -39,7 +39,7 @@ pub(crate) fn ask(
         }
         Query::List(asked) => list::run(&server, asked, output),
         Query::Whois(asked) => whois::ask(&server, asked, output),
-        Query::Top { interval } => top::run(server, interval.0),
+        Query::Top => top::run(server),
     }
 }
 

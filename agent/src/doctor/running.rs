@@ -169,7 +169,6 @@ mod tests {
             pods: 2,
             seconds_since_heard: heard,
             problems: kinds.iter().map(problem).collect(),
-            ..Source::default()
         }
     }
 

@@ -3,7 +3,6 @@
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
@@ -17,7 +16,7 @@ use crate::terminal::Terminal;
 const SIZE: (u16, u16) = (120, 24);
 
 fn top(agent: &Agent) -> Terminal {
-    Terminal::run(&["top", "--interval", "100ms", "--port", &agent.port()], SIZE)
+    Terminal::run(&["top", "--port", &agent.port()], SIZE)
 }
 
 /// The terminal is in the state that a shell expects.
@@ -46,7 +45,7 @@ fn a_new_pod_appears_and_is_found_and_q_restores_the_terminal() {
     assert_ne!(terminal.mode(), untouched(), "keys come one by one");
 
     directory.write("second.yaml", &manifest("second"));
-    let seen = terminal.until(|seen| seen.contains("second-node-1") && seen.contains("2 pods "));
+    let seen = terminal.until(|seen| seen.contains("second-node-1") && seen.contains("Pods 2"));
     assert!(seen.contains("first-node-1"));
 
     terminal.press("/sec");
@@ -55,32 +54,9 @@ fn a_new_pod_appears_and_is_found_and_q_restores_the_terminal() {
     std::fs::remove_file(directory.0.join("second.yaml")).unwrap();
     terminal.until(|seen| seen.contains("nothing matches") && seen.contains("Pods 0/1"));
 
-    terminal.press("\t");
-    terminal.until(|seen| seen.contains("MIRROR UID") || seen.contains("NEXT STEP"));
-    terminal.press("\t");
-    terminal.until(|seen| seen.contains(directory.0.to_str().unwrap()));
-
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);
     assert_given_back(&terminal, &untouched());
-}
-
-#[test]
-fn the_filter_finds_a_pod_by_its_cgroup() {
-    let directory = Directory::new();
-    for name in ["first", "second"] {
-        directory.write(&format!("{name}.yaml"), &manifest(name));
-    }
-    let agent = Agent::on(&directory.0);
-    let pod: Pod = agent.get("/pods/default/first-node-1").json();
-    let mut terminal = top(&agent);
-    terminal.until(|seen| seen.contains("2 pods "));
-    terminal.press(&format!("//kubepods/pod{}", pod.metadata.uid.unwrap()));
-    terminal.until(|seen| seen.contains("Pods 1/2") && seen.contains("first-node-1"));
-    terminal.press("x");
-    terminal.until(|seen| seen.contains("Pods 0/2"));
-    terminal.press("\x1b");
-    terminal.until(|seen| seen.contains("second-node-1"));
 }
 
 #[test]
@@ -89,9 +65,7 @@ fn a_manifest_problem_is_shown_and_a_smaller_terminal_works() {
     directory.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: []}\n");
     let agent = Agent::on(&directory.0);
     let mut terminal = top(&agent);
-    terminal.until(|seen| seen.contains("1 problem"));
-    terminal.press("3");
-    terminal.until(|seen| seen.contains("bad.yaml: spec.containers:"));
+    terminal.until(|seen| seen.contains("1 problem") && seen.contains("bad.yaml: spec.containers:"));
     for size in [(30, 8), (1, 1), (200, 50)] {
         terminal.resize(size);
     }
@@ -108,7 +82,7 @@ fn control_c_and_signals_restore_the_terminal() {
     let untouched = untouched();
     for how in ["Ctrl-C", "TERM", "INT", "HUP"] {
         let mut terminal = top(&agent);
-        terminal.until(|seen| seen.contains("5 pods "));
+        terminal.until(|seen| seen.contains("Pods 5"));
         if how == "Ctrl-C" {
             terminal.press("\x03");
         } else {
@@ -143,15 +117,15 @@ impl Drop for At {
 fn top_survives_a_restart_of_the_agent() {
     let kept = pod_index_test_support::port::Port::new();
     let port = kept.address().port();
-    let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--port", &port.to_string()], SIZE);
+    let mut terminal = Terminal::run(&["top", "--port", &port.to_string()], SIZE);
     terminal.until(|seen| seen.contains("no answer") && seen.contains("trying again"));
     for _ in 0..2 {
         let agent = At::port(port);
         terminal.until(|seen| seen.contains("● ready") && seen.contains("etcd-node-1"));
         drop(agent);
-        let seen = terminal.until(|seen| seen.contains("no answer since"));
+        let seen =
+            terminal.until(|seen| seen.contains("no answer for ") && !seen.contains("no answer for 0 s"));
         assert!(seen.contains("etcd-node-1"), "the last data stays:\n{seen}");
-        terminal.until(|seen| seen.contains("no answer for ") && !seen.contains("no answer for 0 s"));
     }
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);
@@ -169,21 +143,21 @@ fn top_watches_the_pods_and_both_it_and_get_use_the_socket() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).contains("first-node-1"));
 
-    let mut terminal = Terminal::run(&["top", "--interval", "100ms", "--socket", socket], SIZE);
+    let mut terminal = Terminal::run(&["top", "--socket", socket], SIZE);
     terminal.until(|seen| seen.contains("first-node-1") && seen.contains("● ready"));
     let asked = |answer: &Answer, path: &str| {
         value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",outcome=\"ok\"}}"))
     };
     let before = agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
     directory.write("second.yaml", &manifest("second"));
-    terminal.until(|seen| seen.contains("second-node-1") && seen.contains("2 pods "));
+    terminal.until(|seen| seen.contains("second-node-1") && seen.contains("Pods 2"));
     std::fs::remove_file(directory.0.join("first.yaml")).unwrap();
-    terminal.until(|seen| !seen.contains("first-node-1") && seen.contains("1 pod "));
-    let rounds = asked(&before, "/mirrors") + 3;
-    let after = agent.until("/metrics", |answer| asked(answer, "/mirrors") >= rounds);
+    terminal.until(|seen| !seen.contains("first-node-1") && seen.contains("Pods 1"));
+    let rounds = asked(&before, "/sources") + 2;
+    let after = agent.until("/metrics", |answer| asked(answer, "/sources") >= rounds);
     assert_eq!(asked(&after, "/pods"), asked(&before, "/pods"), "they are not requested again");
     drop(agent);
-    terminal.until(|seen| seen.contains("no answer since"));
+    terminal.until(|seen| seen.contains("no answer for "));
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);
     refused(&["get", "default/first-node-1", "--socket", socket], 3, "(--socket)");
@@ -201,7 +175,6 @@ async fn no_name_reaches_the_terminal_as_anything_but_text() {
     let agent = Agent::on_with(&directory.0, &["--kubeconfig", &kubeconfig(&directory, &server)]);
     let mut terminal = top(&agent);
     terminal.until(|seen| seen.contains("]0;owned"));
-    terminal.press("3");
     terminal.until(|seen| seen.contains("]0;owned.yaml"));
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);

@@ -1,6 +1,5 @@
 //! Asks the agent, and makes all of its text safe to show: what leaves this file has no control characters.
 
-use std::array;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -11,56 +10,32 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use crate::api::seen::{Mirrors, Sources};
+use super::list::{COLUMNS, Row};
+use crate::api::seen::Sources;
 use crate::api::table::harmless;
-use crate::api::types::TABLE_COLUMNS;
 use crate::cli::client::{Server, escaped};
 use crate::cli::follow::{Follower, Key, follow};
 use crate::config::failure::Failure;
 use crate::pod_api::own_cells;
 
-/// The pause after a round is at least this many times the round's duration, to limit the load on the agent.
+/// The shortest pause between two requests for the sources.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The pause is at least this many times the duration of the last request, to limit the load on the agent.
 const REST: u32 = 4;
-/// The shortest pause.
-const SHORTEST: Duration = Duration::from_millis(100);
-/// The pause between a change of the filter and the question which pod it identifies: more keys may follow.
-const TYPING: Duration = Duration::from_millis(200);
-
-/// The cells of a pod, in the order of [`TABLE_COLUMNS`].
-pub(super) type Cells = [String; TABLE_COLUMNS.len()];
 
 /// The pods as of the last event.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    pub(super) pods: BTreeMap<Key, Cells>,
+    pub(super) pods: BTreeMap<Key, Row>,
     /// Why they are not followed.
     pub(super) problem: Option<String>,
 }
 
-/// What the user wants to know, besides the lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Nothing,
-    /// Which pod this text identifies.
-    Identity(String),
-    /// The pod with this UID.
-    Yaml(String),
-}
-
 /// What the agent has answered.
 pub(super) enum News {
-    Round(Result<Round, String>),
-    /// The UID of the pod that a text identifies.
-    Identified(String, Option<String>),
+    Sources(Result<Sources, String>),
     /// The pod with a UID.
     Yaml(String, Result<String, String>),
-}
-
-/// The responses of one round.
-#[derive(Debug, Default)]
-pub(super) struct Round {
-    pub(super) mirrors: Mirrors,
-    pub(super) sources: Sources,
 }
 
 /// Keeps the pods current as long as they are shown.
@@ -72,17 +47,17 @@ pub(super) async fn follow_pods(server: Server, seen: watch::Sender<Seen>) {
 struct Rows(watch::Sender<Seen>);
 
 impl Follower for Rows {
-    type Kept = Cells;
+    type Kept = Row;
 
-    fn keep(&mut self, pod: &Pod) -> Cells {
+    fn keep(&mut self, pod: &Pod) -> Row {
         let cells = own_cells(pod);
-        array::from_fn(|at| harmless(&cells[at]).into_owned())
+        COLUMNS.map(|column| harmless(&cells[column.cell]).into_owned())
     }
 
-    fn change(&mut self, key: &Key, _: Option<&Cells>, after: Option<&Cells>) {
+    fn change(&mut self, key: &Key, _: Option<&Row>, after: Option<&Row>) {
         self.0.send_if_modified(|seen| {
             match after {
-                Some(cells) => seen.pods.insert(key.clone(), cells.clone()),
+                Some(row) => seen.pods.insert(key.clone(), row.clone()),
                 None => seen.pods.remove(key),
             };
             false
@@ -99,48 +74,31 @@ impl Follower for Rows {
     }
 }
 
-/// Asks for everything but the pods, again and again.
-pub(super) async fn poll(server: Server, every: Duration, heard: mpsc::Sender<News>) {
+/// Asks for the sources, again and again.
+pub(super) async fn poll(server: Server, heard: mpsc::Sender<News>) {
     loop {
         let started = Instant::now();
-        let answer = round(&server).await.map_err(|failure| words(&failure));
-        if heard.send(News::Round(answer)).await.is_err() {
+        let answer = json(&server, "/sources").await.map_err(|failure| words(&failure));
+        if heard.send(News::Sources(answer)).await.is_err() {
             return;
         }
-        sleep(every.max(SHORTEST).max(started.elapsed() * REST)).await;
+        sleep(PAUSE.max(started.elapsed() * REST)).await;
     }
 }
 
-async fn round(server: &Server) -> Result<Round, Failure> {
-    Ok(Round { mirrors: json(server, "/mirrors").await?, sources: json(server, "/sources").await? })
-}
-
-/// Answers the last question. The lists have no container IDs, processes or whole pods.
-pub(super) async fn answer(server: Server, mut wanted: watch::Receiver<Wanted>, heard: mpsc::Sender<News>) {
+/// Asks for the pod with the UID that is wanted.
+pub(super) async fn read(
+    server: Server,
+    mut wanted: watch::Receiver<Option<String>>,
+    heard: mpsc::Sender<News>,
+) {
     while wanted.changed().await.is_ok() {
-        let asked = wanted.borrow_and_update().clone();
-        let news = match asked {
-            Wanted::Nothing => continue,
-            Wanted::Identity(text) => {
-                sleep(TYPING).await;
-                if wanted.has_changed().unwrap_or(true) {
-                    continue;
-                }
-                let path = format!("/whois?q={}", escaped(&text));
-                // Without an answer, only the filter's words count.
-                let found: Value = json(&server, &path).await.unwrap_or_default();
-                let uid = ["podUID", "mirrorUID"].into_iter().find_map(|name| found[name].as_str());
-                News::Identified(text, uid.map(str::to_owned))
-            }
-            Wanted::Yaml(uid) => {
-                let path = format!("/pods/{}", escaped(&uid));
-                let yaml = server.get(&path, &[("accept", "application/yaml")]).await;
-                let yaml = yaml.map_err(|failure| words(&failure));
-                let lines = |yaml: &str| yaml.lines().map(|line| harmless(line) + "\n").collect();
-                News::Yaml(uid, yaml.map(|yaml| lines(&String::from_utf8_lossy(&yaml))))
-            }
-        };
-        if heard.send(news).await.is_err() {
+        let Some(uid) = wanted.borrow_and_update().clone() else { continue };
+        let path = format!("/pods/{}", escaped(&uid));
+        let yaml = server.get(&path, &[("accept", "application/yaml")]).await;
+        let lines = |yaml: &str| yaml.lines().map(|line| harmless(line) + "\n").collect();
+        let yaml = yaml.map(|yaml| lines(&String::from_utf8_lossy(&yaml)));
+        if heard.send(News::Yaml(uid, yaml.map_err(|failure| words(&failure)))).await.is_err() {
             return;
         }
     }
@@ -176,6 +134,6 @@ mod tests {
         pod.metadata.name = Some("a\u{1b}b".to_owned());
         pod.metadata.labels = Some([("app".to_owned(), "\u{9b}x".to_owned())].into());
         let cells = Rows(watch::channel(Seen::default()).0).keep(&pod);
-        assert_eq!((&*cells[1], &*cells[3], &*cells[14]), ("a\u{fffd}b", "api", "app=\u{fffd}x"));
+        assert_eq!((&*cells[1], &*cells[9], &*cells[13]), ("a\u{fffd}b", "api", "app=\u{fffd}x"));
     }
 }

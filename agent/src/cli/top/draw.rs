@@ -11,8 +11,8 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{self, Cell, Paragraph, Wrap};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::list::{List, Row};
-use super::model::{AGE, Model, Moment, Page, View};
+use super::list::{AGE, COLUMNS, List, Row, STATUS};
+use super::model::{Model, Moment, Page};
 use crate::api::seen::Source;
 use crate::pod_api::since;
 
@@ -29,30 +29,34 @@ const SHARE: usize = 3;
 /// The longest ages have this width.
 const AGES: usize = 5;
 
+/// The statuses of pods that start, run, have succeeded or end.
+#[rustfmt::skip]
+const FINE: [&str; 8] = [
+    "Pending", "Running", "Succeeded", "Completed", "Terminating", "ContainerCreating", "PodInitializing",
+    "SchedulingGated",
+];
+
 const KEYS: &str = "\
 ↑ ↓ j k          another pod, or scroll
 PgUp PgDn        a page; also Space
 Home End g G     to the start, to the end
 Enter            all columns of the pod
 y                the pod as YAML
-/                filter: words, or whatever `pod-index whois` knows
+/                filter: words of any column
 s r              sort by the next column, in reverse
-1 2 3 Tab ← →    pods, mirrors, sources
 Esc              close; clear the filter; quit
 q Ctrl-C         quit";
 
 /// Draws a frame. Corrects positions behind the end.
 pub(super) fn draw(model: &mut Model, now: Moment, frame: &mut Frame<'_>) {
-    let parts = [Constraint::Length(5), Constraint::Fill(1), Constraint::Length(1)];
+    let parts = [Constraint::Length(4), Constraint::Fill(1), Constraint::Length(1)];
     let [head, body, foot] = Layout::vertical(parts).areas(frame.area());
-    let lines = Layout::vertical([Constraint::Length(1); 5]).split(head);
+    let lines = Layout::vertical([Constraint::Length(1); 4]).split(head);
     let (title, state) = title(model, now);
     ends(frame, lines[0], title, state, true);
-    frame.render_widget(figures(model, head.width), lines[1]);
-    frame.render_widget(sources(model, head.width), lines[2]);
-    frame.render_widget(trouble(model), lines[3]);
-    let filter = filter(model);
-    ends(frame, lines[4], tabs(model), filter, true);
+    frame.render_widget(sources(model, head.width), lines[1]);
+    frame.render_widget(trouble(model), lines[2]);
+    ends(frame, lines[3], figures(model), filter(model), true);
     let place = match text(model) {
         Some(text) => paragraph(model, text, frame, body),
         None => table(model, now, frame, body),
@@ -60,7 +64,7 @@ pub(super) fn draw(model: &mut Model, now: Moment, frame: &mut Frame<'_>) {
     if model.problem.is_some() {
         // Outdated.
         frame.buffer_mut().set_style(body, FAINT);
-        frame.buffer_mut().set_style(lines[1].union(lines[2]), FAINT);
+        frame.buffer_mut().set_style(lines[1], FAINT);
     }
     let place = Line::styled(format!("{place}{}", model.server), FAINT);
     ends(frame, foot, keys(model), place, false);
@@ -89,23 +93,12 @@ fn title(model: &Model, now: Moment) -> (Line<'static>, Line<'static>) {
         }
         (Some(_), None) => Line::styled("● no answer", BAD),
         (Some(_), Some(answered)) => {
-            let seconds = now.steady.duration_since(answered.steady).as_secs();
+            let seconds = now.steady.duration_since(answered).as_secs();
             Line::styled(format!("● no answer for {seconds} s"), BAD)
         }
     };
     let node = format!("  {}", model.sources.node);
     (Line::from_iter([Span::styled("pod-index", STRONG), node.into()]), state)
-}
-
-fn figures(model: &Model, width: u16) -> Line<'static> {
-    let (mirrored, pairs) = model.mirrored;
-    let figures = [
-        (model.pods.len().to_string(), if model.pods.len() == 1 { "pod" } else { "pods" }),
-        (model.static_pods.to_string(), "static"),
-        (format!("{mirrored} of {pairs}"), "mirrored"),
-    ];
-    let group = |(number, name)| vec![Span::styled(number, STRONG), Span::styled(format!(" {name}"), FAINT)];
-    joined(figures.into_iter().map(group), width)
 }
 
 fn sources(model: &Model, width: u16) -> Line<'static> {
@@ -146,54 +139,38 @@ fn count(number: u64, name: &str) -> String {
     if number == 1 { format!("1 {name}") } else { format!("{number} {name}s") }
 }
 
-/// Why the agent does not answer, why the pods may be outdated, or why mirrors are not managed. Usually empty.
+/// Why the agent does not answer, why the pods may be outdated, or a problem of a source. Usually empty.
 fn trouble(model: &Model) -> Line<'static> {
-    let text = match (&model.problem, model.answered) {
-        (Some(problem), Some(answered)) => {
-            let time = Timestamp::try_from(answered.wall).unwrap_or_default().strftime("%H:%M:%S UTC");
-            format!("no answer since {time}, trying again: {problem}")
-        }
-        (Some(problem), None) => format!("trying again: {problem}"),
-        (None, _) => match (&model.pods_problem, &model.mirror_problem) {
-            (Some(problem), _) => format!("the pods are outdated: {problem}"),
-            (None, Some(problem)) => format!("mirror pods: {problem}"),
-            (None, None) => String::new(),
-        },
+    let of_a_source = |source: &Source| {
+        source.problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(&source.origin))
+    };
+    let text = match (&model.problem, &model.pods_problem) {
+        (Some(problem), _) => format!("trying again: {problem}"),
+        (None, Some(problem)) => format!("the pods are outdated: {problem}"),
+        (None, None) => model.sources.sources.iter().find_map(of_a_source).unwrap_or_default(),
     };
     Line::styled(text, BAD)
 }
 
-fn tabs(model: &Model) -> Line<'static> {
-    let count = |list: &List| {
-        let is_filtered = !model.filter.text.is_empty();
-        if is_filtered { format!("{}/{}", list.matching(), list.len()) } else { list.len().to_string() }
-    };
-    let tabs = [
-        (View::Pods, format!(" 1 Pods {} ", count(&model.pods))),
-        (View::Mirrors, format!(" 2 Mirrors {} ", count(&model.pairs))),
-        (View::Sources, format!(" 3 Sources {} ", model.sources.sources.len())),
-    ];
-    let tab = |(view, name)| {
-        [Span::styled(name, if model.view == view { CHOSEN } else { Style::new() }), " ".into()]
-    };
-    tabs.into_iter().flat_map(tab).collect()
+fn figures(model: &Model) -> Line<'static> {
+    let (all, matching) = (model.pods.len(), model.pods.matching());
+    let number = if model.pods.filter.is_empty() { all.to_string() } else { format!("{matching}/{all}") };
+    Line::from_iter([Span::styled("Pods ", FAINT), Span::styled(number, STRONG)])
 }
 
 fn filter(model: &Model) -> Line<'static> {
-    if !model.is_typing && model.filter.text.is_empty() {
+    if !model.is_typing && model.pods.filter.is_empty() {
         return Line::default();
     }
     let cursor = if model.is_typing { "▏" } else { "" };
-    Line::styled(format!("/{}{cursor}", model.filter.text), STRONG)
+    Line::styled(format!("/{}{cursor}", model.pods.filter), STRONG)
 }
 
 fn keys(model: &Model) -> Line<'static> {
-    let keys = match (&model.page, model.view) {
-        (Some(_), _) => "Esc close|↑↓ scroll",
-        _ if model.is_typing => "Enter keep|Esc clear|Ctrl-U empty",
-        (None, View::Sources) => "q quit|? keys|Tab view|↑↓ scroll",
-        (None, View::Mirrors) => "q quit|? keys|/ filter|s sort|Tab view",
-        (None, View::Pods) => "q quit|? keys|/ filter|s sort|Enter pod|y YAML|Tab view",
+    let keys = match &model.page {
+        Some(_) => "Esc close|↑↓ scroll",
+        None if model.is_typing => "Enter keep|Esc clear|Ctrl-U empty",
+        None => "q quit|? keys|/ filter|s sort|Enter pod|y YAML",
     };
     let spans = |(key, what): (&'static str, &str)| {
         [Span::styled(key, STRONG), Span::styled(format!(" {what}  "), FAINT)]
@@ -203,45 +180,22 @@ fn keys(model: &Model) -> Line<'static> {
 
 /// The text to show instead of a list.
 fn text(model: &Model) -> Option<Text<'static>> {
-    Some(match (&model.page, model.view) {
-        (Some(Page::Keys), _) => Text::raw(KEYS),
-        (Some(Page::Pod), _) => {
-            let row = model.pods.selected();
-            let facts = row.iter().flat_map(|row| model.pods.columns.iter().zip(&row.cells));
+    Some(match model.page.as_ref()? {
+        Page::Keys => Text::raw(KEYS),
+        Page::Pod => {
+            let facts = model.pods.selected().into_iter().flat_map(|row| COLUMNS.iter().zip(row).enumerate());
             facts
-                .filter(|(_, cell)| !cell.is_empty())
-                .map(|(column, cell)| {
-                    let name = if column.name == AGE { "CREATED" } else { column.name };
+                .filter(|(_, (_, cell))| !cell.is_empty())
+                .map(|(at, (column, cell))| {
+                    let name = if at == AGE { "CREATED" } else { column.name };
                     Line::from_iter([Span::styled(format!("{name:11}"), FAINT), cell.clone().into()])
                 })
                 .collect()
         }
-        (Some(Page::Yaml(_, None)), _) => Text::styled("asking …", FAINT),
-        (Some(Page::Yaml(_, Some(Ok(yaml)))), _) => Text::raw(yaml.clone()),
-        (Some(Page::Yaml(_, Some(Err(problem)))), _) => Text::styled(problem.clone(), BAD),
-        (None, View::Sources) => model.sources.sources.iter().flat_map(source).collect(),
-        (None, _) => return None,
+        Page::Yaml(_, None) => Text::styled("asking …", FAINT),
+        Page::Yaml(_, Some(Ok(yaml))) => Text::raw(yaml.clone()),
+        Page::Yaml(_, Some(Err(problem))) => Text::styled(problem.clone(), BAD),
     })
-}
-
-fn source(source: &Source) -> Vec<Line<'static>> {
-    let Source { origin, seen, checks, failed_checks, updates, .. } = source;
-    let state = if *seen { Span::styled("  read", GOOD) } else { Span::styled("  not read yet", BAD) };
-    let name = [Span::styled(source.source.clone(), STRONG), format!("  {origin}").into(), state];
-    let (pods, last) = (count(source.pods, "pod"), source.last_check.as_deref().unwrap_or("never"));
-    let facts = format!(
-        "  {pods}, {checks} reads, {failed_checks} of them failed, {updates} changes, last read {last}"
-    );
-    let mut lines = vec![Line::from_iter(name), Line::styled(facts, FAINT)];
-    for problem in &source.problems {
-        let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
-        let field = problem.field.as_deref().unwrap_or(&problem.kind);
-        let mark = if problem.is_grave() { Span::styled("  ! ", BAD) } else { Span::styled("  - ", FAINT) };
-        let text = format!("{}{line}: {field}: {}", problem.origin, problem.message);
-        lines.push(Line::from_iter([mark, text.into()]));
-    }
-    lines.push(Line::default());
-    lines
 }
 
 /// Draws a text that can be scrolled. Returns the place.
@@ -259,7 +213,7 @@ fn paragraph(model: &mut Model, text: Text<'_>, frame: &mut Frame<'_>, area: Rec
 fn table(model: &mut Model, now: Moment, frame: &mut Frame<'_>, area: Rect) -> String {
     let room = usize::from(area.height.saturating_sub(1));
     model.room = room.max(1);
-    let Some(list) = model.shown() else { return String::new() };
+    let list = &mut model.pods;
     // The selected row is on the screen, and the screen is full.
     let first = list.first.clamp((list.selected + 1).saturating_sub(room.max(1)), list.selected);
     list.first = first.min(list.matching().saturating_sub(room));
@@ -271,19 +225,18 @@ fn table(model: &mut Model, now: Moment, frame: &mut Frame<'_>, area: Rect) -> S
         (true, true) => "↓",
     };
     let heading = |(at, width): &(usize, usize)| {
-        Cell::from(cut(&format!("{}{}", list.columns[*at].name, mark(*at)), *width))
+        Cell::from(cut(&format!("{}{}", COLUMNS[*at].name, mark(*at)), *width))
     };
     let header = columns.iter().map(heading).collect::<widgets::Row<'_>>().style(FAINT);
     let now = Timestamp::try_from(now.wall).unwrap_or_default();
     let row = |(at, row): (usize, &Row)| {
         let cells = columns.iter().map(|(at, width)| {
-            let style = match row.verdicts.iter().find(|(column, _)| column == at) {
-                Some((_, true)) => GOOD,
-                Some((_, false)) => BAD,
-                None if *at == 1 => STRONG,
-                None => Style::new(),
+            let style = match *at {
+                STATUS if is_bad(&row[STATUS]) => BAD,
+                1 => STRONG,
+                _ => Style::new(),
             };
-            Cell::from(cut(&shown(list, row, *at, now), *width)).style(style)
+            Cell::from(cut(&shown(row, *at, now), *width)).style(style)
         });
         cells.collect::<widgets::Row<'_>>().style(if at == selected { CHOSEN } else { Style::new() })
     };
@@ -300,29 +253,33 @@ fn table(model: &mut Model, now: Moment, frame: &mut Frame<'_>, area: Rect) -> S
 }
 
 /// The text of a cell.
-fn shown(list: &List, row: &Row, column: usize, now: Timestamp) -> String {
-    let cell = row.cells.get(column).cloned().unwrap_or_default();
-    match cell.parse() {
-        Ok(created) if list.columns[column].name == AGE => since(Some(&Time(created)), now),
-        _ => cell,
+fn shown(row: &Row, column: usize, now: Timestamp) -> String {
+    match row[column].parse() {
+        Ok(created) if column == AGE => since(Some(&Time(created)), now),
+        _ => row[column].clone(),
     }
+}
+
+/// Whether a status asks for attention.
+fn is_bad(status: &str) -> bool {
+    let is_starting = status.starts_with("Init:") && status.contains('/');
+    !is_starting && !status.is_empty() && !FINE.contains(&status)
 }
 
 /// The columns that fit, and their widths.
 fn fitting(list: &List, width: usize) -> Vec<(usize, usize)> {
     let wide = |at: usize| {
-        let column = &list.columns[at];
         let cells = list.widths.get(at).copied().unwrap_or_default();
-        let cells = if column.name == AGE { cells.min(AGES) } else { cells };
+        let cells = if at == AGE { cells.min(AGES) } else { cells };
         // With space for the mark of the sort order.
-        cells.max(column.name.len() + 1)
+        cells.max(COLUMNS[at].name.len() + 1)
     };
     let gap = usize::from(GAP);
     let taken =
         |columns: &[(usize, usize)]| columns.iter().map(|(_, width)| width + gap).sum::<usize>() - gap;
-    let mut by_weight: Vec<_> = (0..list.columns.len()).collect();
+    let mut by_weight: Vec<_> = (0..COLUMNS.len()).collect();
     // The column that sorts is always shown.
-    by_weight.sort_by_key(|at| Reverse((*at < 2, *at == list.sorted_by, list.columns[*at].weight)));
+    by_weight.sort_by_key(|at| Reverse((*at < 2, *at == list.sorted_by, COLUMNS[*at].weight)));
     let mut columns: Vec<(usize, usize)> = Vec::new();
     for at in by_weight {
         // A very long name must not displace other columns.

@@ -1,4 +1,4 @@
-//! A list of rows with columns, a filter, a sort order and a selected row.
+//! The list of pods, with columns, a filter, a sort order and a selected row.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -7,29 +7,35 @@ use unicode_width::UnicodeWidthStr;
 pub(super) struct Column {
     pub(super) name: &'static str,
     pub(super) weight: u8,
+    /// Its index in [`TABLE_COLUMNS`](crate::api::types::TABLE_COLUMNS).
+    pub(super) cell: usize,
 }
 
-/// Which rows are shown.
-#[derive(Debug, Default)]
-pub(super) struct Filter {
-    /// A row is shown if it has all of these words.
-    pub(super) text: String,
-    /// The UID of the pod that the text identifies. Its row is shown too.
-    pub(super) uid: Option<String>,
+const fn column(name: &'static str, weight: u8, cell: usize) -> Column {
+    Column { name, weight, cell }
 }
+
+#[rustfmt::skip]
+pub(super) const COLUMNS: [Column; 14] = [
+    column("NAMESPACE", 14, 0), column("NAME", 13, 1), column("READY", 11, 7), column("STATUS", 12, 8),
+    column("RESTARTS", 10, 9), column("AGE", 9, 10), column("KIND", 8, 4), column("IP", 7, 11), column("NODE", 5, 6),
+    column("SOURCE", 4, 3), column("WORKLOAD", 6, 12), column("UID", 3, 2), column("IMAGES", 2, 13),
+    column("LABELS", 1, 14),
+];
+/// Indexes of columns.
+pub(super) const STATUS: usize = 3;
+/// The creation time, which is shown as an age.
+pub(super) const AGE: usize = 5;
+pub(super) const UID: usize = 11;
 
 /// One row. The first two cells identify it.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) cells: Vec<String>,
-    /// The cells that show good or bad.
-    pub(super) verdicts: Vec<(usize, bool)>,
-}
+pub(super) type Row = [String; COLUMNS.len()];
 
 /// The list of all rows.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    pub(super) columns: &'static [Column],
+    /// A row is shown if it has all of these words.
+    pub(super) filter: String,
     pub(super) sorted_by: usize,
     pub(super) is_reversed: bool,
     rows: Vec<Row>,
@@ -44,10 +50,6 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn new(columns: &'static [Column]) -> Self {
-        Self { columns, ..Self::default() }
-    }
-
     /// The number of all rows.
     pub(super) fn len(&self) -> usize {
         self.rows.len()
@@ -67,51 +69,50 @@ impl List {
         self.from(self.selected).next()
     }
 
-    pub(super) fn set(&mut self, rows: Vec<Row>, filter: &Filter) {
+    pub(super) fn set(&mut self, rows: Vec<Row>) {
         let selected = self.selected().cloned();
         self.rows = rows;
-        let width = |at: usize| self.rows.iter().filter_map(|row| Some(row.cells.get(at)?.width())).max();
-        self.widths = (0..self.columns.len()).map(|at| width(at).unwrap_or_default()).collect();
-        self.arrange(filter, selected.as_ref());
+        let width = |at: usize| self.rows.iter().map(|row| row[at].width()).max();
+        self.widths = (0..COLUMNS.len()).map(|at| width(at).unwrap_or_default()).collect();
+        self.arrange(selected.as_ref());
     }
 
     /// Shows only rows that match the filter, in the sort order. The same row stays selected.
-    pub(super) fn select(&mut self, filter: &Filter) {
+    pub(super) fn select(&mut self) {
         let selected = self.selected().cloned();
-        self.arrange(filter, selected.as_ref());
+        self.arrange(selected.as_ref());
     }
 
-    fn arrange(&mut self, filter: &Filter, selected: Option<&Row>) {
-        let text = filter.text.to_lowercase();
+    fn arrange(&mut self, selected: Option<&Row>) {
+        let text = self.filter.to_lowercase();
         let words: Vec<_> = text.split_whitespace().collect();
-        let matches = |row: &Row| {
-            let has = |word: &&str| row.cells.iter().any(|cell| cell.to_lowercase().contains(word));
-            words.iter().all(has) || filter.uid.as_ref().is_some_and(|uid| row.cells.contains(uid))
-        };
+        let matches =
+            |row: &Row| words.iter().all(|word| row.iter().any(|cell| cell.to_lowercase().contains(word)));
         let (rows, by) = (&self.rows, self.sorted_by);
         self.shown.clear();
         self.shown.extend((0..).zip(rows).filter(|(_, row)| matches(row)).map(|(at, _)| at));
         let key = |at: &usize| {
-            let cell =
-                |column: usize| rows.get(*at).and_then(|row| row.cells.get(column)).map(|cell| order(cell));
+            let cell = |column: usize| rows.get(*at).map(|row| order(&row[column]));
             (cell(by), cell(0), cell(1), *at)
         };
         self.shown.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
         if self.is_reversed {
             self.shown.reverse();
         }
-        let is_same = |row: &Row| selected.is_some_and(|selected| selected.cells[..2] == row.cells[..2]);
+        let is_same = |row: &Row| selected.is_some_and(|selected| selected[..2] == row[..2]);
         let place = self.from(0).position(is_same);
         self.selected = place.unwrap_or(self.selected).min(self.shown.len().saturating_sub(1));
     }
 
     pub(super) fn sort_by_next(&mut self) {
-        self.sorted_by = (self.sorted_by + 1) % self.columns.len().max(1);
+        self.sorted_by = (self.sorted_by + 1) % COLUMNS.len();
         self.is_reversed = false;
+        self.select();
     }
 
     pub(super) fn reverse(&mut self) {
         self.is_reversed = !self.is_reversed;
+        self.select();
     }
 }
 

@@ -12,14 +12,14 @@ mod list;
 mod model;
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use self::ask::{News, Seen, Wanted};
+use self::ask::{News, Seen};
 use self::model::{Model, Moment};
 use super::client::Server;
 use super::runtime_apart;
@@ -30,12 +30,12 @@ use crate::config::rule;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Shows the agent on `server` until the user quits.
-pub(crate) fn run(server: Server, every: Duration) -> Result<(), Failure> {
+pub(crate) fn run(server: Server) -> Result<(), Failure> {
     let message = "standard output is not a terminal; programs can query /pods, /sources and /metrics";
     rule(io::stdout().is_terminal(), message)?;
     // A separate thread makes requests, so that a slow response does not delay keys.
     let runtime = runtime_apart()?;
-    let done = runtime.block_on(show(server, every));
+    let done = runtime.block_on(show(server));
     // Abandon the open requests.
     runtime.shutdown_background();
     done.map_err(|error| Failure::unable("the terminal", error))
@@ -50,7 +50,7 @@ impl Drop for Restored {
     }
 }
 
-async fn show(server: Server, every: Duration) -> io::Result<()> {
+async fn show(server: Server) -> io::Result<()> {
     // Install the handlers first: otherwise a signal could leave the terminal in raw mode.
     let [mut terminate, mut interrupt, mut hangup] =
         [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
@@ -61,10 +61,10 @@ async fn show(server: Server, every: Duration) -> io::Result<()> {
     let mut model = Model::new(server.place.clone());
     let (heard, mut news) = mpsc::channel(1);
     let (seen, mut pods) = watch::channel(Seen::default());
-    let (wanted, wishes) = watch::channel(Wanted::Nothing);
+    let (wanted, wishes) = watch::channel(None);
     tokio::spawn(ask::follow_pods(server.clone(), seen));
-    tokio::spawn(ask::answer(server.clone(), wishes, heard.clone()));
-    tokio::spawn(ask::poll(server, every, heard));
+    tokio::spawn(ask::read(server.clone(), wishes, heard.clone()));
+    tokio::spawn(ask::poll(server, heard));
     let mut tick = tokio::time::interval(TICK);
     loop {
         terminal.draw(|frame| draw::draw(&mut model, Moment::now(), frame))?;
@@ -86,12 +86,11 @@ async fn show(server: Server, every: Duration) -> io::Result<()> {
                 None => return Ok(()),
             },
             Some(answer) = news.recv() => match answer {
-                News::Round(answer) => {
-                    model.hear(answer, Moment::now(), &pods.borrow());
+                News::Sources(answer) => {
+                    model.hear(answer, Instant::now());
                     // What is shown of one pod is as recent as the rest.
-                    wanted.send_if_modified(|asked| matches!(asked, Wanted::Yaml(_)));
+                    wanted.send_if_modified(|uid| uid.is_some());
                 }
-                News::Identified(text, uid) => model.identify(&text, uid),
                 News::Yaml(uid, text) => model.read(&uid, text),
             },
             Ok(()) = pods.changed() => model.list(&pods.borrow_and_update()),

@@ -11,7 +11,8 @@ use ratatui::backend::TestBackend;
 use serde_json::json;
 
 use super::*;
-use crate::cli::top::ask::{Cells, Round, Seen, Wanted};
+use crate::api::seen::Sources;
+use crate::cli::top::ask::Seen;
 
 /// 2025-06-01 12:00:00 UTC plus this many seconds.
 fn at(seconds: u64) -> Moment {
@@ -24,7 +25,7 @@ fn at(seconds: u64) -> Moment {
 
 /// Pods by their first cells; the others are empty.
 fn seen(rows: &[&[&str]]) -> Seen {
-    let cells = |row: &[&str]| -> Cells {
+    let cells = |row: &[&str]| -> Row {
         std::array::from_fn(|at| row.get(at).copied().unwrap_or_default().to_owned())
     };
     let pods = rows.iter().map(|row| ((row[0].to_owned(), row[1].to_owned()), cells(row))).collect();
@@ -35,58 +36,37 @@ fn seen(rows: &[&[&str]]) -> Seen {
 fn pods() -> Seen {
     let (morning, may) = ("2025-06-01T09:00:00Z", "2025-05-12T12:00:00Z");
     seen(&[
-        &["kube-system", "etcd-node-1", "2aaea51d8c8cbc4da88efc0d83bc17e8", "file", "static", "Running", "node-1",
-          "1/1", "Running", "0", may, "", "", "registry.k8s.io/etcd:3.6", "component=etcd"],
-        &["default", "static-web-node-1", "62072cebf7599e62412bb4184152288f", "file", "static", "Pending", "node-1",
-          "0/1", "Pending", "0", morning, "", "", "nginx:1.27", ""],
-        &["default", "web-7c5ddbdf54-q4x2n", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "api", "pod", "Running", "node-1",
-          "1/2", "CrashLoopBackOff", "12", morning, "10.244.1.17", "Deployment/web", "nginx:1.27,envoy:1.36", "app=web,tier=front"],
-        &["default", "\u{fffd}[31mred", "e-v-i-l", "api", "pod", "Running", "node-1", "1/1", "Running", "2", may],
+        &["kube-system", "etcd-node-1", "1/1", "Running", "0", may, "static", "", "node-1", "file", "",
+          "2aaea51d8c8cbc4da88efc0d83bc17e8", "registry.k8s.io/etcd:3.6", "component=etcd"],
+        &["default", "static-web-node-1", "0/1", "Pending", "0", morning, "static", "", "node-1", "file", "",
+          "62072cebf7599e62412bb4184152288f", "nginx:1.27", ""],
+        &["default", "web-7c5ddbdf54-q4x2n", "1/2", "CrashLoopBackOff", "12", morning, "pod", "10.244.1.17", "node-1", "api",
+          "Deployment/web", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "nginx:1.27,envoy:1.36", "app=web,tier=front"],
+        &["default", "\u{fffd}[31mred", "1/1", "Running", "2", may, "pod", "", "node-1", "api", "", "e-v-i-l"],
     ])
-}
-
-fn hear(model: &mut Model, round: Round, now: Moment) {
-    model.hear(Ok(round), now, &pods());
 }
 
 fn model() -> Model {
     let mut model = Model::new("127.0.0.1:10270".to_owned());
-    hear(&mut model, round(), at(0));
-    hear(&mut model, round(), at(4));
+    model.hear(Ok(sources()), at(4).steady);
     model.list(&pods());
     model
 }
 
-fn round() -> Round {
-    let mirrors = json!({
-        "managed": true,
-        "pods": [
-            { "namespace": "default", "name": "static-web-node-1", "podUID": "62072cebf7599e62412bb4184152288f",
-              "state": "missing", "waitsFor": "backOff", "lastError": { "kind": "refused", "message": "pods is forbidden" } },
-            { "namespace": "kube-system", "name": "etcd-node-1", "podUID": "2aaea51d8c8cbc4da88efc0d83bc17e8",
-              "mirrorUID": "6f1c1a52-1111-4f9e-8d32-3a5a5a5a5a5a", "state": "inSync" },
-        ],
-        "orphans": [
-            { "namespace": "kube-system", "name": "gone-node-1", "mirrorUID": "77777777-1111-4f9e-8d32-3a5a5a5a5a5a", "state": "orphaned" },
-        ],
-    });
+fn sources() -> Sources {
     let sources = json!({
         "node": "node-1", "ready": false,
         "sources": [
-            { "source": "file", "origin": "/etc/kubernetes/manifests", "seen": true, "pods": 2, "checks": 12,
-              "failedChecks": 0, "updates": 3, "lastCheck": "2025-06-01T12:00:00Z", "secondsSinceHeard": 3,
+            { "source": "file", "origin": "/etc/kubernetes/manifests", "seen": true, "pods": 2, "secondsSinceHeard": 3,
               "problems": [
-                { "kind": "invalid", "origin": "/etc/kubernetes/manifests/bad.yaml", "line": 4, "field": "spec.containers", "message": "a pod needs at least one container" },
                 { "kind": "skipped", "origin": "/etc/kubernetes/manifests/web.yaml~", "message": "looks like what an editor left behind" },
+                { "kind": "invalid", "origin": "/etc/kubernetes/manifests/bad.yaml", "line": 4, "field": "spec.containers", "message": "a pod needs at least one container" },
               ] },
             { "source": "api", "origin": "https://10.0.0.1:6443", "seen": false, "problems": [
                 { "kind": "request", "origin": "https://10.0.0.1:6443", "message": "connection refused" } ] },
         ],
     });
-    Round {
-        mirrors: serde_json::from_value(mirrors).unwrap(),
-        sources: serde_json::from_value(sources).unwrap(),
-    }
+    serde_json::from_value(sources).unwrap()
 }
 
 fn key(model: &mut Model, code: KeyCode) -> bool {
@@ -144,13 +124,9 @@ fn each_width_shows_what_matters_most() {
 }
 
 #[test]
-fn mirrors_sources_a_pod_and_the_keys_have_their_own_views() {
+fn a_pod_and_the_keys_have_their_own_pages() {
     let mut model = model();
-    key(&mut model, KeyCode::Tab);
-    assert_golden("mirrors.txt", &plain(&mut model, at(5), 132, 12));
-    key(&mut model, KeyCode::Char('3'));
-    assert_golden("sources.txt", &plain(&mut model, at(5), 72, 18));
-    typed(&mut model, "1j");
+    typed(&mut model, "j");
     assert!(!key(&mut model, KeyCode::Enter));
     assert_golden("pod.txt", &plain(&mut model, at(5), 80, 22));
     assert!(!key(&mut model, KeyCode::Esc), "closes the pod");
@@ -167,10 +143,10 @@ fn mirrors_sources_a_pod_and_the_keys_have_their_own_views() {
 #[test]
 fn the_yaml_of_the_selected_pod_is_asked_for_and_shown_as_it_comes() {
     let mut model = model();
-    assert_eq!(model.wanted(), Wanted::Nothing);
+    assert_eq!(model.wanted(), None);
     typed(&mut model, "jy");
     let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
-    assert_eq!(model.wanted(), Wanted::Yaml(uid.to_owned()));
+    assert_eq!(model.wanted().as_deref(), Some(uid));
     assert!(plain(&mut model, at(5), 80, 12).contains("asking …"));
     model.read("another", Ok("kind: Nothing".to_owned()));
     let yaml = (0..100).fold("kind: Pod\n".to_owned(), |yaml, line| yaml + &format!("line: {line}\n"));
@@ -181,11 +157,11 @@ fn the_yaml_of_the_selected_pod_is_asked_for_and_shown_as_it_comes() {
     model.read(uid, Err("no pod has the UID".to_owned()));
     assert!(plain(&mut model, at(5), 80, 12).contains("no pod has the UID"));
     typed(&mut model, "q");
-    assert_eq!(model.wanted(), Wanted::Nothing);
+    assert_eq!(model.wanted(), None);
 }
 
 #[test]
-fn good_and_bad_cells_have_their_colours() {
+fn a_status_that_asks_for_attention_is_red() {
     let mut model = model();
     // Away from the rows that are looked at.
     key(&mut model, KeyCode::End);
@@ -193,25 +169,25 @@ fn good_and_bad_cells_have_their_colours() {
     let buffer = terminal.backend().buffer();
     let colour = |text: &str| {
         let row = |y: u16| (0..120).map(|x| buffer[(x, y)].symbol()).collect::<Vec<_>>();
-        let found = (6..12).find_map(|y| {
+        let found = (5..12).find_map(|y| {
             let line = row(y);
             (0..120).find(|x| line[*x..].concat().starts_with(text)).map(|x| (u16::try_from(x).unwrap(), y))
         });
         buffer[found.unwrap_or_else(|| panic!("{text} is not shown"))].fg
     };
-    assert_eq!([colour("CrashLoop"), colour("missing")], [Color::Red; 2]);
+    assert_eq!(colour("CrashLoop"), Color::Red);
     assert_eq!(colour("Pending"), Color::Reset);
     for (status, is) in [("Init:0/2", false), ("Init:Error", true), ("Completed", false), ("Evicted", true)] {
-        assert_eq!(crate::cli::top::model::is_bad(status), is, "{status}");
+        assert_eq!(is_bad(status), is, "{status}");
     }
 }
 
 #[test]
 fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     let mut model = model();
-    model.hear(Err("connection refused".to_owned()), at(16), &pods());
+    model.hear(Err("connection refused".to_owned()), at(16).steady);
     assert_golden("away.txt", &plain(&mut model, at(16), 100, 12));
-    hear(&mut model, round(), at(20));
+    model.hear(Ok(sources()), at(20).steady);
     let text = plain(&mut model, at(20), 100, 12);
     assert!(!text.contains("no answer") && text.contains("etcd-node-1"), "{text}");
     model.list(&Seen { problem: Some("127.0.0.1:10270 is silent for 150s".to_owned()), ..pods() });
@@ -219,100 +195,36 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     assert!(text.contains("the pods are outdated: 127.0.0.1:10270 is silent"), "{text}");
     let mut never = Model::new("127.0.0.1:10270".to_owned());
     assert!(plain(&mut never, at(0), 100, 12).contains("asking"));
-    never.hear(Err("connection refused".to_owned()), at(1), &Seen::default());
+    never.hear(Err("connection refused".to_owned()), at(1).steady);
     assert!(plain(&mut never, at(1), 100, 12).contains("trying again: connection refused"));
-}
-
-#[test]
-fn setting_the_clock_changes_no_elapsed_time() {
-    for by in [3_600, -3_600] {
-        let set = |moment: Moment| {
-            let by_that = Duration::from_secs(3_600);
-            let wall = if by > 0 { moment.wall + by_that } else { moment.wall - by_that };
-            Moment { wall, ..moment }
-        };
-        let mut model = Model::new("127.0.0.1:10270".to_owned());
-        hear(&mut model, round(), at(0));
-        hear(&mut model, round(), set(at(4)));
-        model.hear(Err("connection refused".to_owned()), at(16), &pods());
-        assert!(plain(&mut model, at(16), 100, 12).contains("no answer for 12 s"), "{by}");
-    }
-}
-
-#[test]
-fn a_static_pod_shown_as_its_mirror_is_a_static_pod_and_an_orphaned_mirror_is_no_pod() {
-    let mut model = model();
-    model.list(&seen(&[
-        &[
-            "kube-system",
-            "etcd-node-1",
-            "6f1c1a52-1111-4f9e-8d32-3a5a5a5a5a5a",
-            "api",
-            "mirror",
-            "Running",
-            "node-1",
-        ],
-        &[
-            "kube-system",
-            "gone-node-1",
-            "77777777-1111-4f9e-8d32-3a5a5a5a5a5a",
-            "api",
-            "mirror",
-            "Running",
-            "node-1",
-        ],
-    ]));
-    let shown = plain(&mut model, at(6), 160, 12);
-    assert!(shown.contains("2aaea51d8c8cbc4da88efc0d83bc17e8") && !shown.contains("gone-node-1"), "{shown}");
-    assert!(shown.contains("Running"), "an older agent has only a phase: {shown}");
-    assert_eq!((model.pods.len(), model.static_pods), (1, 1));
 }
 
 #[test]
 fn a_filter_shows_rows_with_all_of_its_words() {
     let mut model = model();
     typed(&mut model, "/WEB def");
-    assert_eq!((model.pods.matching(), model.pods.len(), model.pairs.matching()), (2, 4, 1));
+    assert_eq!((model.pods.matching(), model.pods.len()), (2, 4));
+    assert!(plain(&mut model, at(5), 100, 12).contains("Pods 2/4"));
     assert!(plain(&mut model, at(5), 100, 12).contains("/WEB def▏"));
     key(&mut model, KeyCode::Enter);
     assert!(!key(&mut model, KeyCode::Char('j')));
-    assert_eq!(model.filter.text, "WEB def", "what is typed afterwards are keys again");
+    assert_eq!(model.pods.filter, "WEB def", "what is typed afterwards are keys again");
     assert!(!key(&mut model, KeyCode::Esc), "clears the filter that was kept");
-    assert_eq!((model.pods.matching(), &*model.filter.text), (4, ""));
+    assert_eq!((model.pods.matching(), &*model.pods.filter), (4, ""));
     assert!(key(&mut model, KeyCode::Esc));
     typed(&mut model, "/WEB def");
     key(&mut model, KeyCode::Backspace);
     typed(&mut model, "q");
-    assert_eq!((model.pods.matching(), &*model.filter.text), (0, "WEB deq"), "and q is a letter in it");
+    assert_eq!((model.pods.matching(), &*model.pods.filter), (0, "WEB deq"), "and q is a letter in it");
     assert!(plain(&mut model, at(5), 100, 12).contains("nothing matches"));
     assert!(!key(&mut model, KeyCode::Esc));
-    assert_eq!((model.pods.matching(), &*model.filter.text), (4, ""));
+    assert_eq!((model.pods.matching(), &*model.pods.filter), (4, ""));
     // Also what has no column at this width.
     for (text, matching) in [("app=web", 1), ("nginx:1.27", 2), ("deployment/web crash", 1)] {
         typed(&mut model, &format!("/{text}"));
         assert_eq!(model.pods.matching(), matching, "{text}");
         key(&mut model, KeyCode::Esc);
     }
-}
-
-#[test]
-fn a_filter_shows_the_pod_that_it_identifies_until_it_changes() {
-    let mut model = model();
-    let uid = "62072cebf7599e62412bb4184152288f";
-    typed(&mut model, "/10.0.0.7");
-    assert_eq!(model.wanted(), Wanted::Identity("10.0.0.7".to_owned()));
-    assert_eq!(model.pods.matching(), 0);
-    model.identify("10.0.0", Some(uid.to_owned()));
-    assert_eq!(model.pods.matching(), 0, "the answer to an older filter");
-    model.identify("10.0.0.7", Some(uid.to_owned()));
-    assert_eq!((model.pods.matching(), model.pairs.matching()), (1, 1));
-    assert!(plain(&mut model, at(5), 100, 12).contains("static-web-node-1"));
-    model.list(&pods());
-    key(&mut model, KeyCode::Enter);
-    key(&mut model, KeyCode::Char('r'));
-    assert_eq!(model.pods.matching(), 1, "new data and another order keep it");
-    typed(&mut model, "/8");
-    assert_eq!(model.pods.matching(), 0);
 }
 
 #[test]
@@ -334,13 +246,13 @@ fn q_escape_and_control_c_leave() {
 #[test]
 fn rows_are_sorted_by_any_column_and_backwards() {
     let mut model = model();
-    let names = |model: &Model| model.pods.from(0).map(|row| row.cells[1].clone()).collect::<Vec<_>>();
+    let names = |model: &Model| model.pods.from(0).map(|row| row[1].clone()).collect::<Vec<_>>();
     assert_eq!(names(&model)[0], "static-web-node-1");
     key(&mut model, KeyCode::Char('r'));
     assert_eq!(names(&model)[0], "etcd-node-1");
-    for _ in 0..model.pods.columns.len() {
+    for _ in 0..COLUMNS.len() {
         key(&mut model, KeyCode::Char('s'));
-        let by = model.pods.columns[model.pods.sorted_by].name;
+        let by = COLUMNS[model.pods.sorted_by].name;
         let text = plain(&mut model, at(5), 80, 12);
         assert!(text.contains(&format!("{by}↑")), "{by} in {text}");
         if by == "RESTARTS" {
@@ -354,16 +266,16 @@ fn rows_are_sorted_by_any_column_and_backwards() {
 fn the_same_pod_stays_selected_and_the_selection_ends_at_the_last_row() {
     let mut model = model();
     let many = |from: u32| {
-        let names: Vec<_> = (from..1_000).map(|i| (format!("p{i:03}"), format!("u{i}"))).collect();
-        let rows: Vec<[&str; 3]> = names.iter().map(|(name, uid)| ["ns", name, uid]).collect();
+        let names: Vec<_> = (from..1_000).map(|i| format!("p{i:03}")).collect();
+        let rows: Vec<[&str; 2]> = names.iter().map(|name| ["ns", name]).collect();
         seen(&rows.iter().map(|row| &row[..]).collect::<Vec<_>>())
     };
     model.list(&many(0));
     let shown = |model: &mut Model| {
-        let text = plain(model, at(6), 80, 17);
+        let text = plain(model, at(6), 80, 16);
         let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("ns")).collect();
         let first = names.first().unwrap().split_whitespace().next().unwrap().to_owned();
-        (names.len(), first, model.pods.selected().unwrap().cells[1].clone())
+        (names.len(), first, model.pods.selected().unwrap()[1].clone())
     };
     for (code, first, selected) in [
         (KeyCode::Null, "p000", "p000"),
@@ -390,10 +302,10 @@ fn no_size_or_name_breaks_a_frame() {
     let mut model = model();
     // Two columns each: wider than any screen below.
     let long = "日".repeat(160);
-    model.list(&seen(&[&[&*long; 15]]));
+    model.list(&seen(&[&[&*long; COLUMNS.len()]]));
     typed(&mut model, "/\u{7}日");
     key(&mut model, KeyCode::Enter);
-    for view in ["1", "2", "3", "1\n", "1?", "1y"] {
+    for view in ["", "\n", "q?", "qy"] {
         for c in view.chars() {
             key(&mut model, if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
         }
