@@ -4,9 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::backoff::Backoff;
 
-/// After this long without a failure, the next one counts as the first.
-const FORGET: Duration = Duration::from_secs(30);
-/// The same for a compacted history. If the history is compacted after each list, the next time is seconds later.
+/// After this long without a compacted history, the next one counts as the first. If the history is compacted after each
+/// list, the next time is seconds later.
 const FORGET_EXPIRY: Duration = Duration::from_secs(20);
 
 /// The waits after failures. A compacted history has its own: it is not the server's failure, and often the end
@@ -20,7 +19,8 @@ impl Waits {
     pub(super) fn new((least, most): (Duration, Duration)) -> Self {
         let backoff = Backoff::new(least, most);
         Self {
-            failures: backoff.clone().forget_after(FORGET.max(most.saturating_mul(2))),
+            // Who followed for as long as the longest wait asks no more often than one who still waits.
+            failures: backoff.clone().forget_after(most),
             expiries: backoff.forget_after(FORGET_EXPIRY.max(most.saturating_mul(2))),
         }
     }
@@ -62,14 +62,16 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_after_half_a_minute_of_quiet_waits_like_the_first_one() {
+    fn a_failure_after_the_longest_wait_without_one_waits_like_the_first_one() {
         let mut waits = Waits::new((SECOND, 8 * SECOND));
         let mut now = Instant::now();
         // More than a minute, however the waits are shortened.
         for _ in 0..40 {
             now += waits.wait(false, now);
         }
-        assert!(waits.wait(false, now + 20 * SECOND) > 5 * SECOND, "still the same trouble");
-        assert!(waits.wait(false, now + 60 * SECOND) <= SECOND);
+        now += 5 * SECOND;
+        let wait = waits.wait(false, now);
+        assert!(wait > 5 * SECOND, "still the same trouble");
+        assert!(waits.wait(false, now + wait + 12 * SECOND) <= SECOND);
     }
 }
