@@ -213,7 +213,7 @@ fn readers_see_complete_snapshots_in_order_and_free_nothing_during_fast_writes()
     let readers = readers(&reader, &stop, 3);
     let mut random = Random(0x9e37_79b9);
     let end = Instant::now() + time();
-    while Instant::now() < end {
+    while Instant::now() < end || reader.load().generation() < 100 {
         write(&mut writer, &mut random, &ledger);
     }
     let checked = join(readers, &stop);
@@ -233,7 +233,7 @@ fn readers_that_outlive_the_writer_free_nothing() {
     let mut random = Random(0x51_7cc1);
     let end = Instant::now() + time();
     let (mut lives, mut publications, mut checked) = (0, 0, Vec::new());
-    while Instant::now() < end {
+    while Instant::now() < end || lives < 2 {
         let (mut writer, reader) = pod_index::new();
         let stop = Arc::new(AtomicBool::new(false));
         let readers = readers(&reader, &stop, 2);
@@ -249,7 +249,6 @@ fn readers_that_outlive_the_writer_free_nothing() {
         lives += 1;
     }
     println!("{lives} lives");
-    assert!(lives >= 2, "{lives} lives");
     enough(checked.into_iter().sum(), publications);
 }
 

@@ -25,7 +25,7 @@ pub fn wait_for<W: Display>(what: impl Fn() -> W, is_so: impl Fn() -> bool) {
 }
 
 /// Timeout for everything, generous for a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Arguments of the binary: a list, or one text, in which none has a space.
 pub trait Args {

@@ -93,7 +93,7 @@ async fn an_open_watch_still_receives_compacted_changes() {
 #[tokio::test]
 async fn bookmarks_come_by_the_clock_and_two_seconds_before_the_end_but_not_at_the_end_of_a_short_watch() {
     let server = ApiServer::start().await;
-    server.bookmark_every(Duration::from_millis(300));
+    server.bookmark_every(Duration::from_millis(50));
     let api: Api<Pod> = Api::all(server.client());
     let since = server.put("pods", &pod("a", "one", "n1")).version.to_string();
     let mut events = watch(&api, &since, &WatchParams::default().timeout(1)).await;

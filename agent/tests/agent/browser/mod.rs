@@ -340,7 +340,8 @@ async fn a_hundred_thousand_pods_are_scrolled_and_filtered() {
     agent.until_within(10 * PATIENCE, "/api/v1/pods?limit=1", |answer| answer.code == 200);
 
     let browser = open(&agent);
-    browser.until("document.querySelector('#pods .count').innerText === '100,000 pods'");
+    browser
+        .until_within(10 * PATIENCE, "document.querySelector('#pods .count').innerText === '100,000 pods'");
     let last = "document.querySelector('#pods .scroll').scrollTop = 1e9";
     browser.run(last);
     browser.until(&format!("{ROWS}.at(-1)?.innerText.includes('pod-99999')"));

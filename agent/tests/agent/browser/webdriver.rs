@@ -60,6 +60,8 @@ impl Browser {
             "browserName": "chrome",
             "goog:chromeOptions": { "args": flags },
             "goog:loggingPrefs": { "browser": "ALL" },
+            // A script that returns while the page renders 100,000 rows.
+            "timeouts": { "script": 300_000 },
         });
         let session = browser.call("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
         browser.session = format!("/session/{}", session["sessionId"].as_str().unwrap());
@@ -87,7 +89,11 @@ impl Browser {
 
     /// Waits until the script returns true.
     pub fn until(&self, script: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        self.until_within(PATIENCE, script);
+    }
+
+    pub fn until_within(&self, patience: Duration, script: &str) {
+        let deadline = Instant::now() + patience;
         while self.run(&format!("return Boolean({script})")) != json!(true) {
             let is_late = Instant::now() > deadline;
             assert!(!is_late, "not so: {script}; the page says:\n{}\n{:?}", self.text("body"), self.log());

@@ -70,10 +70,10 @@ async fn many_lines_get_as_many_answers_in_their_order() {
             (&json!(query), &json!(!query.starts_with("unknown")))
         );
     }
-    // In batches, not one by one.
+    // In batches, not one by one. A batch ends where the pipe is empty for a moment.
     let metrics = setup.agent.get("/metrics").body;
     let requests = value(&metrics, r#"pod_index_http_requests_total{path="/whois",outcome="ok"}"#);
-    assert!((1..=1000).contains(&requests), "{requests} requests for {LINES} lines");
+    assert!((1..=5000).contains(&requests), "{requests} requests for {LINES} lines");
     let found = value(&metrics, r#"pod_index_lookups_total{outcome="found"}"#);
     assert_eq!(usize::try_from(found).unwrap(), LINES - LINES / 1000);
 
