@@ -57,9 +57,7 @@ pub fn main() -> ExitCode {
             })
         }
         Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),
-        Some(Command::Doctor { run, kubelet_healthz }) => {
-            doctor::examine(&given(*run), &cli.server, &cli.client, kubelet_healthz)
-        }
+        Some(Command::Doctor { run }) => doctor::examine(&given(*run), &cli.server, &cli.client),
         Some(Command::Kubeconfig { token_file }) => {
             kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())
         }

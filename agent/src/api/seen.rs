@@ -53,9 +53,3 @@ impl Problem {
         format!("{place}{field}{}", self.message)
     }
 }
-
-/// The value of a metric without labels.
-pub(crate) fn value(metrics: &str, name: &str) -> Option<f64> {
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-    line.split(' ').next()?.parse().ok()
-}

@@ -55,13 +55,8 @@ impl Server {
         let address = SocketAddr::new(server.address, server.port);
         match tls::connector(client, address.ip()).map_err(Failure::Usage)? {
             Some(connector) => Ok(Self::on_port("https", address, connector)),
-            None => Self::plain(address),
+            None => Ok(Self::on_port("http", address, tls::plain().map_err(Failure::Usage)?)),
         }
-    }
-
-    /// A server that speaks plain HTTP.
-    pub(crate) fn plain(address: SocketAddr) -> Result<Self, Failure> {
-        Ok(Self::on_port("http", address, tls::plain().map_err(Failure::Usage)?))
     }
 
     fn on_port(scheme: &str, address: SocketAddr, connector: Connector) -> Self {

@@ -13,7 +13,6 @@ mod tls;
 mod top;
 mod whois;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -82,10 +81,6 @@ Exit codes: 0 all is well; 1 warnings; 2 failures.")]
     Doctor {
         #[command(flatten)]
         run: Box<RunArgs>,
-
-        /// Where a kubelet of this node would answer /healthz, in plain HTTP.
-        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:10248")]
-        kubelet_healthz: SocketAddr,
     },
     /// Print a kubeconfig for programs that ask the agent.
     Kubeconfig {

@@ -120,14 +120,6 @@ impl Given {
         Settings::of(given, server, set, run, *output)
     }
 
-    /// Whether the command line has the agent's address or port, and nothing but the file names a socket.
-    pub(crate) fn names_an_address(&self) -> bool {
-        let is_flag = |all: &ArgMatches, id| all.value_source(id) == Some(ValueSource::CommandLine);
-        let of_the_user = self.parse(self.command.clone());
-        let is_it = |all| (is_flag(&all, "address") || is_flag(&all, "port")) && !is_given(&all, "socket");
-        of_the_user.is_ok_and(is_it)
-    }
-
     fn parse(&self, command: Command) -> Result<ArgMatches, Failure> {
         let mut matches = command.try_get_matches_from(&self.arguments).map_err(wrong_usage)?;
         // Only `doctor` takes settings as well.

@@ -3,16 +3,13 @@
 use pod_index_kubelet::sources::file::FileSource;
 use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 
-use super::report::{Finding, span};
+use super::report::Finding;
 use crate::config::{Given, Settings};
 use crate::run::check;
 
 /// Without settings, but with an agent that answers.
 pub(super) const NOT_GIVEN: &str = "only the running agent is checked; to check its settings too, give doctor the agent's flags, or its file with --config";
 pub(super) const SETTINGS: &str = "settings";
-
-/// A certificate that expires sooner is reported.
-const SOON: f64 = 7.0 * 86_400.0;
 
 /// The settings, unless they are invalid.
 pub(super) fn settings(given: &Given) -> (Option<Settings>, Finding) {
@@ -27,10 +24,9 @@ pub(super) fn settings(given: &Given) -> (Option<Settings>, Finding) {
     }
 }
 
-/// Checks the manifests, the URL, the checkpoint directory and the certificate, if configured. Returns whether changes of
-/// the manifests would be noticed at once.
-pub(super) async fn check(settings: &Settings, findings: &mut Vec<Finding>) -> Finding {
-    let events = manifests(settings, findings).await;
+/// Checks the manifests, the URL, the kubelet and the checkpoint directory, if configured.
+pub(super) async fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+    manifests(settings, findings).await;
     match check::url(settings).await {
         Ok(None) => {}
         Ok(Some(status)) => read("URL", &status, "see whether the server runs, and what it serves", findings),
@@ -41,28 +37,20 @@ pub(super) async fn check(settings: &Settings, findings: &mut Vec<Finding>) -> F
         let fix = "let the agent's user write there; the unit's service can write only to /var/lib/pod-index";
         findings.push(Finding::of("checkpoints", done, fix));
     }
-    if let Ok(Some(tls)) = check::certificate(settings)
-        && let Some(end) = tls.not_after()
-    {
-        #[allow(clippy::cast_precision_loss, reason = "exact for 285 million years")]
-        let left = end as f64 - super::clock::now();
-        findings.push(certificate(left));
-    }
-    events
+    findings.extend(kubelet(settings).await);
 }
 
-/// Reads the manifests as the agent does. Returns whether it would have file events.
-async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) -> Finding {
+/// Reads the manifests as the agent does.
+async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) {
     const CHECK: &str = "manifests";
-    const EVENTS: &str = "file events";
     let Some(path) = &settings.given.static_pod_path else {
         findings.push(Finding::skipped(CHECK, "no path of manifests is configured"));
-        return Finding::skipped(EVENTS, "no manifests are read from files");
+        return;
     };
     if let Err(failure) = check::manifests(path) {
         let fix = "create the directory, correct the path, or let the agent's user read it";
         findings.push(Finding::of(CHECK, Err(failure), fix));
-        return Finding::skipped(EVENTS, "the manifests cannot be read");
+        return;
     }
     let source = FileSource::with_period(path, settings.node.clone(), settings.period_of("file"));
     let status = check::first_look(source, FileSource::status).await;
@@ -70,10 +58,7 @@ async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) -> Finding 
     let unhinted = status.problems.iter().find(|problem| problem.kind() == ProblemKind::Unhinted);
     let fix = "raise the limits, for example sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512; \
                until then changes are seen at the next listing (--file-check-frequency)";
-    match unhinted {
-        Some(problem) => Finding::warning(EVENTS, problem.message(), fix),
-        None => Finding::ok(EVENTS, "manifests can be watched"),
-    }
+    findings.extend(unhinted.map(|problem| Finding::warning("file events", problem.message(), fix)));
 }
 
 /// What a source has read: a warning for each problem that may hide a pod.
@@ -85,33 +70,31 @@ fn read(check: &'static str, status: &SourceStatus, fix: &str, findings: &mut Ve
     findings.extend(grave.iter().map(|problem| Finding::warning(check, problem.to_string(), fix)));
 }
 
-/// Judges the seconds that a certificate has left.
-fn certificate(left: f64) -> Finding {
-    let end = if left <= 0.0 {
-        format!("expired {} ago", span(-left))
-    } else {
-        format!("expires in {}", span(left))
-    };
-    let fix = "renew the files of tlsCertFile and tlsPrivateKeyFile; the agent reads them within ten seconds";
-    Finding::by_size("certificate", -left, (-SOON, 0.0), format!("the agent's certificate {end}"), fix)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::report::Outcome;
-    use super::*;
-
-    #[test]
-    fn a_certificate_is_reported_a_week_before_its_end() {
-        for (days, result, words) in [
-            (-3.0, Outcome::Failure, "expired 3 d ago"),
-            (0.5, Outcome::Warning, "expires in 12 h"),
-            (6.9, Outcome::Warning, "expires in 6 d"),
-            (7.1, Outcome::Ok, "expires in 7 d"),
-        ] {
-            let finding = certificate(days * 86_400.0);
-            assert_eq!(finding.result, result, "{days}");
-            assert!(finding.message.ends_with(words), "{days}: {}", finding.message);
+/// Whether the kubelet lists its pods for the agent. `None` without `--kubelet`.
+async fn kubelet(settings: &Settings) -> Option<Finding> {
+    const CHECK: &str = "kubelet's pods";
+    let message = match check::kubelet(settings).await {
+        Err(failure) => failure.message().unwrap_or_default().to_owned(),
+        Ok(status) => {
+            let status = status?;
+            let pods = format!("{}: {} pods", status.origin, status.pods);
+            let newer = "if the kubelet is newer than pod-index, install a newer pod-index";
+            match status.problems.first() {
+                None => return Some(Finding::ok(CHECK, pods)),
+                Some(problem) if status.seen => {
+                    let message = format!("{pods}, and one that cannot be used: {problem}");
+                    return Some(Finding::warning(CHECK, message, newer));
+                }
+                Some(problem) => problem.to_string(),
+            }
         }
-    }
+    };
+    let fixes = [
+        ("answered 403", "grant the token's user to get nodes/pods; before Kubernetes 1.33, nodes/proxy"),
+        ("answered 401", "name a valid token with --kubelet-token-file"),
+        ("certificate", "name the authority that signed the kubelet's certificate with --kubelet-ca"),
+        ("", "check that the kubelet runs, and that the URL is the kubelet's"),
+    ];
+    let fix = fixes.into_iter().find_map(|(word, fix)| message.contains(word).then_some(fix));
+    Some(Finding::failure(CHECK, message, fix.unwrap_or_default()))
 }

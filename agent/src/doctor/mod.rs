@@ -1,26 +1,19 @@
 //! `pod-index doctor`: checks an installation and suggests a fix for each problem.
 //!
 //! ```text
-//! configuration ── the settings and the files that they name
-//! clock, rights ── the API server
-//! kubelet       ── this node
+//! configuration ── the settings, and the files and servers that they name
+//! rights        ── the API server
 //! running       ── the agent that runs here: sources, static pods
-//! limits        ── file events, descriptors, memory
 //! ```
 //! This module only reads. It changes nothing, and prints neither tokens nor pods.
 
-mod clock;
 mod configuration;
-mod kubelet;
-mod limits;
 mod report;
 mod rights;
 mod running;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use kube::Client;
 use pod_index_kubelet::sources::api_server::server_url;
 
 use self::report::{Finding, Outcome, Report};
@@ -34,17 +27,12 @@ use crate::run::check;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs all checks and prints the findings.
-pub(crate) fn examine(
-    given: &Given,
-    server: &ServerArgs,
-    client: &ClientArgs,
-    healthz: SocketAddr,
-) -> Result<(), Failure> {
+pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Result<(), Failure> {
     for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
         rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
     let runtime = cli::runtime_apart()?;
-    let report = Report::new(runtime.block_on(findings(given, server, client, healthz)));
+    let report = Report::new(runtime.block_on(findings(given, server, client)));
     runtime.shutdown_background();
     format::answer(given.output, &report, Report::table)?;
     match report.result {
@@ -54,70 +42,50 @@ pub(crate) fn examine(
     }
 }
 
-async fn findings(
-    given: &Given,
-    server: &ServerArgs,
-    client: &ClientArgs,
-    healthz: SocketAddr,
-) -> Vec<Finding> {
+async fn findings(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Vec<Finding> {
     let (settings, finding) = configuration::settings(given);
     let settings = settings.as_ref();
-    let (mut findings, mut file_events) = (vec![finding], None);
+    let mut findings = vec![finding];
     if let Some(settings) = settings {
-        file_events = Some(configuration::check(settings, &mut findings).await);
-        let server = api_server(settings, &mut findings).await;
-        kubelet::check(settings, server, healthz, &mut findings).await;
+        configuration::check(settings, &mut findings).await;
+        api_server(settings, &mut findings).await;
     }
-    let mut of_the_agent = settings.map_or(server, |settings| &settings.server).clone();
-    // Before the socket of the file.
-    if given.names_an_address() {
-        of_the_agent.socket = None;
-    }
-    let answers = running::ask(of_the_agent, client).await;
+    let answers = running::ask(settings.map_or(server, |settings| &settings.server).clone(), client).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
     if answers.is_ok() && given.run.config.is_none() && findings[0].message == NO_SOURCES {
         findings[0] = Finding::skipped(configuration::SETTINGS, configuration::NOT_GIVEN);
     }
     running::check(answers.as_ref(), settings, &mut findings);
-    findings.extend(file_events);
-    findings.extend(limits::check(answers.as_ref().ok().map(|answers| &*answers.metrics)));
     findings
 }
 
-/// Checks the credentials, the clock, the rights, and listing and watching pods. Returns a client and the difference of
-/// the server's clock, if the server answers.
-async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) -> Option<(Client, f64)> {
+/// Checks the credentials, the rights, and listing and watching pods.
+async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) {
     const CHECK: &str = "API server";
-    if !settings.given.has_api_server() {
-        findings.push(Finding::skipped(CHECK, "no API server is configured"));
-        return None;
-    }
     let client = match check::credentials(settings).await {
-        Ok(client) => client?,
+        Ok(Some(client)) => client,
+        Ok(None) => {
+            findings.push(Finding::skipped(CHECK, "no API server is configured"));
+            return;
+        }
         Err(failure) => {
             let fix = "correct the kubeconfig, or renew the credentials that it names";
             findings.push(Finding::of("credentials", Err(failure), fix));
             findings.push(Finding::skipped(CHECK, "there are no usable credentials"));
-            return None;
+            return;
         }
     };
-    let offset = match clock::offset(&client).await {
-        Ok(offset) => offset,
-        Err(why) => {
-            let fix = "see whether the server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's \
-                       server and certificate-authority";
-            let server = server_url(settings.given.kubeconfig.as_deref()).await;
-            let message = format!("{} does not answer: {why}", server.as_deref().unwrap_or("it"));
-            findings.push(Finding::failure(CHECK, message, fix));
-            return None;
-        }
-    };
-    findings.push(clock::judge(offset));
     if rights::check(settings, &client, findings).await {
-        let done = check::api_server(settings, client.clone()).await;
-        let done = done.map(|()| "it lists and watches pods for the agent".to_owned());
-        let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names";
-        findings.push(Finding::of(CHECK, done, fix));
+        let server = server_url(settings.given.kubeconfig.as_deref()).await;
+        let server = server.as_deref().unwrap_or("the API server");
+        let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names; otherwise see whether the \
+                   server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's server and \
+                   certificate-authority";
+        findings.push(match check::api_server(settings, client).await {
+            Ok(()) => Finding::ok(CHECK, format!("{server} lists and watches pods for the agent")),
+            Err(failure) => {
+                Finding::failure(CHECK, format!("{server}: {}", failure.message().unwrap_or_default()), fix)
+            }
+        });
     }
-    Some((client, offset))
 }

@@ -53,21 +53,6 @@ impl Finding {
             Err(failure) => Self::failure(check, failure.message().unwrap_or_default(), fix),
         }
     }
-
-    /// A size above the first bound is a warning, above the second a failure.
-    pub(super) fn by_size(
-        check: &'static str,
-        size: f64,
-        (high, grave): (f64, f64),
-        message: String,
-        fix: &str,
-    ) -> Self {
-        match size {
-            size if size > grave => Self::failure(check, message, fix),
-            size if size > high => Self::warning(check, message, fix),
-            _ => Self::ok(check, message),
-        }
-    }
 }
 
 /// All findings, in the order of the checks.
@@ -108,14 +93,6 @@ impl Report {
         );
         text
     }
-}
-
-/// A time span in its largest sensible unit.
-pub(super) fn span(seconds: f64) -> String {
-    let units = [(2.0 * 86_400.0, 86_400.0, "d"), (2.0 * 3_600.0, 3_600.0, "h"), (120.0, 60.0, "min")];
-    let unit = units.into_iter().find(|(from, ..)| seconds >= *from);
-    let (_, size, unit) = unit.unwrap_or((0.0, 1.0, "s"));
-    format!("{:.0} {unit}", (seconds / size).floor())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use pod_index_kubelet::sources::NodeName;
 const CHECK: &str = "rights";
 
 /// Kubelet: `NamespaceNodeLease`.
-pub(super) const LEASES: &str = "kube-node-lease";
+const LEASES: &str = "kube-node-lease";
 
 /// The parts of `deploy/kubernetes` that grant rights.
 const BASE: &str = "base";
@@ -27,7 +27,7 @@ const RESOURCES: &str = "components/resources";
 const REVIEWS: &str = "components/client-reviews";
 
 /// A right, and the part of `deploy/kubernetes` that grants it.
-pub(super) struct Right(ResourceAttributes, &'static str);
+struct Right(ResourceAttributes, &'static str);
 
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,7 +59,7 @@ impl Right {
     }
 
     /// To read the lease of this node's kubelet.
-    pub(super) fn lease(settings: &Settings) -> Self {
+    fn lease(settings: &Settings) -> Self {
         let mut right = Self::new("get", "coordination.k8s.io", "leases", MIRRORS).named(&settings.node);
         right.0.namespace = Some(LEASES.to_owned());
         right
@@ -85,11 +85,6 @@ impl Right {
     /// say no.
     fn is_per_object(&self, user: &str) -> bool {
         user.starts_with("system:node:") && self.rule() == ["get", "", "pods"]
-    }
-
-    /// Whether the API server grants the right. The error is the reason why that is unknown.
-    pub(super) async fn is_granted(&self, client: &Client) -> Result<bool, String> {
-        api_clients::may(client, self.0.clone()).await
     }
 }
 
@@ -157,13 +152,17 @@ pub(super) async fn check(settings: &Settings, client: &Client, findings: &mut V
             others.push(Finding::skipped(CHECK, why));
             continue;
         }
-        match right.is_granted(client).await {
+        match api_clients::may(client, right.0.clone()).await {
             Ok(true) => granted.entry(right.1).or_default().push(right.to_string()),
             Ok(false) => {
                 may_read &= right.1 != BASE;
                 others.push(Finding::failure(CHECK, format!("{user} may not {right}"), right.fix(&user)));
             }
-            Err(why) => others.push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}"))),
+            // Nor can the others.
+            Err(why) => {
+                others.push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}")));
+                break;
+            }
         }
     }
     let granted = granted.into_values().map(|rights| format!("{user} may {}", rights.join(", ")));

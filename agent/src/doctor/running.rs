@@ -1,4 +1,4 @@
-//! Checks the running agent: its sources, its static pods, its process.
+//! Checks the running agent: its sources and its static pods.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::PATIENCE;
-use super::report::{Finding, span};
+use super::report::Finding;
 use crate::api::seen::{Mirrors, Pair, Source, Sources};
 use crate::cli::ClientArgs;
 use crate::cli::client::Server;
@@ -18,8 +18,6 @@ const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
 const STATIC_PODS: &str = "static pods";
 
-/// Seconds of silence of a source that are a warning. The watch of an API server counts as dead after 150 s.
-const LATE: u64 = 150;
 /// Seconds of silence of a source that are a failure, like in the alert `PodIndexSourceSilent`.
 const SILENT: u64 = 300;
 
@@ -28,8 +26,6 @@ pub(super) struct Answers {
     place: String,
     sources: Sources,
     mirrors: Mirrors,
-    /// The response of `/metrics`.
-    pub(super) metrics: String,
 }
 
 /// Asks the agent that the flags or its settings name.
@@ -42,8 +38,7 @@ pub(super) async fn ask(mut server: ServerArgs, client: &ClientArgs) -> Result<A
     let answers = async {
         let place = server.place.clone();
         let (sources, mirrors) = (server.get_json("/sources").await?, server.get_json("/mirrors").await?);
-        let metrics = String::from_utf8_lossy(&server.get("/metrics", &[]).await?).into_owned();
-        Ok(Answers { place, sources, mirrors, metrics })
+        Ok(Answers { place, sources, mirrors })
     };
     let late = |_| Failure::Unable(format!("no answer from {} within {PATIENCE:?}", server.place));
     timeout(PATIENCE, answers).await.map_err(late)?
@@ -55,7 +50,7 @@ pub(super) fn check(
     settings: Option<&Settings>,
     findings: &mut Vec<Finding>,
 ) {
-    let Answers { place, sources, mirrors, metrics } = match answers {
+    let Answers { place, sources, mirrors } = match answers {
         Ok(answers) => answers,
         Err(failure) => {
             let why = failure.message().unwrap_or_default();
@@ -70,20 +65,12 @@ pub(super) fn check(
             return;
         }
     };
-    let version =
-        metrics.split("pod_index_build_info{version=\"").nth(1).and_then(|text| text.split('"').next());
-    let (version, own) = (version.unwrap_or("unknown"), env!("CARGO_PKG_VERSION"));
-    let answer = format!("version {version} answers on {place} for the node {:?}", sources.node);
+    let answer = format!("it answers on {place} for the node {:?}", sources.node);
     findings.push(match settings.map(|settings| settings.node.as_str()) {
         Some(node) if node != sources.node => Finding::warning(
             AGENT,
             format!("{answer}; the settings name the node {node:?}"),
             "give the agent and doctor the same --node-name",
-        ),
-        _ if version != own => Finding::warning(
-            AGENT,
-            format!("{answer}; this program is version {own}"),
-            "restart the agent after an upgrade",
         ),
         _ => Finding::ok(AGENT, answer),
     });
@@ -107,17 +94,9 @@ fn judge(source: &Source, period: Option<Duration>) -> Finding {
         return Finding::failure(SOURCES, format!("{place}: not read yet{}", because(":")), look);
     }
     let silence = seconds_since_heard.unwrap_or_default();
-    #[allow(clippy::cast_precision_loss, reason = "seconds")]
-    let age = span(silence as f64);
-    let message = format!("{place}: {pods} pods, last heard {age} ago{}", because(";"));
-    let overdue = |limit: u64| silence > limit.max(3 * period.unwrap_or_default().as_secs());
-    if period.is_none() && overdue(LATE) {
-        let fix = "give doctor the agent's settings: they say how often the source is read";
-        Finding::warning(SOURCES, message, fix)
-    } else if overdue(SILENT) {
+    let message = format!("{place}: {pods} pods, last heard {silence} s ago{}", because(";"));
+    if period.is_some_and(|period| silence > SILENT.max(3 * period.as_secs())) {
         Finding::failure(SOURCES, message, look)
-    } else if overdue(LATE) {
-        Finding::warning(SOURCES, message, look)
     } else if problem.is_some() {
         let fix = "correct it; other pods are unaffected, unless the source cannot be read at all";
         Finding::warning(SOURCES, message, fix)
@@ -191,23 +170,20 @@ mod tests {
                 "file (a.yaml): not read yet: a.yaml:4: spec: bad",
             ),
             (unreadable, short, Outcome::Failure, "file (/pods): not read yet: bad"),
-            (source(true, Some(151), &[]), short, Outcome::Warning, "2 min ago"),
             (
                 source(true, Some(301), &["request"]),
                 short,
                 Outcome::Failure,
-                "5 min ago; a.yaml:4: spec: bad",
+                "301 s ago; a.yaml:4: spec: bad",
             ),
-            (source(true, Some(301), &[]), Duration::from_secs(3600), Outcome::Ok, "5 min ago"),
+            (source(true, Some(301), &[]), Duration::from_secs(3600), Outcome::Ok, "301 s ago"),
             (source(false, None, &["request"]), short, Outcome::Failure, "not read yet: a.yaml:4: spec: bad"),
         ] {
             let finding = judge(&source, Some(period));
             assert_eq!(finding.result, result, "{finding:?}");
             assert!(finding.message.ends_with(words), "{finding:?}");
         }
-        for (heard, result) in [(150, Outcome::Ok), (151, Outcome::Warning), (301, Outcome::Warning)] {
-            let finding = judge(&source(true, Some(heard), &[]), None);
-            assert_eq!(finding.result, result, "an unknown period: {finding:?}");
-        }
+        let finding = judge(&source(true, Some(301), &[]), None);
+        assert_eq!(finding.result, Outcome::Ok, "an unknown period: {finding:?}");
     }
 }

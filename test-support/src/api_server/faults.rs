@@ -196,11 +196,6 @@ impl ApiServer {
         self.shared.lock().certificate = Some(certificate);
     }
 
-    /// The server's clock is this many seconds ahead of the machine's.
-    pub fn set_clock_ahead(&self, seconds: i64) {
-        self.shared.lock().date = Some(seconds);
-    }
-
     /// The kinds of requests that were refused so far, which the test expects.
     pub fn refused(&self) -> BTreeSet<Right> {
         std::mem::take(&mut self.shared.lock().rights.refused)

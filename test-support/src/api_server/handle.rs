@@ -1,14 +1,10 @@
 //! One request, from start to answer.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::HeaderValue;
 use hyper::{Response, header};
-use k8s_openapi::jiff::Timestamp;
-use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
 use serde_json::json;
 
 use super::answer::{Body, Cut, Refusal, json_answer, too_many_requests};
@@ -23,25 +19,6 @@ pub(super) async fn handle(
     shared: Arc<Shared>,
     request: hyper::Request<Incoming>,
 ) -> Result<Response<Body>, Cut> {
-    let date = shared.lock().date.map(date_after);
-    let answer = dated(shared, request).await;
-    answer.map(|mut answer| {
-        if let Some(date) = date {
-            answer.headers_mut().insert(header::DATE, date);
-        }
-        answer
-    })
-}
-
-/// The time of a clock with this error, in HTTP's format.
-fn date_after(seconds: i64) -> HeaderValue {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let time = i64::try_from(since).unwrap() + seconds;
-    let time = Timestamp::from_second(time).unwrap();
-    DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap().try_into().unwrap()
-}
-
-async fn dated(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Response<Body>, Cut> {
     let is_let_in = |request: &hyper::Request<Incoming>| {
         let bearer = request.headers().get(header::AUTHORIZATION);
         let state = shared.lock();

@@ -95,8 +95,6 @@ struct State {
     token: Option<String>,
     /// Requests on connections without this client certificate are unauthorized.
     certificate: Option<CertificateDer<'static>>,
-    /// How many seconds the server's clock is ahead.
-    date: Option<i64>,
     /// The cache, if it is older than the store: lists of version 0 use it.
     cached: Option<(u64, store::Objects)>,
     /// How long a get or a list waits for a future version.
@@ -203,7 +201,6 @@ impl ApiServer {
                 reviews: review::Reviews::default(),
                 token: None,
                 certificate: None,
-                date: None,
                 cached: None,
                 future_patience: Duration::from_secs(3),
                 bookmark_period: Duration::from_secs(60),
