@@ -9,8 +9,7 @@ use pod_index::AtTime;
 use serde::{Serialize, Serializer};
 
 use super::duration::GoDuration;
-use super::log::LogFilter;
-use super::values::{AuthorizationMode, Extra, LogFormat, Mode, StaticPods};
+use super::values::{AuthorizationMode, Extra, LogFormat, LogLevel, Mode, StaticPods};
 
 /// Types that are shown as the command line spells them.
 macro_rules! as_text {
@@ -23,7 +22,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(GoDuration, LogFilter, Mode);
+as_text!(GoDuration, Mode);
 
 /// What the configuration file may set as well, with [`ServerArgs`].
 #[derive(Args, Clone, Debug, Serialize)]
@@ -230,10 +229,9 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub(crate) allowed_client_groups: Vec<String>,
 
-    /// The minimum log level: error, warn, info, debug or trace. Modules can have levels of their own, for example
-    /// info,pod_index_kubelet::sources=debug. The log goes to standard error.
+    /// The minimum level of the log, which goes to standard error.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub(crate) log_level: LogFilter,
+    pub(crate) log_level: LogLevel,
 
     /// text for people, json for programs.
     #[arg(long, default_value = "text")]

@@ -204,7 +204,7 @@ mod tests {
             ("port: 70000\n", 1, "port: "),
             ("port: [1]\n", 1, "port: "),
             ("apiServer: perhaps\n", 1, "apiServer: "),
-            ("logLevel: loud\n", 1, "loud"),
+            ("logLevel: loud\n", 1, "logLevel: must be one of error, warn, info, debug, trace"),
             ("logFormat: loud\n", 1, "logFormat: must be one of text, json"),
             ("address: nowhere\n", 1, "address: "),
             ("port: 1\nport: 2\n", 2, "port"),

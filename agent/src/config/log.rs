@@ -3,12 +3,9 @@
 //! Logging never blocks: lines go through a bounded queue to a thread that writes them. If standard error blocks, the
 //! queue fills; further lines are dropped and counted.
 
-use std::fmt::{Display, Formatter};
 use std::io::{self, Write};
-use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::Targets;
@@ -17,49 +14,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
 
 use crate::api::table::escaped;
-use crate::config::values::LogFormat;
+use crate::config::values::{LogFormat, LogLevel};
 
 /// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;
-
-/// A minimum level, and levels for single modules, such as `info,pod_index_kubelet::sources=debug`.
-#[derive(Clone, Debug)]
-pub(crate) struct LogFilter(Targets);
-
-impl Display for LogFilter {
-    fn fmt(&self, f: &mut Formatter<'_>) -> Result<(), std::fmt::Error> {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for LogFilter {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (mut all, mut modules) = (None, Vec::new());
-        for part in text.split(',') {
-            let (module, level) =
-                part.rsplit_once('=').map_or((None, part), |(name, level)| (Some(name), level));
-            let level: Level = level.trim().parse().map_err(|_| {
-                format!(
-                    "the log level must be one of error, warn, info, debug, trace, not {:?}",
-                    level.trim()
-                )
-            })?;
-            match module.map(str::trim) {
-                None if all.replace(level).is_some() => {
-                    return Err(format!("{part:?} is a second level for all modules"));
-                }
-                None => {}
-                Some(name) if !name.is_empty() && !name.contains([' ', '=', '[']) => {
-                    modules.push((name, level));
-                }
-                Some(name) => return Err(format!("{name:?} is not the name of a module")),
-            }
-        }
-        Ok(Self(Targets::new().with_default(all.unwrap_or(Level::INFO)).with_targets(modules)))
-    }
-}
 
 /// Sets the filter while the agent runs.
 #[derive(Clone, Debug)]
@@ -72,8 +30,8 @@ pub(crate) struct Log {
 
 impl Log {
     /// Starts logging.
-    pub(crate) fn start(shown: &LogFilter, format: LogFormat) -> Self {
-        let (filter, handle) = reload::Layer::new(filter(shown));
+    pub(crate) fn start(level: LogLevel, format: LogFormat) -> Self {
+        let (filter, handle) = reload::Layer::new(filter(level));
         let (lines, writer) = NonBlockingBuilder::default()
             .buffered_lines_limit(WAITING)
             .lossy(true)
@@ -102,9 +60,9 @@ impl Log {
     }
 
     /// Sets what is logged.
-    pub(crate) fn show(&self, shown: &LogFilter) {
+    pub(crate) fn show(&self, level: LogLevel) {
         // Fails if the logger is gone.
-        let _ = self.filter.reload(filter(shown));
+        let _ = self.filter.reload(filter(level));
     }
 }
 
@@ -128,75 +86,35 @@ impl<W: Write> Write for Escaped<W> {
 
 /// The Kubernetes client logs each failed attempt, while the agent logs one line per state change. So the client's lines
 /// appear at `debug`. Its lines with whole responses, which include environment variables and Secrets, appear at `trace`.
-/// A level for one of the client's modules does not change this.
-fn filter(LogFilter(shown): &LogFilter) -> Targets {
-    let least = [
-        ("kube_client", Level::DEBUG),
-        ("kube_runtime", Level::DEBUG),
+fn filter(level: LogLevel) -> Targets {
+    let level = LevelFilter::from(level);
+    let from = |least| if level >= least { level } else { LevelFilter::OFF };
+    Targets::new().with_default(level).with_targets([
+        ("kube_client", from(LevelFilter::DEBUG)),
+        ("kube_runtime", from(LevelFilter::DEBUG)),
         // The module that decodes responses and logs those that it cannot decode.
-        ("kube_client::client", Level::TRACE),
-        ("kube_client::client::builder", Level::DEBUG),
-    ];
-    let of_the_client = least.map(|(module, least)| {
-        let mut levels = [Level::TRACE, Level::DEBUG].into_iter().filter(|level| *level >= least);
-        let level = levels.find(|level| shown.would_enable(module, level));
-        (module, level.map_or(LevelFilter::OFF, LevelFilter::from_level))
-    });
-    // If a module has two levels, the last one applies.
-    shown.clone().with_targets(of_the_client)
+        ("kube_client::client", from(LevelFilter::TRACE)),
+        ("kube_client::client::builder", from(LevelFilter::DEBUG)),
+    ])
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+    use tracing::Level;
+
     use super::*;
-
-    const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
-
-    fn shown(text: &str, target: &str, severity: Level) -> bool {
-        filter(&text.parse().unwrap()).would_enable(target, &severity)
-    }
-
-    #[test]
-    fn a_filter_is_a_level_and_levels_of_modules() {
-        assert!(shown(" WARN , a::b = Trace", "a::b::c", Level::TRACE));
-        assert!(!shown(" WARN , a::b = Trace", "a", Level::INFO));
-        assert!(shown("hyper=error", "a", Level::INFO) && !shown("hyper=error", "a", Level::DEBUG));
-        assert!(shown("warn,a=info,a::b=error", "a::x", Level::INFO), "the longest matching name applies");
-        assert!(!shown("warn,a=info,a::b=error", "a::b", Level::INFO));
-        for (text, error) in [
-            ("", "one of error, warn, info, debug, trace, not \"\""),
-            ("info,", "not \"\""),
-            ("loud", "not \"loud\""),
-            ("info,debug", "second level"),
-            ("=debug", "not the name of a module"),
-            ("a b=debug", "not the name of a module"),
-            ("a=", "not \"\""),
-        ] {
-            let said = text.parse::<LogFilter>().unwrap_err();
-            assert!(said.contains(error), "{text:?}: {said}");
-        }
-    }
 
     #[test]
     fn the_clients_lines_are_at_debug_and_whole_responses_at_trace() {
-        let levels = |target, severity| LEVELS.iter().filter(|level| shown(level, target, severity)).count();
+        let levels = |target, severity| {
+            let levels = LogLevel::value_variants().iter();
+            levels.filter(|level| filter(**level).would_enable(target, &severity)).count()
+        };
         assert_eq!(levels("pod_index::agent::run", Level::WARN), 4);
         for target in ["kube_client::client::builder", "kube_client::config", "kube_runtime::watcher"] {
             assert_eq!(levels(target, Level::ERROR), 2, "{target}");
         }
         assert_eq!(levels("kube_client::client", Level::WARN), 1);
-    }
-
-    #[test]
-    fn whole_responses_stay_at_trace_whatever_the_modules_level() {
-        for (text, is_shown) in [
-            ("info,kube_client=debug", false),
-            ("info,kube_client::client=debug", false),
-            ("info,kube_client=trace", true),
-            ("trace,kube_client=info", false),
-        ] {
-            assert_eq!(shown(text, "kube_client::client", Level::WARN), is_shown, "{text}");
-        }
-        assert!(shown("info,kube_client=debug", "kube_client::config", Level::DEBUG));
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use tracing::level_filters::LevelFilter;
 
 /// The configured access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,4 +156,26 @@ pub(crate) enum AuthorizationMode {
 pub(crate) enum LogFormat {
     Text,
     Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl From<LogLevel> for LevelFilter {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Error => Self::ERROR,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Trace => Self::TRACE,
+        }
+    }
 }

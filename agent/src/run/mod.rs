@@ -55,7 +55,7 @@ const BLOCKING: usize = 16 + reload::READS;
 
 /// Runs the agent to its end. `given` is resolved again on a reload.
 pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
-    let log = Log::start(&settings.given.log_level, settings.given.log_format);
+    let log = Log::start(settings.given.log_level, settings.given.log_format);
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

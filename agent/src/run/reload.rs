@@ -75,7 +75,7 @@ impl Reload {
             // Do not use what was read above: the certificate may be newer by now.
             tls.renew().await;
         }
-        self.log.show(&settings.given.log_level);
+        self.log.show(settings.given.log_level);
         Ok(())
     }
 }
