@@ -186,7 +186,14 @@ pub(crate) struct WhoisArgs {
     pub(crate) time_field: Option<u8>,
 
     /// The columns of the table, separated by commas.
-    #[arg(long, value_name = "FIELD", value_delimiter = ',', value_parser = PossibleValuesParser::new(FIELDS))]
+    #[arg(
+        long,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(FIELDS),
+        default_value = "query,foundBy,namespace,name,container,node,workload,podUID,mirrorUID,labels",
+        hide_default_value = true
+    )]
     pub(crate) fields: Vec<String>,
 
     /// How long to wait for unknown pods, for example 5s.

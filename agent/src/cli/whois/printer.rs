@@ -12,8 +12,6 @@ use crate::cli::format;
 use crate::config::failure::Failure;
 use crate::whois::answer::NOT_FOUND;
 
-const HEADINGS: [&str; 10] =
-    ["QUERY", "FOUND BY", "NAMESPACE", "NAME", "CONTAINER", "NODE", "OWNER", "UID", "MIRROR UID", "LABELS"];
 /// Maximum length of a query in the table. Longer ones lose their start: the end of a path is more specific.
 const QUERY: usize = 40;
 /// Maximum length of a query in an error message.
@@ -24,7 +22,7 @@ const CLAIMANTS: usize = 3;
 /// Prints batches of answers.
 pub(crate) struct Printer {
     output: Output,
-    /// The columns, if not [`HEADINGS`].
+    /// The columns of the table.
     fields: Vec<String>,
     /// The widths of the columns so far. They only grow.
     widths: Vec<usize>,
@@ -81,18 +79,13 @@ impl Printer {
             .iter()
             .flat_map(|answer| answer["pods"].as_array().map_or(std::slice::from_ref(answer), Vec::as_slice))
             .filter(|answer| answer["found"] == true)
-            .map(|answer| match &*self.fields {
-                [] => Vec::from(row(answer)),
-                fields => fields.iter().map(|field| cell(answer, field)).collect(),
-            })
+            .map(|answer| self.fields.iter().map(|field| cell(answer, field)).collect::<Vec<_>>())
             .peekable();
         if rows.peek().is_none() {
             return String::new();
         }
-        let headings = (!self.is_headed).then(|| match &*self.fields {
-            [] => HEADINGS.map(Cow::from).into(),
-            fields => fields.iter().map(|field| spaced(field).to_uppercase().into()).collect(),
-        });
+        let heading = |field: &String| spaced(field).to_uppercase().into();
+        let headings = (!self.is_headed).then(|| self.fields.iter().map(heading).collect());
         self.is_headed = true;
         table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>())
     }
@@ -132,43 +125,25 @@ fn text<'a>(answer: &'a Value, field: &str) -> &'a str {
     answer[field].as_str().unwrap_or_default()
 }
 
-/// The value of a field.
+/// The value of a field, for users.
 fn cell<'a>(answer: &'a Value, field: &str) -> Cow<'a, str> {
     let value = &answer[field];
-    match value {
-        Value::Object(_) if ["owner", "workload"].contains(&field) => {
-            format!("{}/{}", text(value, "kind"), text(value, "name")).into()
+    match (field, value) {
+        ("query", _) => end_of(text(answer, field)),
+        ("foundBy", _) => found_by(answer).into(),
+        ("owner" | "workload", Value::Object(_)) => {
+            // The owner itself is a fact.
+            let owner = &answer["owner"];
+            let is_derived = value["derived"] == true && owner.is_object() && owner["kind"] != value["kind"];
+            let mark = if is_derived { " (derived)" } else { "" };
+            format!("{}/{}{mark}", text(value, "kind"), text(value, "name")).into()
         }
-        Value::Object(members) => {
+        (_, Value::Object(members)) => {
             let members = members.keys().map(|key| format!("{key}={}", text(value, key)));
             members.collect::<Vec<_>>().join(",").into()
         }
-        value => value.as_str().unwrap_or_default().into(),
+        _ => value.as_str().unwrap_or_default().into(),
     }
-}
-
-fn row(answer: &Value) -> [Cow<'_, str>; HEADINGS.len()] {
-    let [namespace, name, container, node, pod_uid, mirror_uid, labels] =
-        ["namespace", "name", "container", "node", "podUID", "mirrorUID", "labels"]
-            .map(|field| cell(answer, field));
-    let (query, found_by) = (end_of(text(answer, "query")), found_by(answer).into());
-    [query, found_by, namespace, name, container, node, workload(answer), pod_uid, mirror_uid, labels]
-}
-
-/// The workload, or else the owner: a static pod's is its Node.
-fn workload(answer: &Value) -> Cow<'_, str> {
-    let workload = &answer["workload"];
-    if workload.is_null() {
-        return cell(answer, "owner");
-    }
-    // The owner itself is a fact.
-    let owner = &answer["owner"];
-    let is_derived = workload["derived"] == true && owner.is_object() && owner["kind"] != workload["kind"];
-    let mut cell = cell(answer, "workload");
-    if is_derived {
-        cell.to_mut().push_str(" (derived)");
-    }
-    cell
 }
 
 fn end_of(query: &str) -> Cow<'_, str> {
@@ -211,7 +186,7 @@ mod tests {
 
     #[test]
     fn columns_keep_their_place_from_one_batch_to_the_next() {
-        let mut printer = Printer::new(Output::Table, Vec::new());
+        let mut printer = Printer::new(Output::Table, ["name", "podUID"].map(str::to_owned).into());
         let line = r#"{"found":true,"query":"u-1","kind":"uid","foundBy":"uid","namespace":"shop","name":"web","labels":{}}"#;
         let answer: Value = serde_json::from_str(line).unwrap();
         let [first, second] = [(); 2].map(|()| printer.table(std::slice::from_ref(&answer)));

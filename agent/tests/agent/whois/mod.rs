@@ -242,7 +242,9 @@ async fn the_table_has_a_line_for_each_pod_and_errors_go_to_standard_error() {
         vec![query, by, "shop", "web-0", container, "node-1", "ReplicaSet/web", uid, "-", labels]
     };
     let expected = [
-        "QUERY|FOUND BY|NAMESPACE|NAME|CONTAINER|NODE|OWNER|UID|MIRROR UID|LABELS".split('|').collect(),
+        "QUERY|FOUND BY|NAMESPACE|NAME|CONTAINER|NODE|WORKLOAD|POD UID|MIRROR UID|LABELS"
+            .split('|')
+            .collect(),
         web(WEB, "UID", "-"),
         web("…4b5a-6978-8796-a5b4c3d2e1f0/nginx/1.log", "log path: UID", "nginx"),
         vec![MIRROR, "mirror UID", "default", "static-web-node-1", "-", "node-1", "-", STATIC, MIRROR, "-"],
@@ -291,8 +293,8 @@ async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_c
     let output = setup.agent.ask(&["whois", short, "--fields", fields]);
     assert_eq!(
         stdout(&output),
-        "NAME   FOUND BY     POD IP    PHASE    IMAGE  OWNER           LABELS              MIRROR UID\n\
-         web-0  containerId  10.0.0.7  Running  -      ReplicaSet/web  app=web,tier=front  -\n"
+        "NAME   FOUND BY           POD IP    PHASE    IMAGE  OWNER           LABELS              MIRROR UID\n\
+         web-0  UID: container ID  10.0.0.7  Running  -      ReplicaSet/web  app=web,tier=front  -\n"
     );
     let output = setup.agent.ask(&["whois", MIRROR, "--fields", "annotations,image"]);
     assert!(stdout(&output).contains("kubernetes.io/config.source=file"), "{}", stdout(&output));
