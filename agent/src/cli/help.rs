@@ -10,34 +10,18 @@ use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 use super::{Cli, Command, Query};
 use crate::config::args::Output;
 
-/// The groups of the help, with the options of each.
-#[rustfmt::skip]
-const GROUPS: [(&str, &[&str]); 8] = [
-    ("Run", &["config", "once", "once_timeout", "check", "hostname_override", "checkpoint_dir", "checkpoint_all_pods"]),
-    ("Sources", &[
-        "static_pod_path", "file_check_frequency", "static_pod_url", "static_pod_url_header", "manifest_url_ca",
-        "http_check_frequency", "kubelet", "kubelet_token_file", "kubelet_ca", "kubelet_insecure_skip_tls_verify",
-        "kubelet_check_frequency", "kubeconfig", "api_server", "all_nodes", "namespace", "pod_selector",
-        "pod_field_selector",
-    ]),
-    ("Mirror pods", &["manage_mirror_pods", "force_manage_mirror_pods"]),
-    ("Look-ups", &["proc", "cgroup_root", "keep_removed", "keep_removed_max", "clock_skew", "source_delay"]),
-    ("Serving", &[
-        "health_address", "metrics_address", "static_pod_object", "serve_resources", "max_watches",
-        "max_watches_per_client",
-    ]),
-    ("Security", &[
-        "allow_remote_clients", "tls_cert_file", "tls_private_key_file", "client_ca_file",
-        "authentication_token_webhook", "authorization_mode", "allowed_client_names", "allowed_client_groups", "socket_mode", "redact_env",
-    ]),
-    ("Output", &["output", "log_level", "log_format"]),
-    ("Address of the agent", &["address", "port", "socket"]),
+/// The groups of the help, each with the ID of its first option. The others follow it in the definition.
+const GROUPS: [(&str, &str); 9] = [
+    ("config", "Run"),
+    ("static_pod_path", "Sources"),
+    ("manage_mirror_pods", "Mirror pods"),
+    ("proc", "Look-ups"),
+    ("health_address", "Serving"),
+    ("allow_remote_clients", "Security"),
+    ("log_level", "Output"),
+    ("address", "Address of the agent"),
+    ("output", "Output"),
 ];
-
-/// The group of an option of the agent, by its ID.
-fn group(id: &str) -> Option<&'static str> {
-    GROUPS.iter().find(|(_, ids)| ids.contains(&id)).map(|(name, _)| *name)
-}
 
 /// Gives an option of the agent its environment variable, and refuses an empty text: it would silently switch off what it
 /// was meant to set. clap refuses empty paths itself.
@@ -61,10 +45,13 @@ pub(crate) fn command() -> clap::Command {
     let settings: Vec<_> =
         agent.get_arguments().filter(|argument| !argument.is_global_set()).cloned().collect();
     let is_setting = |argument: &Arg| settings.iter().any(|setting| setting.get_id() == argument.get_id());
+    let mut group = "";
     agent
-        .mut_args(|argument| match group(argument.get_id().as_str()) {
-            Some(group) => argument.help_heading(group),
-            None => argument,
+        .mut_args(|argument| {
+            let first = GROUPS.iter().find(|(id, _)| argument.get_id() == id);
+            group = first.map_or(group, |(_, name)| *name);
+            // Those of TLS have theirs.
+            if argument.get_help_heading().is_some() { argument } else { argument.help_heading(group) }
         })
         // One line for each option. What can be looked up needs a longer help.
         .mut_subcommands(|command| match command.get_name() {

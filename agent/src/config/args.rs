@@ -29,9 +29,26 @@ as_text!(GoDuration, Mode);
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
 pub(crate) struct Shared {
+    /// The node's name, instead of the host's.
+    #[arg(long, value_name = "NAME", visible_alias = "node-name")]
+    pub(crate) hostname_override: Option<String>,
+
+    /// Store pods annotated node.kubernetes.io/bootstrap-checkpoint: "true" in this directory. They are available right
+    /// after a restart, before sources respond.
+    #[arg(long, value_name = "PATH", visible_alias = "bootstrap-checkpoint-path")]
+    pub(crate) checkpoint_dir: Option<PathBuf>,
+
+    /// Store all pods there.
+    #[arg(long)]
+    pub(crate) checkpoint_all_pods: bool,
+
     /// A directory of static pod manifests, or one manifest.
     #[arg(long = "pod-manifest-path", value_name = "PATH", visible_alias = "static-pod-path")]
     pub(crate) static_pod_path: Option<PathBuf>,
+
+    /// How often to read the manifests; file events trigger a read at once.
+    #[arg(long, value_name = "DURATION", default_value = "20s")]
+    pub(crate) file_check_frequency: GoDuration,
 
     /// A URL that serves static pod manifests.
     #[arg(long = "manifest-url", value_name = "URL", visible_alias = "static-pod-url")]
@@ -51,6 +68,10 @@ pub(crate) struct Shared {
     /// The authorities to trust for that URL, in PEM, instead of the system's.
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest_url_ca: Option<PathBuf>,
+
+    /// How often to request the URL.
+    #[arg(long, value_name = "DURATION", default_value = "20s")]
+    pub(crate) http_check_frequency: GoDuration,
 
     /// Read pods from this node's kubelet, for example `https://127.0.0.1:10250`.
     #[arg(long, value_name = "URL")]
@@ -72,14 +93,6 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "DURATION", default_value = "20s")]
     pub(crate) kubelet_check_frequency: GoDuration,
 
-    /// How often to read the manifests; file events trigger a read at once.
-    #[arg(long, value_name = "DURATION", default_value = "20s")]
-    pub(crate) file_check_frequency: GoDuration,
-
-    /// How often to request the URL.
-    #[arg(long, value_name = "DURATION", default_value = "20s")]
-    pub(crate) http_check_frequency: GoDuration,
-
     /// Follow the API server that this file names.
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
@@ -91,6 +104,28 @@ pub(crate) struct Shared {
     /// Follow the API server's pods of all nodes, not only of this node.
     #[arg(long)]
     pub(crate) all_nodes: bool,
+
+    /// Follow only the API server's pods in this namespace.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+
+    /// Follow only the API server's pods that match this label selector, for example app=web,tier!=test.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) pod_selector: Option<String>,
+
+    /// Follow only the API server's pods that match this field selector, for example status.phase=Running.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) pod_field_selector: Option<String>,
+
+    /// Manage the node's mirror pods on the API server: create, replace and delete them to match the static pods. Only
+    /// for a node without a kubelet. If a kubelet runs, the agent changes nothing and exits with code 4. If one starts
+    /// later, the agent stops managing mirror pods.
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) manage_mirror_pods: bool,
+
+    /// Manage mirror pods although something renews the node's lease. Only if that is not a kubelet.
+    #[arg(long)]
+    pub(crate) force_manage_mirror_pods: bool,
 
     /// Where the processes of the host are, to look up process IDs.
     #[arg(long, value_name = "PATH", default_value = "/proc")]
@@ -117,51 +152,6 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "DURATION", default_value_t = GoDuration(AtTime::<()>::DELAY))]
     pub(crate) source_delay: GoDuration,
 
-    /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
-    /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
-    #[arg(long)]
-    pub(crate) redact_env: bool,
-
-    /// Follow only the API server's pods in this namespace.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-
-    /// Follow only the API server's pods that match this label selector, for example app=web,tier!=test.
-    #[arg(long, value_name = "SELECTOR")]
-    pub(crate) pod_selector: Option<String>,
-
-    /// Follow only the API server's pods that match this field selector, for example status.phase=Running.
-    #[arg(long, value_name = "SELECTOR")]
-    pub(crate) pod_field_selector: Option<String>,
-
-    /// The node's name, instead of the host's.
-    #[arg(long, value_name = "NAME", visible_alias = "node-name")]
-    pub(crate) hostname_override: Option<String>,
-
-    /// Manage the node's mirror pods on the API server: create, replace and delete them to match the static pods. Only
-    /// for a node without a kubelet. If a kubelet runs, the agent changes nothing and exits with code 4. If one starts
-    /// later, the agent stops managing mirror pods.
-    #[arg(long, conflicts_with = "once")]
-    pub(crate) manage_mirror_pods: bool,
-
-    /// Manage mirror pods although something renews the node's lease. Only if that is not a kubelet.
-    #[arg(long)]
-    pub(crate) force_manage_mirror_pods: bool,
-
-    /// Store pods annotated node.kubernetes.io/bootstrap-checkpoint: "true" in this directory. They are available right
-    /// after a restart, before sources respond.
-    #[arg(long, value_name = "PATH", visible_alias = "bootstrap-checkpoint-path")]
-    pub(crate) checkpoint_dir: Option<PathBuf>,
-
-    /// Store all pods there.
-    #[arg(long)]
-    pub(crate) checkpoint_all_pods: bool,
-
-    /// Serve on an --address that is not loopback, without TLS. Anyone who can reach it, or who can read the traffic,
-    /// can then read every pod.
-    #[arg(long)]
-    pub(crate) allow_remote_clients: bool,
-
     /// Also serve /livez and /readyz, and nothing else, in plain HTTP on this address: for probes without a client
     /// certificate. Responses only show whether the agent is live and ready.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -171,6 +161,30 @@ pub(crate) struct Shared {
     /// certificate. The metrics name no pod.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) metrics_address: Option<SocketAddr>,
+
+    /// The object that the pod API shows for a static pod if it knows both: the node's own or the API server's mirror.
+    #[arg(long, value_name = "OBJECT", default_value = "node")]
+    pub(crate) static_pod_object: StaticPods,
+
+    /// What the pod API serves besides pods, separated by commas: nodes, this node's Node object; namespaces; owners,
+    /// the metadata of the Deployments and other controllers of this node's pods. The agent follows them on the API
+    /// server, once for all clients.
+    #[arg(long, value_name = "RESOURCE", value_delimiter = ',')]
+    pub(crate) serve_resources: Vec<Extra>,
+
+    /// Maximum number of open watches. Further watches get 429.
+    #[arg(long, value_name = "WATCHES", default_value = "1024")]
+    pub(crate) max_watches: usize,
+
+    /// Maximum number of open watches of one client. A client is the name in its certificate or token; without one, its
+    /// IP address or its user on the socket.
+    #[arg(long, value_name = "WATCHES", default_value = "256")]
+    pub(crate) max_watches_per_client: usize,
+
+    /// Serve on an --address that is not loopback, without TLS. Anyone who can reach it, or who can read the traffic,
+    /// can then read every pod.
+    #[arg(long)]
+    pub(crate) allow_remote_clients: bool,
 
     /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds and on SIGHUP;
     /// invalid or mismatched files change nothing.
@@ -196,29 +210,6 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "MODE", default_value = "AlwaysAllow")]
     pub(crate) authorization_mode: AuthorizationMode,
 
-    /// The object that the pod API shows for a static pod if it knows both: the node's own or the API server's mirror.
-    #[arg(long, value_name = "OBJECT", default_value = "node")]
-    pub(crate) static_pod_object: StaticPods,
-
-    /// What the pod API serves besides pods, separated by commas: nodes, this node's Node object; namespaces; owners,
-    /// the metadata of the Deployments and other controllers of this node's pods. The agent follows them on the API
-    /// server, once for all clients.
-    #[arg(long, value_name = "RESOURCE", value_delimiter = ',')]
-    pub(crate) serve_resources: Vec<Extra>,
-
-    /// Maximum number of open watches. Further watches get 429.
-    #[arg(long, value_name = "WATCHES", default_value = "1024")]
-    pub(crate) max_watches: usize,
-
-    /// Maximum number of open watches of one client. A client is the name in its certificate or token; without one, its
-    /// IP address or its user on the socket.
-    #[arg(long, value_name = "WATCHES", default_value = "256")]
-    pub(crate) max_watches_per_client: usize,
-
-    /// The permissions of the socket, in octal. Users with write permission can connect.
-    #[arg(long, value_name = "MODE", default_value = "0660")]
-    pub(crate) socket_mode: Mode,
-
     /// Of the authenticated clients, serve only those with one of these names: a certificate's common name or
     /// alternative name, or a token's user. Separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -228,6 +219,15 @@ pub(crate) struct Shared {
     /// token's groups. Separated by commas. An allowed name or an allowed group is enough.
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub(crate) allowed_client_groups: Vec<String>,
+
+    /// The permissions of the socket, in octal. Users with write permission can connect.
+    #[arg(long, value_name = "MODE", default_value = "0660")]
+    pub(crate) socket_mode: Mode,
+
+    /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
+    /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
+    #[arg(long)]
+    pub(crate) redact_env: bool,
 
     /// The minimum level of the log, which goes to standard error.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
@@ -279,9 +279,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    #[command(flatten)]
-    pub(crate) shared: Shared,
-
     /// Read all sources, print the pods and exit.
     #[arg(long)]
     pub(crate) once: bool,
@@ -295,6 +292,9 @@ pub(crate) struct RunArgs {
     /// credential plugin of the kubeconfig, if there is one.
     #[arg(long, conflicts_with = "once")]
     pub(crate) check: bool,
+
+    #[command(flatten)]
+    pub(crate) shared: Shared,
 }
 
 /// Where the agent serves, and where client commands connect.
