@@ -28,6 +28,9 @@ pub const DEFAULT_PERIOD: Duration = Duration::from_secs(20);
 /// a file that is being written is more likely to be complete.
 const BURST: Duration = Duration::from_millis(50);
 
+/// The longest such pause. If a listing takes so long that it would be longer, the machine was busy or suspended.
+const LONGEST_BURST: Duration = Duration::from_secs(1);
+
 /// A file that takes longer is reported, and read in the background.
 const FILE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -181,8 +184,7 @@ impl Following {
             () = self.hint.notified() => {}
             () = self.nudge.nudged() => {}
         }
-        // In a directory that always changes, listing takes at most a third of one core.
-        time::sleep(BURST.max(cost * 2).min(self.period)).await;
+        time::sleep(burst(cost).min(self.period)).await;
     }
 
     /// Watches the path, and lists it, on a thread of its own. On a file system that hangs, this thread waits, and
@@ -274,6 +276,12 @@ impl Following {
     }
 }
 
+/// The pause after a hint, if the last listing took `cost`: in a directory that always changes, listing takes at most a
+/// third of one core.
+fn burst(cost: Duration) -> Duration {
+    (cost * 2).clamp(BURST, LONGEST_BURST)
+}
+
 /// Starts the work on a thread of its own. The runtime's threads for blocking work are few.
 fn on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -340,6 +348,12 @@ mod tests {
         let followed = time::timeout(Duration::from_secs(60), followed).await;
         let _ = fs::remove_dir_all(&directory);
         assert!(followed.is_ok(), "a change during the listing went unseen");
+    }
+
+    #[test]
+    fn a_listing_during_which_the_machine_was_suspended_delays_the_next_one_by_a_second_at_most() {
+        let [no, some, long] = [0, 200, 60_000].map(Duration::from_millis);
+        assert_eq!([no, some, long].map(burst), [BURST, 2 * some, Duration::from_secs(1)]);
     }
 
     static IS_RELEASED: AtomicBool = AtomicBool::new(false);
