@@ -20,23 +20,18 @@ impl<'a> Line<'a> {
     pub(super) fn new(found: bool, query: &str, to: &'a mut Vec<u8>) -> Self {
         to.extend_from_slice(if found { br#"{"found":true"# } else { NOT_FOUND });
         let mut line = Self(to);
-        line.put("query", query);
+        line.put("query", Some(query));
         line
     }
 
-    /// Appends a field, unless it is `None`.
-    pub(super) fn put(&mut self, name: &str, value: impl Serialize) {
-        let Self(to) = self;
-        let before = to.len();
-        // Most fields are absent from most answers: `format!` would allocate for each.
-        for part in [",\"", name, "\":"] {
-            to.extend_from_slice(part.as_bytes());
-        }
-        let start = to.len();
+    /// Appends a field, unless it is `None`, as most fields of most answers are.
+    pub(super) fn put(&mut self, name: &str, value: Option<impl Serialize>) {
+        let (Self(to), Some(value)) = (self, value) else { return };
+        to.extend_from_slice(b",\"");
+        to.extend_from_slice(name.as_bytes());
+        to.extend_from_slice(b"\":");
         // Writing text to memory does not fail.
-        if serde_json::to_writer(&mut **to, &value).is_err() || &to[start..] == b"null" {
-            to.truncate(before);
-        }
+        let _ = serde_json::to_writer(&mut **to, &value);
     }
 
     pub(super) fn end(self) {

@@ -155,9 +155,9 @@ impl Unknown {
     pub(super) fn write(&self, query: &str, to: &mut Vec<u8>) {
         let mut line = Line::new(false, query, to);
         line.put("kind", self.kind);
-        line.put("error", &self.error);
+        line.put("error", Some(&self.error));
         if let Some(Then { at, candidates, known }) = self.then.as_deref() {
-            line.put("at", query::written(*at));
+            line.put("at", Some(query::written(*at)));
             line.put("candidates", (!candidates.is_empty()).then_some(candidates));
             let known = known.map(|(from, until)| Ends { earliest: Some(from), latest: Some(until) });
             line.put("known", known.map(between));
@@ -205,15 +205,17 @@ impl<'a> Sought<'a> {
             return Err(Unknown::new(None, "at: a process ID at a time needs its start: PID@NANOSECONDS"));
         }
         let Some(process) = process else {
-            let identity = Identity::parse_lenient(text);
-            return match (identity, workload(text.trim_ascii()), at) {
-                (Ok(identity), ..) => Ok(sought(What::Identity(identity))),
-                (_, Some(workload), None) => Ok(sought(workload)),
+            let error = match Identity::parse_lenient(text) {
+                Ok(identity) => return Ok(sought(What::Identity(identity))),
+                Err(error) => error.to_string(),
+            };
+            return match (workload(text.trim_ascii()), at) {
+                (Some(workload), None) => Ok(sought(workload)),
                 // No kind: the answer to this query never changes.
-                (_, Some(_), Some(_)) => {
+                (Some(_), Some(_)) => {
                     Err(Unknown::new(None, "at: only the current pods of a workload are known"))
                 }
-                (Err(error), None, _) => Err(Unknown::new(None, error.to_string())),
+                (None, _) => Err(Unknown::new(None, error)),
             };
         };
         let error: Cow<'_, str> = match placements.get(&process) {
@@ -442,7 +444,7 @@ impl<'a> Found<'a> {
         to: &mut Vec<u8>,
     ) {
         let mut line = Line::new(true, query, to);
-        line.put("kind", sought.kind());
+        line.put("kind", Some(sought.kind()));
         let Some(pod) = self.pod.or(self.mirror) else {
             let (mut pods, mut room) = (Vec::new(), limits::PODS);
             for pod in &self.pods {
@@ -455,31 +457,31 @@ impl<'a> Found<'a> {
                 room = room.saturating_sub(pod_line.len());
                 pods.push(String::from_utf8(pod_line).ok().and_then(|line| RawValue::from_string(line).ok()));
             }
-            line.put("pods", &pods);
+            line.put("pods", Some(&pods));
             line.put("more", Some(self.pods.len() - pods.len()).filter(|more| *more > 0));
             return line.end();
         };
         let metadata = &pod.metadata;
         // For a cgroup, for example, the pod's UID or the container's ID.
-        line.put("foundBy", self.by);
+        line.put("foundBy", Some(self.by));
         line.put("contradiction", sought.contradiction(query, pod));
         line.put("at", self.at.map(query::written));
         line.put("from", self.ends.map(|(from, _)| between(from)));
         line.put("until", self.ends.map(|(_, until)| between(until)));
         line.put("contested", (!self.contested.is_empty()).then_some(&self.contested));
         line.put("removed", self.removed_at.map(|at| time_of(at).to_string()));
-        line.put("namespace", &metadata.namespace);
-        line.put("name", &metadata.name);
+        line.put("namespace", metadata.namespace.as_ref());
+        line.put("name", metadata.name.as_ref());
         // The UID under which the node knows the pod.
-        line.put("podUID", self.pod.map(|pod| &pod.metadata.uid));
-        line.put("mirrorUID", self.mirror.map(|mirror| &mirror.metadata.uid));
+        line.put("podUID", self.pod.and_then(|pod| pod.metadata.uid.as_ref()));
+        line.put("mirrorUID", self.mirror.and_then(|mirror| mirror.metadata.uid.as_ref()));
         line.put("container", self.container);
-        line.put("node", pod.spec.as_ref().map(|spec| &spec.node_name));
+        line.put("node", pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()));
         let owner = controller(metadata);
         let owner = owner.map(|OwnerReference { kind, name, .. }| (Cow::from(kind), Cow::from(name)));
         line.put("owner", owner.map(|(kind, name)| Workload { kind, name, derived: None }));
         line.put("workload", Workload::of(pod, owners));
-        line.put("labels", metadata.labels.as_ref().unwrap_or(&BTreeMap::new()));
+        line.put("labels", Some(metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
         if is_detailed {
             let status = pod.status.as_ref();
             let mut ips = status.into_iter().flat_map(|status| &status.pod_ips).flatten().map(|ip| &*ip.ip);
@@ -491,8 +493,8 @@ impl<'a> Found<'a> {
             let images = containers.filter(|(name, _)| is_meant(name)).filter_map(|(_, image)| image);
             line.put("podIP", ips.next().or(status.and_then(|status| status.pod_ip.as_deref())));
             line.put("phase", status.and_then(|status| status.phase.as_deref()));
-            line.put("image", images.collect::<Vec<_>>().join(","));
-            line.put("annotations", &metadata.annotations);
+            line.put("image", Some(images.collect::<Vec<_>>().join(",")));
+            line.put("annotations", metadata.annotations.as_ref());
         }
         line.end();
     }

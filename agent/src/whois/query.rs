@@ -56,6 +56,11 @@ fn shortened(text: &str) -> &str {
 
 /// A process ID, alone or as `PID@NANOSECONDS` with the start of the process since that of the machine.
 pub(super) fn process(query: &str) -> Option<Process> {
+    // Most queries are no process IDs, and their first byte that is no digit shows it.
+    let rest = query.trim_ascii_start().trim_start_matches(|char: char| char.is_ascii_digit());
+    if !rest.is_empty() && !rest.starts_with(|char: char| char == '@' || char.is_ascii_whitespace()) {
+        return None;
+    }
     let query = split(query).map_or(query, |(query, _)| query).trim_ascii();
     let (pid, started) = match query.split_once('@') {
         Some((pid, started)) if is_digits(started) => {
@@ -64,9 +69,8 @@ pub(super) fn process(query: &str) -> Option<Process> {
         Some(_) => return None,
         None => (query, None),
     };
-    // Most queries are no process IDs. Parsing them here as well takes time.
-    match is_digits(pid.trim_ascii()).then(|| Identity::parse(pid)) {
-        Some(Ok(Identity::Pid(pid))) => Some((pid, started)),
+    match Identity::parse(pid) {
+        Ok(Identity::Pid(pid)) => Some((pid, started)),
         _ => None,
     }
 }

@@ -29,7 +29,7 @@ const PART: usize = 256;
 /// So few queries are answered without a turn.
 const FEW: usize = 4;
 /// The response is sent in parts of about this many bytes.
-const CHUNK: usize = 32 * 1024;
+const CHUNK: usize = 64 * 1024;
 
 pub(crate) fn router(whois: Whois) -> Router {
     Router::new().route("/whois", get(of_url).post(of_body)).with_state(whois)
@@ -223,7 +223,11 @@ impl Part {
         placements: &Placements,
         sent: usize,
     ) -> Self {
-        let mut answers = Vec::new();
+        // Growing copies what is written. The few queries of a URL have short answers.
+        let mut answers = match queries {
+            Queries::Lines(_) => Vec::with_capacity(CHUNK + CHUNK / 4),
+            Queries::List(_) => Vec::new(),
+        };
         let snapshot = whois.reader.load();
         let mut searches = (VISITED / snapshot.pods().len().max(1)).max(1);
         for _ in 0..PART {
