@@ -47,13 +47,14 @@ impl<'a> PodLog<'a> {
     /// O(length); no allocation.
     #[must_use]
     pub fn from_path(path: &'a str) -> Option<Self> {
-        let (rest, file) = clean(path)?.rsplit_once('/')?;
+        let (rest, file) = path.rsplit_once('/')?;
         let (rest, container) = rest.rsplit_once('/')?;
         let pod = rest.rsplit_once('/').map_or(rest, |(_, pod)| pod);
         let mut parts = pod.splitn(3, '_');
         let (namespace, name, pod_uid) = (parts.next()?, parts.next()?, parts.next()?);
         let is_whole = ![namespace, name, pod_uid, container].contains(&"");
-        is_whole.then_some(Self { namespace, name, pod_uid, container, attempt: attempt(file)? })
+        let log = Self { namespace, name, pod_uid, container, attempt: attempt(file)? };
+        (is_whole && is_clean(path)).then_some(log)
     }
 }
 
@@ -111,9 +112,8 @@ impl<'a> ContainerLog<'a> {
     /// O(length); no allocation.
     #[must_use]
     pub fn from_path(path: &'a str) -> Option<Self> {
-        let path = clean(path)?;
-        let file = path.rsplit_once('/').map_or(path, |(_, file)| file);
-        let stem = file.strip_suffix(".log")?;
+        let stem = path.strip_suffix(".log").filter(|_| is_clean(path))?;
+        let stem = stem.rsplit_once('/').map_or(stem, |(_, stem)| stem);
         let is_cut = stem.len() == CUT;
         let (name, rest) = stem.split_once('_')?;
         let mut log = Self { name, namespace: None, container: None, container_id: None };
@@ -137,8 +137,8 @@ impl<'a> ContainerLog<'a> {
 ///
 /// The outermost counts: a container may create and name what is in its volumes.
 pub(super) fn directory(path: &str) -> Option<(&str, Option<&str>)> {
-    let path = clean(path)?.strip_prefix('/')?;
-    let mut names = path.split('/').filter(|name| !name.is_empty());
+    let names = path.strip_prefix('/').filter(|_| is_clean(path))?;
+    let mut names = names.split('/').filter(|name| !name.is_empty());
     let mut parent = "";
     while let Some(name) = names.next() {
         let is_of_kubelet = parent == "pods";
@@ -158,8 +158,7 @@ pub(super) fn directory(path: &str) -> Option<(&str, Option<&str>)> {
     None
 }
 
-/// The path, unless it contains something that no log path does.
-fn clean(path: &str) -> Option<&str> {
-    let is_clean = !path.contains('\0') && path.split('/').all(|name| name != "..");
-    is_clean.then_some(path)
+/// Whether the path contains nothing that no log path does.
+fn is_clean(path: &str) -> bool {
+    !path.contains('\0') && path.split('/').all(|name| name != "..")
 }
