@@ -150,6 +150,10 @@ fn without_found(error: &serde_json::Error) -> String {
 pub(crate) fn decode<'de, K: Deserialize<'de>>(
     json: &'de (impl AsRef<[u8]> + ?Sized),
 ) -> Result<K, (Path, String)> {
+    // To follow the path takes time, and few objects have an error.
+    if let Ok(object) = serde_json::from_slice(json.as_ref()) {
+        return Ok(object);
+    }
     let decoded = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json.as_ref()));
     decoded.map_err(|error| {
         let path = error.path().clone();

@@ -45,12 +45,19 @@ impl Items {
         bytes: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        // The first byte of the current item in `bytes`.
-        let mut from = 0;
-        for (at, &byte) in bytes.iter().enumerate() {
+        // The first byte of the current item in `bytes`, and the next byte.
+        let (mut from, mut next) = (0, 0);
+        while next < bytes.len() {
+            // Most bytes mean nothing.
+            let has_meaning = |byte: &u8| matches!(byte, b'"' | b'\\' | b'{' | b'[' | b'}' | b']');
+            let rest = &bytes[next..];
+            let skipped = if self.is_escaped { Some(0) } else { rest.iter().position(has_meaning) };
+            let at = skipped.map_or(bytes.len() - 1, |skipped| next + skipped);
             if !(self.is_within && self.depth >= ITEMS) {
-                self.envelope.push(byte);
+                self.envelope.extend_from_slice(&bytes[next..=at]);
             }
+            let byte = bytes[at];
+            next = at + 1;
             if self.is_in_string {
                 self.is_in_string = self.is_escaped || byte != b'"';
                 self.is_escaped = !self.is_escaped && byte == b'\\';
