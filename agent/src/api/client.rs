@@ -37,6 +37,8 @@ pub(crate) struct Share {
     pub(crate) name: Arc<str>,
     turn: Semaphore,
     turns: Arc<Semaphore>,
+    /// Shared with each open watch of the client.
+    pub(crate) watches: Arc<()>,
     /// For the bodies of its requests.
     pub(crate) bodies: Places,
     /// Held while processes are read for it. A `/proc` that blocks must not keep the client's turn.
@@ -62,6 +64,7 @@ impl Clients {
             name: Arc::clone(&name),
             turn: Semaphore::new(1),
             turns: Arc::clone(&self.turns),
+            watches: Arc::default(),
             bodies: Places::new(BODIES),
             processes: Semaphore::new(1),
         });

@@ -1,4 +1,5 @@
-//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and its matching.
+//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and its matching. Without escapes: no value of a
+//! served field has a character that would need one.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,7 @@ impl Fields {
     /// selected by.
     pub(crate) fn parse(text: &str, index: impl Fn(&str) -> Option<usize>) -> Result<Self, String> {
         let mut terms = BTreeSet::new();
-        for term in split(text).into_iter().filter(|term| !term.is_empty()) {
+        for term in text.split(',').filter(|term| !term.is_empty()) {
             let at = term.find("!=").into_iter().chain(term.find('=')).min();
             let Some(at) = at.filter(|at| *at > 0) else {
                 return Err(format!("invalid selector: {text:?}; can't understand {term:?}"));
@@ -31,9 +32,11 @@ impl Fields {
                 Some(value) => (false, value),
                 None => (true, rest.strip_prefix("==").unwrap_or(&rest[1..])),
             };
-            let value = unescaped(value)?;
+            if let Some(c) = value.chars().find(|c| matches!(c, '=' | '\\')) {
+                return Err(format!("invalid field selector: {c:?} in a value"));
+            }
             let field = index(field).ok_or_else(|| format!("field label not supported: {field}"))?;
-            terms.insert(Term { field, is_equal, value });
+            terms.insert(Term { field, is_equal, value: value.to_owned() });
             if terms.len() > MOST {
                 return Err(format!("at most {MOST} terms are allowed"));
             }
@@ -49,41 +52,4 @@ impl Fields {
     pub(crate) fn matches<'a>(&self, field: impl Fn(usize) -> &'a str) -> bool {
         self.0.iter().all(|term| (field(term.field) == term.value) == term.is_equal)
     }
-}
-
-/// Splits at commas that are not escaped with a backslash.
-fn split(text: &str) -> Vec<&str> {
-    let mut terms = Vec::new();
-    let (mut start, mut is_escaped) = (0, false);
-    for (at, c) in text.char_indices() {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            ',' => {
-                terms.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    terms.push(&text[start..]);
-    terms
-}
-
-/// Removes escapes. Backslashes, commas and equals signs must be escaped, and nothing else may be.
-fn unescaped(value: &str) -> Result<String, String> {
-    let mut plain = String::with_capacity(value.len());
-    let mut rest = value.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '\\' => match rest.next() {
-                Some(c @ ('\\' | ',' | '=')) => plain.push(c),
-                Some(c) => return Err(format!("invalid escape sequence: {:?}", format!("\\{c}"))),
-                None => return Err("invalid escape sequence: \"\\\"".to_owned()),
-            },
-            ',' | '=' => return Err(format!("invalid field selector: unescaped character in value: {c}")),
-            c => plain.push(c),
-        }
-    }
-    Ok(plain)
 }

@@ -1,11 +1,11 @@
 //! The form of the response, from the `Accept` header, by the API server's rules.
 //!
-//! Clauses are tried by quality, then by how specific they are, then in order. Clauses that cannot be served are
-//! skipped: clients send `application/vnd.kubernetes.protobuf,application/json` and get JSON.
+//! Clauses are tried in order: clients of Kubernetes send no qualities. Clauses that cannot be served are skipped: clients
+//! send `application/vnd.kubernetes.protobuf,application/json` and get JSON.
 
 use axum::http::{HeaderMap, header};
 
-use super::shape::{Form, Include};
+use super::shape::Form;
 use super::status::Refusal;
 use crate::api::headers::{Element, elements};
 
@@ -17,43 +17,22 @@ pub(super) enum Verb {
     Watch,
 }
 
-/// The first available form that the client accepts. `include` is the parameter `includeObject`: the object in each row of
-/// a `Table`. `is_own`: at `/pods`.
+/// The first available form that the client accepts. `include` is the parameter `includeObject`: what each row of a `Table`
+/// has besides its cells, `Object` or the object's metadata. `is_own`: at `/pods`.
 pub(super) fn form(headers: &HeaderMap, verb: Verb, include: &str, is_own: bool) -> Result<Form, Refusal> {
     let whole = if is_own { Form::Marked } else { Form::Object };
     let ranges = || elements(headers, header::ACCEPT);
     if ranges().all(|range| range.value.is_empty()) {
         return Ok(whole);
     }
-    let mut clauses: Vec<_> = ranges()
-        .filter_map(|range| {
-            let specificity = match &*range.value.to_ascii_lowercase() {
-                "application/json" => 2,
-                "application/*" => 1,
-                "*/*" => 0,
-                _ => return None,
-            };
-            Some((range.quality()?, specificity, range))
-        })
-        .collect();
-    // A stable sort keeps the order of the header.
-    clauses.sort_by(|(a, less, _), (b, more, _)| b.total_cmp(a).then(more.cmp(less)));
-    let kinds = clauses.iter().map(|(_, _, range)| range).filter(|range| is_available(range, verb));
-    match kinds.map(|range| range.parameter("as")).next().ok_or_else(Refusal::not_acceptable)? {
+    let json = ["application/json", "application/*", "*/*"];
+    let is_json = |range: &Element<'_>| json.iter().any(|json| range.value.eq_ignore_ascii_case(json));
+    let first = ranges().find(|range| is_json(range) && is_available(range, verb));
+    match first.ok_or_else(Refusal::not_acceptable)?.parameter("as") {
         None => Ok(whole),
-        Some("Table") => {
-            let include = match include {
-                "" | "Metadata" => Include::Metadata,
-                "None" => Include::Nothing,
-                "Object" => Include::Object,
-                other => {
-                    let supported = r#"supported values: "None", "Metadata", "Object""#;
-                    let message = format!("includeObject: {other:?} is unknown; {supported}");
-                    return Err(Refusal::bad_request(message));
-                }
-            };
-            Ok(if is_own { Form::Rows } else { Form::Table(include) })
-        }
+        Some("Table") if is_own => Ok(Form::Rows),
+        Some("Table") if include == "Object" => Ok(Form::FullTable),
+        Some("Table") => Ok(Form::Table),
         Some(_) => Ok(Form::Metadata),
     }
 }
@@ -72,7 +51,6 @@ fn is_available(range: &Element<'_>, verb: Verb) -> bool {
 mod tests {
     use super::*;
 
-    const TABLES: Form = Form::Table(Include::Metadata);
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
     const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
     const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
@@ -84,21 +62,18 @@ mod tests {
     }
 
     #[test]
-    fn clauses_count_by_quality_then_specificity_then_order() {
+    fn the_first_clause_that_can_be_served_counts() {
         for (accept, form) in [
             ("", Some(Form::Object)),
             ("application/json", Some(Form::Object)),
             ("*/*", Some(Form::Object)),
-            ("application/*;q=0.1", Some(Form::Object)),
+            ("text/html, application/*;q=0.1", Some(Form::Object)),
             ("application/vnd.kubernetes.protobuf,application/json", Some(Form::Object)),
             ("application/vnd.kubernetes.protobuf", None),
             ("text/html, application/yaml", None),
-            ("application/json;q=0", None),
-            (&format!("{TABLE},application/json"), Some(TABLES)),
+            (&format!("{TABLE},application/json"), Some(Form::Table)),
             (&format!("application/json,{TABLE}"), Some(Form::Object)),
-            (&format!("application/json;q=0.9,{TABLE}"), Some(TABLES)),
-            (&format!("{TABLE};q=0.5,application/json"), Some(Form::Object)),
-            (&format!("*/*,{TABLE}"), Some(TABLES)),
+            (&format!("*/*,{TABLE}"), Some(Form::Object)),
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Form::Object)),
             ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", None),
             (

@@ -24,6 +24,7 @@ use super::seats::{Seat, Seats};
 use super::selection::Selection;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
+use crate::api::client::Share;
 
 /// The number of events that a watch takes at a time.
 const TURN: usize = 128;
@@ -87,7 +88,7 @@ pub(super) enum Next {
     More,
     /// There are no more events.
     Nothing,
-    /// The next event is no longer stored.
+    /// The next event is no longer stored, or the version does not exist yet.
     TooOld(Refusal),
     /// The agent is shutting down.
     Closed,
@@ -177,25 +178,22 @@ impl History {
         (inner.events.len(), inner.bytes)
     }
 
-    /// Starts a watch `after` a version, or else at the current one, with the objects of now. The outer error means too many
-    /// watches, the inner one that a watch cannot start at that version.
+    /// Starts a watch `after` a version, or else at the current one, with the objects of now. Fails if there are too many. A
+    /// watch that cannot start at that version ends with its first step.
     pub(super) fn watch(
         self: &Arc<Self>,
         selection: Arc<Selection>,
-        client: &Arc<str>,
+        client: &Share,
         after: Option<u64>,
-    ) -> Result<Result<(Watcher, State), Refusal>, Refusal> {
+    ) -> Result<(Watcher, State), Refusal> {
         let seat = self.seats.take(client).map_err(|limit| {
             self.seats.counts.refused.fetch_add(1, Ordering::Relaxed);
             Refusal::too_many_watches(&limit)
         })?;
         let inner = self.lock();
         let version = after.unwrap_or(inner.version);
-        if inner.index_behind(version).is_none() {
-            return Ok(Err(inner.expired(version)));
-        }
         let (history, latest) = (Arc::clone(self), self.latest.subscribe());
-        Ok(Ok((Watcher { history, version, selection, latest, _seat: seat }, inner.state.clone())))
+        Ok((Watcher { history, version, selection, latest, _seat: seat }, inner.state.clone()))
     }
 
     /// The event as a line, which the other watches of this form share.

@@ -141,7 +141,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::pod::PODS;
-    use super::super::shape::Include;
     use super::*;
 
     #[test]
@@ -154,7 +153,7 @@ mod tests {
             "spec": { "nodeName": "node-1", "containers": [{ "name": "c" }] }, "status": { "phase": "Running" },
         }))
         .unwrap();
-        let forms = [Form::Object, Form::Marked, Form::Metadata, Form::Table(Include::Object), Form::Rows];
+        let forms = [Form::Object, Form::Marked, Form::Metadata, Form::FullTable, Form::Rows];
         for version in [1000, 1001] {
             let live = Object::new(&PODS, Arc::new(pod.clone()), 1000, true);
             let replaced = Object::new(&PODS, Arc::new(pod.clone()), 1000, true);

@@ -1,4 +1,4 @@
-//! Request parameters: `metav1.ListOptions`, parsed and validated like the API server.
+//! Request parameters: `metav1.ListOptions`, parsed like the API server.
 
 use super::resource::Resource;
 use super::selection::Selection;
@@ -17,22 +17,14 @@ pub(super) enum Version {
     At(u64),
 }
 
-/// `resourceVersionMatch`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Matching {
-    Exact,
-    NotOlderThan,
-}
-
 /// The options of a list or watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) watch: bool,
     pub(super) selection: Selection,
     pub(super) version: Version,
-    pub(super) matching: Option<Matching>,
-    /// Whether there is a `continue` token. A list is whole, so it is another server's.
-    continues: bool,
+    /// Whether a list must be of exactly this version.
+    pub(super) is_exact: bool,
     pub(super) send_initial_events: Option<bool>,
     pub(super) bookmarks: bool,
     /// In seconds. Zero counts as absent; a negative value ends at once.
@@ -42,17 +34,22 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Parses a query. Uses the first of repeated parameters and ignores unknown ones.
+    /// Parses a query. Uses the first of repeated parameters. Ignores unknown ones, and those that contradict others.
     pub(super) fn read(of: &Resource, query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
         let given = |name| parameter(query, name);
         let is_given = |name| given(name).map(|text| truth(&text));
+        if given("continue").is_some_and(|token| !token.is_empty()) {
+            return Err(Refusal::expired("the continue token is not this server's: its lists are whole"));
+        }
         let labels = Labels::parse(&given("labelSelector").unwrap_or_default())
             .map_err(|why| Refusal::bad_request(format!("labelSelector: {why}")))?;
         let fields = Fields::parse(&given("fieldSelector").unwrap_or_default(), |field| of.index(field))
             .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
-        // A server need not page.
-        integer("limit", given("limit"))?;
-        let options = Self {
+        let seconds = given("timeoutSeconds").map(|text| {
+            let why = |_| Refusal::bad_request(format!("timeoutSeconds: {text:?} is not an integer"));
+            text.parse().map_err(why)
+        });
+        Ok(Self {
             watch: is_given("watch").unwrap_or_default(),
             selection: Selection {
                 namespace: namespace.map(str::to_owned),
@@ -61,68 +58,13 @@ impl Options {
                 only_listed: false,
             },
             version: version_of(given("resourceVersion").as_deref())?,
-            matching: matching_of(given("resourceVersionMatch").as_deref())?,
-            continues: given("continue").is_some_and(|token| !token.is_empty()),
+            is_exact: given("resourceVersionMatch").as_deref() == Some("Exact"),
             send_initial_events: is_given("sendInitialEvents"),
             bookmarks: is_given("allowWatchBookmarks").unwrap_or_default(),
-            timeout: integer("timeoutSeconds", given("timeoutSeconds"))?,
+            timeout: seconds.transpose()?,
             include: given("includeObject").unwrap_or_default(),
-        };
-        options.check()?;
-        Ok(options)
+        })
     }
-
-    /// Follows the API server's `ValidateListOptions`.
-    fn check(&self) -> Result<(), Refusal> {
-        let forbidden = |field, why: &str| Err(Refusal::invalid(field, &format!("Forbidden: {why}")));
-        let match_is = |why| {
-            forbidden("resourceVersionMatch", &format!("resourceVersionMatch is forbidden {why} provided"))
-        };
-        if self.watch {
-            // Without a version, the API server sets the match itself.
-            let has_match = self.matching.is_some()
-                || self.send_initial_events.is_none() && !matches!(self.version, Version::At(_));
-            return match (self.send_initial_events, self.matching) {
-                _ if has_match && self.continues => match_is("when continue is"),
-                (None, None) | (Some(_), Some(Matching::NotOlderThan)) => Ok(()),
-                (None, Some(_)) => match_is("for watch unless sendInitialEvents is"),
-                (Some(_), None) => forbidden(
-                    "resourceVersionMatch",
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ),
-                (Some(_), Some(Matching::Exact)) => Err(Refusal::invalid(
-                    "resourceVersionMatch",
-                    "Unsupported value: \"Exact\": supported values: \"NotOlderThan\"",
-                )),
-            };
-        }
-        if self.send_initial_events.is_some() {
-            return forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
-        }
-        match (self.matching, self.version) {
-            (None, _) if !self.continues => Ok(()),
-            (None, Version::At(_)) => {
-                Err(Refusal::bad_request("specifying resource version is not allowed when using continue"))
-            }
-            (None, _) => {
-                Err(Refusal::expired("the continue token is not this server's: its lists are whole"))
-            }
-            _ if self.continues => match_is("when continue is"),
-            (_, Version::Latest) => match_is("unless resourceVersion is"),
-            (Some(Matching::Exact), Version::Any) => forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn integer(name: &str, text: Option<String>) -> Result<Option<i64>, Refusal> {
-    let Some(text) = text else { return Ok(None) };
-    let number =
-        text.parse().map_err(|_| Refusal::bad_request(format!("{name}: {text:?} is not an integer")))?;
-    Ok(Some(number))
 }
 
 /// Parses `resourceVersion`.
@@ -135,19 +77,6 @@ pub(super) fn version_of(text: Option<&str>) -> Result<Version, Refusal> {
             Err(_) => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is out of range"))),
         },
         text => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is not a decimal number"))),
-    }
-}
-
-fn matching_of(text: Option<&str>) -> Result<Option<Matching>, Refusal> {
-    match text.unwrap_or_default() {
-        "" => Ok(None),
-        "Exact" => Ok(Some(Matching::Exact)),
-        "NotOlderThan" => Ok(Some(Matching::NotOlderThan)),
-        other => {
-            let why =
-                format!("Unsupported value: {other:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"");
-            Err(Refusal::invalid("resourceVersionMatch", &why))
-        }
     }
 }
 
@@ -169,7 +98,9 @@ mod tests {
         assert_eq!(options.selection.labels, Labels::parse("app=web").unwrap());
         assert!(!read("watch=0&watch=1").unwrap().watch);
         assert!(read("watch").unwrap().watch);
-        assert_eq!(read("limit=5"), read("limit=-1"));
+        assert_eq!(read("limit=5"), read(""));
+        assert!(read("resourceVersion=5&resourceVersionMatch=Exact").unwrap().is_exact);
+        assert!(!read("resourceVersion=5&resourceVersionMatch=NotOlderThan").unwrap().is_exact);
         assert_eq!(read("resourceVersion=0").unwrap().version, Version::Any);
         assert_eq!(read("resourceVersion=").unwrap().version, Version::Latest);
         assert_eq!(read("resourceVersion=17").unwrap().version, Version::At(17));
@@ -178,12 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn conflicting_parameters_are_invalid() {
-        let token = "continue=abc";
+    fn invalid_parameters_are_refused() {
         for (query, code) in [
-            ("limit=x", 400),
-            ("limit=99999999999999999999", 400),
             ("timeoutSeconds=1.5", 400),
+            ("timeoutSeconds=&watch=1", 400),
             ("resourceVersion=abc", 400),
             ("resourceVersion=-1", 400),
             ("resourceVersion=%2B1", 400),
@@ -191,31 +120,9 @@ mod tests {
             ("labelSelector=a%20b", 400),
             ("fieldSelector=spec.image%3Dx", 400),
             ("continue=x", 410),
-            ("continue=x&resourceVersion=5", 400),
-            ("limit=", 400),
-            ("timeoutSeconds=&watch=1", 400),
-            ("resourceVersionMatch=Exact", 422),
-            ("resourceVersionMatch=Exact&resourceVersion=0", 422),
-            ("resourceVersionMatch=Newest&resourceVersion=5", 422),
-            ("sendInitialEvents=true", 422),
-            ("sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=5", 422),
-            ("watch=1&resourceVersionMatch=NotOlderThan", 422),
-            ("watch=1&sendInitialEvents=true", 422),
-            ("watch=1&sendInitialEvents=false", 422),
-            ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", 422),
-            (&format!("watch=1&{token}"), 422),
-            (&format!("watch=1&resourceVersion=0&{token}"), 422),
+            ("watch=1&continue=x", 410),
         ] {
             assert_eq!(read(query), Err(code), "{query}");
-        }
-        for query in [
-            "resourceVersionMatch=NotOlderThan&resourceVersion=0",
-            "resourceVersionMatch=Exact&resourceVersion=5",
-            "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
-            "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=5",
-            &format!("watch=1&resourceVersion=5&{token}"),
-        ] {
-            assert!(read(query).is_ok(), "{query}");
         }
     }
 }

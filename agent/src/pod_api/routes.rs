@@ -13,7 +13,7 @@ use super::accept::{Verb, form};
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::{self, selected};
-use super::query::{Matching, Options, Version, version_of};
+use super::query::{Options, Version, version_of};
 use super::status::Refusal;
 use super::watch;
 use crate::api::body::in_turns;
@@ -59,7 +59,7 @@ pub(super) async fn list<const IS_OWN: bool>(
         return Ok((head(), body).into_response());
     }
     if let Version::At(version) = options.version {
-        collection.history.check(version, options.matching == Some(Matching::Exact))?;
+        collection.history.check(version, options.is_exact)?;
     }
     let (state, version) = collection.history.now();
     let objects = selected(&client.share, &state, &options.selection).await;

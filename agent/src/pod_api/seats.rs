@@ -1,15 +1,17 @@
 //! Limits the number of watches: of all resources together, and of one client. Counts what they do.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The open watches of each client.
+use crate::api::client::Share;
+
+/// The open watches.
 #[derive(Debug)]
 pub(super) struct Seats {
     most: usize,
     most_per_client: usize,
-    taken: Mutex<HashMap<Arc<str>, usize>>,
+    /// Shared with each open watch.
+    open: Arc<()>,
     pub(super) counts: Counts,
 }
 
@@ -26,66 +28,50 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
 }
 
-/// The place of one watch. Dropping it frees the place.
+/// The place of one watch, among those of all and those of its client. Dropping it frees the place.
 #[derive(Debug)]
-pub(super) struct Seat {
-    seats: Arc<Seats>,
-    client: Arc<str>,
-}
+pub(super) struct Seat(#[expect(dead_code, reason = "what matters is that it is dropped")] [Arc<()>; 2]);
 
 impl Seats {
     pub(super) fn new(most: usize, most_per_client: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_per_client, taken: Mutex::default(), counts: Counts::default() })
+        Arc::new(Self { most, most_per_client, open: Arc::default(), counts: Counts::default() })
     }
 
     /// Takes a place. The error names the limit that is reached.
-    pub(super) fn take(self: &Arc<Self>, client: &Arc<str>) -> Result<Seat, String> {
-        let mut taken = self.taken();
-        let of_client = taken.get(client).copied().unwrap_or_default();
-        let Self { most, most_per_client, .. } = **self;
-        if taken.values().sum::<usize>() >= most {
+    pub(super) fn take(&self, client: &Share) -> Result<Seat, String> {
+        // Taken before it is counted: of clients that come at the same time, none exceeds a limit.
+        let seat = Seat([&self.open, &client.watches].map(Arc::clone));
+        let Self { most, most_per_client, .. } = *self;
+        if self.open() > most {
             return Err(format!("all clients together may have {most} (--max-watches)"));
         }
-        if of_client >= most_per_client {
+        if Arc::strong_count(&client.watches) - 1 > most_per_client {
             return Err(format!("one client may have {most_per_client} (--max-watches-per-client)"));
         }
-        taken.insert(Arc::clone(client), of_client + 1);
-        Ok(Seat { seats: Arc::clone(self), client: Arc::clone(client) })
+        Ok(seat)
     }
 
     /// The number of open watches.
     pub(super) fn open(&self) -> usize {
-        self.taken().values().sum()
-    }
-
-    fn taken(&self) -> MutexGuard<'_, HashMap<Arc<str>, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.seats.taken();
-        if let Some(count) = taken.get_mut(&self.client) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.client);
-            }
-        }
+        Arc::strong_count(&self.open) - 1
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::client::Clients;
 
     #[test]
     fn each_client_and_all_together_have_a_limit() {
-        let seats = Seats::new(3, 2);
-        let take = |client: &str| seats.take(&client.into());
+        let (seats, clients) = (Seats::new(3, 2), Clients::new());
+        let [a, b] = ["a", "b"].map(|name| clients.named(name));
+        let take = |client: &str| seats.take(if client == "a" { &a } else { &b });
         let open = ["a", "a", "b"].map(|client| take(client).unwrap());
         assert!(take("a").unwrap_err().contains("(--max-watches)"));
+        assert_eq!(seats.open(), 3);
         drop(open);
+        assert_eq!(seats.open(), 0);
         let _open = ["a", "a"].map(|client| take(client).unwrap());
         assert!(take("a").unwrap_err().contains("(--max-watches-per-client)"));
         assert!(take("b").is_ok());

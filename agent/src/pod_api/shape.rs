@@ -1,13 +1,5 @@
 //! Forms of pods and kinds of events.
 
-/// The object in each row of a `Table`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Include {
-    Nothing,
-    Metadata,
-    Object,
-}
-
 /// The form of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -17,8 +9,10 @@ pub(super) enum Form {
     Marked,
     /// `PartialObjectMetadata`.
     Metadata,
-    /// A row with the columns of `kubectl get pods`.
-    Table(Include),
+    /// A row with the columns of `kubectl get pods`, and the object's metadata.
+    Table,
+    /// The same with the whole object.
+    FullTable,
     /// A row with the agent's own columns.
     Rows,
 }

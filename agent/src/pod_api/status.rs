@@ -30,12 +30,6 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// An invalid parameter of those that may contradict each other: the field and the reason.
-    pub(super) fn invalid(field: &str, why: &str) -> Self {
-        let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {why}");
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
-    }
-
     pub(super) fn no_such_object(of: &Resource, name: &str) -> Self {
         let details = StatusDetails {
             group: Some(of.group.to_owned()).filter(|group| !group.is_empty()),

@@ -38,21 +38,15 @@ pub(super) async fn body(
     form: Form,
 ) -> Result<Body, Refusal> {
     // Without a version, and with 0, initial objects are sent by default.
-    let with_initial =
-        options.send_initial_events.unwrap_or(matches!(options.version, Version::Latest | Version::Any));
+    let with_initial = options.send_initial_events.unwrap_or(!matches!(options.version, Version::At(_)));
     let after = match options.version {
-        Version::At(version) if with_initial => match history.check(version, false) {
-            Ok(()) => None,
-            Err(refusal) => return Ok(refused(&refusal)),
-        },
-        Version::At(version) => Some(version),
-        Version::Latest | Version::Any => None,
+        // One that does not exist yet is of another run: the watch begins with the error.
+        Version::At(version) if !with_initial || history.check(version, false).is_err() => Some(version),
+        _ => None,
     };
+    let with_initial = with_initial && after.is_none();
     let selection = Arc::new(options.selection);
-    let (watcher, state) = match history.watch(Arc::clone(&selection), &client.share.name, after)? {
-        Ok(begun) => begun,
-        Err(refusal) => return Ok(refused(&refusal)),
-    };
+    let (watcher, state) = history.watch(Arc::clone(&selection), &client.share, after)?;
     let mut initial = Vec::new();
     if with_initial {
         initial = selected(&client.share, &state, &selection).await.ok_or_else(Refusal::ending)?;
@@ -89,11 +83,7 @@ pub(super) async fn body(
     Ok(Body::from_stream(initial.chain(events)))
 }
 
-/// A watch that fails. Like the API server, sends the error as an event after status 200.
-fn refused(refusal: &Refusal) -> Body {
-    Body::from_stream(stream::iter([Ok::<_, Infallible>(error(refusal))]))
-}
-
+/// The end of a watch that fails. Like the API server, after status 200.
 fn error(refusal: &Refusal) -> Bytes {
     format!("{}\n", json!({ "type": "ERROR", "object": refusal.status() })).into()
 }

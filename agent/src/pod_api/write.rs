@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::resource::{Item, Resource};
-use super::shape::{Form, Include};
+use super::shape::Form;
 
 /// The version of what objects of every kind can be shown as.
 const META: &str = "meta.k8s.io/v1";
@@ -41,22 +41,22 @@ fn metadata(object: &dyn Item, version: u64, is_marked: bool) -> ObjectMeta {
 impl Form {
     /// Appends an object as an item of a list.
     pub(super) fn write_item(self, of: &Resource, object: &dyn Item, version: u64, out: &mut Vec<u8>) {
-        let include = match self {
-            Self::Object | Self::Marked => return whole(of, object, version, self == Self::Marked, out),
-            Self::Metadata => return partial(object, version, out),
-            Self::Table(include) => Some(include),
-            Self::Rows => None,
-        };
-        out.extend_from_slice(br#"{"cells":"#);
-        let is_own = include.is_none();
-        write(out, &if is_own { object.own_cells() } else { object.cells(Timestamp::now()) });
-        out.extend_from_slice(br#","object":"#);
-        match include {
-            Some(Include::Metadata) => partial(object, version, out),
-            Some(Include::Object) => whole(of, object, version, false, out),
-            Some(Include::Nothing) | None => out.extend_from_slice(b"null"),
+        match self {
+            Self::Object | Self::Marked => whole(of, object, version, self == Self::Marked, out),
+            Self::Metadata => partial(object, version, out),
+            Self::Table | Self::FullTable | Self::Rows => {
+                out.extend_from_slice(br#"{"cells":"#);
+                let is_own = self == Self::Rows;
+                write(out, &if is_own { object.own_cells() } else { object.cells(Timestamp::now()) });
+                out.extend_from_slice(br#","object":"#);
+                match self {
+                    Self::Table => partial(object, version, out),
+                    Self::FullTable => whole(of, object, version, false, out),
+                    _ => out.extend_from_slice(b"null"),
+                }
+                out.push(b'}');
+            }
         }
-        out.push(b'}');
     }
 
     /// Appends a single object: the response to a get, or the object of an event. `with_columns` includes a table's
@@ -84,7 +84,7 @@ impl Form {
         let head = match self {
             Self::Object | Self::Marked => list(&format!("{}List", of.kind), of.api_version, version, items),
             Self::Metadata => list("PartialObjectMetadataList", META, version, items),
-            Self::Table(_) | Self::Rows => table(version, &self.columns(of)),
+            Self::Table | Self::FullTable | Self::Rows => table(version, &self.columns(of)),
         };
         head.into_bytes()
     }
@@ -98,25 +98,17 @@ impl Form {
         let object = |kind: &str, version: &str, rest: &str| {
             format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata}{rest}}}"#)
         };
-        let partial = || object("PartialObjectMetadata", META, "");
-        let whole = || object(of.kind, of.api_version, of.empty);
-        let row = |cells: usize, object: String| {
-            let (table, cells) = (table(version, &Value::Null), json!(vec![""; cells]));
-            format!(r#"{table}{{"cells":{cells},"object":{object}}}]}}"#)
-        };
         let object = match self {
-            Self::Object | Self::Marked => whole(),
-            Self::Metadata => partial(),
-            Self::Table(Include::Object) => row(of.columns.len(), whole()),
-            Self::Table(Include::Metadata) => row(of.columns.len(), partial()),
-            Self::Table(Include::Nothing) => row(of.columns.len(), "null".to_owned()),
-            Self::Rows => row(of.own_columns.len(), partial()),
+            Self::Object | Self::Marked => object(of.kind, of.api_version, of.empty),
+            Self::Metadata => object("PartialObjectMetadata", META, ""),
+            // Without a row: the table has the version as well.
+            Self::Table | Self::FullTable | Self::Rows => table(version, &Value::Null) + "]}",
         };
         format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").into_bytes()
     }
 
     pub(super) fn is_table(self) -> bool {
-        matches!(self, Self::Table(_) | Self::Rows)
+        matches!(self, Self::Table | Self::FullTable | Self::Rows)
     }
 
     fn columns(self, of: &Resource) -> Value {

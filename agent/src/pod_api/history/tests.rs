@@ -58,10 +58,10 @@ impl World {
         self.given.iter().rev().skip(PODS).filter_map(Weak::upgrade).count()
     }
 
-    fn watch(&self, selector: &str, start: Option<u64>) -> Result<Watcher, Refusal> {
+    fn watch(&self, selector: &str, start: Option<u64>) -> Watcher {
         let labels = Labels::parse(selector).unwrap();
         let selection = Arc::new(Selection { labels, ..Selection::default() });
-        self.history.watch(selection, &"client".into(), start).unwrap().map(|(watcher, _)| watcher)
+        self.history.watch(selection, &Clients::new().named("client"), start).unwrap().0
     }
 
     /// The oldest version from which a watch can start.
@@ -97,7 +97,7 @@ fn follow(watcher: &mut Watcher) -> Result<u64, Refusal> {
 fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     let mut world = World::new(limits(MIB));
     world.change(LARGE);
-    let (mut first, mut slow) = (world.watch("", None).unwrap(), world.watch("", None).unwrap());
+    let (mut first, mut slow) = (world.watch("", None), world.watch("", None));
     for change in 2..1000 {
         world.change(LARGE);
         assert_eq!(world.replaced(), 0, "replaced pods are kept encoded");
@@ -109,8 +109,8 @@ fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     // Each event keeps its line and the pod that it replaced.
     assert!((2 * LARGE..2 * LARGE + 2000).contains(&(bytes / events)), "{bytes} for {events} events");
     let oldest = world.oldest();
-    assert_eq!(follow(&mut world.watch("", Some(oldest)).unwrap()).unwrap(), events as u64);
-    assert!(world.watch("", Some(oldest - 1)).is_err(), "410, as for a version that is too old");
+    assert_eq!(follow(&mut world.watch("", Some(oldest))).unwrap(), events as u64);
+    assert!(follow(&mut world.watch("", Some(oldest - 1))).is_err(), "410, as for a version that is too old");
     assert!(follow(&mut slow).is_err());
 }
 
@@ -146,12 +146,12 @@ fn a_large_batch_wakes_watches_before_its_end_and_at_its_end() {
 fn no_event_stays_beyond_the_limit_however_large_its_pod_is() {
     let mut world = World::new(limits(MIB));
     (0..PODS).for_each(|_| world.change(MIB));
-    let mut watch = world.watch("", None).unwrap();
+    let mut watch = world.watch("", None);
     world.change(MIB);
     assert_eq!(world.history.sizes(), (0, 0));
     assert!(follow(&mut watch).is_err(), "410: the client lists again");
     world.change(1);
-    assert!(follow(&mut world.watch("", None).unwrap()).is_ok());
+    assert!(follow(&mut world.watch("", None)).is_ok());
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
     let mut world = World::new(limits(10 * MIB));
     (0..PODS).for_each(|_| world.change(10));
     let (_, start) = world.history.now();
-    let mut followed = world.watch("pod in (1,2)", None).unwrap();
+    let mut followed = world.watch("pod in (1,2)", None);
     let mut lines = Vec::new();
     for _ in 0..30 {
         world.change(10);
@@ -180,7 +180,7 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
         }
     }
     assert_eq!(lines.len(), 6);
-    let mut late = world.watch("pod in (1,2)", Some(start)).unwrap();
+    let mut late = world.watch("pod in (1,2)", Some(start));
     for line in lines {
         let found = loop {
             match late.next() {
@@ -198,7 +198,7 @@ fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
 fn a_watch_matches_a_bounded_number_of_terms_in_a_step() {
     let mut world = World::new(limits(10 * MIB));
     let long = (0..250).map(|n| format!("!z{n}")).collect::<Vec<_>>().join(",") + ",!pod";
-    let [mut short, mut long] = ["!pod", &*long].map(|selector| world.watch(selector, None).unwrap());
+    let [mut short, mut long] = ["!pod", &*long].map(|selector| world.watch(selector, None));
     (0..100).for_each(|_| world.change(1));
     let steps = |watcher: &mut Watcher| {
         (1..1_000_usize).find(|_| !matches!(watcher.next(), Next::More | Next::Event(..))).unwrap()
