@@ -1,18 +1,16 @@
 //! Restores the pods of the last run and saves those of this run, if a directory is configured.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use k8s_openapi::api::core::v1::Pod;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::metrics::{Scrape, number, registered};
-use pod_index::{Operation, PodMeta, PodUid, Snapshot};
-use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpointing, Checkpoints, Restored};
+use crate::metrics::{Scrape, number};
+use pod_index::{Operation, PodUid, Snapshot};
+use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpointing, Checkpoints, Restored, is_restored};
 use pod_index_kubelet::sources::{Source, redact_env};
 
 /// The directory, opened and read. `None` if none is configured. Skips bad files.
@@ -32,8 +30,11 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     Ok(Some((checkpoints, restored)))
 }
 
-/// The state of the checkpoints.
-pub(crate) fn show(status: &CheckpointStatus, to: &mut Scrape<'_>) {
+/// The state of the checkpoints, and the number of pods in the index that no source has confirmed.
+pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
+    let restored = snapshot.pods().chain(snapshot.mirror_pods()).filter(|pod| is_restored(&***pod)).count();
+    let help = "Pods known only from checkpoints, because their sources have not reported yet.";
+    to.gauge("restored_pods", help, number(restored));
     to.gauge("checkpoint_files", "Checkpoints on disk.", number(status.files));
     let generation = i64::try_from(status.generation.unwrap_or_default()).unwrap_or(i64::MAX);
     let help = "The last generation of the index that is completely on disk.";
@@ -59,40 +60,21 @@ pub(crate) async fn finish(checkpointing: Checkpointing, patience: Duration) {
     }
 }
 
-/// The restored pods that no source has confirmed yet.
+/// The restored pods, until every source has reported.
 pub(crate) struct Unclaimed {
-    /// Those left after the last update, with their UIDs.
     pods: Restored,
-    uids: HashSet<PodUid>,
     /// Configured sources not heard yet. One that reports decides its restored pods, the last one all that remain.
     unheard: BTreeSet<Source>,
-    /// The number of restored pods left.
-    left: Gauge,
 }
 
 impl Unclaimed {
-    /// All restored pods. Registers their number as a metric.
-    pub(crate) fn register(metrics: &mut Registry, pods: Restored, sources: &[Source]) -> Self {
-        let help = "Pods known only from checkpoints, because their sources have not reported yet";
-        let left: Gauge = registered(metrics, "restored_pods", help, Gauge::default());
-        left.set(number(pods.pods.len()));
-        let uids = pods.pods.iter().map(|pod| PodUid::from(pod.uid())).collect();
-        Self { pods, uids, unheard: sources.iter().copied().collect(), left }
+    pub(crate) fn new(pods: Restored, sources: &[Source]) -> Self {
+        Self { pods, unheard: sources.iter().copied().collect() }
     }
 
     /// The operations that put all of them into the index.
     pub(crate) fn operations(&self) -> impl Iterator<Item = Operation<Pod>> {
         self.pods.operations()
-    }
-
-    /// Whether these operations may reduce the number of restored pods. While one source is silent, the others change
-    /// other pods.
-    pub(crate) fn are_concerned(&self, operations: &[Operation<Pod>]) -> bool {
-        operations.iter().any(|operation| match operation {
-            Operation::Set(_) => true,
-            Operation::Add(pod) | Operation::Update(pod) => self.uids.contains(&PodUid::from(pod.uid())),
-            Operation::Remove(uid) => self.uids.contains(uid),
-        })
     }
 
     /// The restored pods to remove after these sources reported: their own and, with the last source, those of sources
@@ -109,14 +91,6 @@ impl Unclaimed {
     pub(crate) fn is_over(&self) -> bool {
         self.unheard.is_empty()
     }
-
-    /// Drops those that a source claimed or that were removed, and counts the rest.
-    pub(crate) fn count(&mut self, snapshot: &Snapshot<Pod>) {
-        self.uids = self.pods.unclaimed(None, snapshot).into_iter().collect();
-        // Compares the object itself: a claimed pod never becomes a restored pod again.
-        self.pods.pods.retain(|pod| self.uids.contains(&PodUid::from(pod.uid())));
-        self.left.set(number(self.uids.len()));
-    }
 }
 
 #[cfg(test)]
@@ -124,7 +98,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
-    use pod_index::CONFIG_SOURCE_ANNOTATION;
+    use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta};
 
     fn pod(uid: &str, source: &str) -> Arc<Pod> {
         let mut pod = Pod::default();
@@ -136,39 +110,32 @@ mod tests {
     }
 
     #[test]
-    fn remaining_restored_pods_are_counted_only_when_they_may_decrease() {
+    fn a_source_decides_its_restored_pods_and_the_last_one_all_that_remain() {
         let pods = [("f1", "file"), ("f2", "file"), ("a1", "api"), ("a2", "api"), ("h1", "http")];
         let pods = pods.map(|(uid, source)| pod(uid, source)).into();
         let restored = Restored { pods, ..Restored::default() };
         let (mut writer, reader) = pod_index::new();
-        let mut unclaimed =
-            Unclaimed::register(&mut Registry::default(), restored, &[Source::File, Source::Api]);
+        let mut unclaimed = Unclaimed::new(restored, &[Source::File, Source::Api]);
         let _ = writer.apply(unclaimed.operations());
         // As in the writer thread.
-        let mut left = |operations: Vec<Operation<Pod>>, sound: &[Source]| {
-            let concerned = unclaimed.are_concerned(&operations);
+        let mut gone = |operations: Vec<Operation<Pod>>, sound: &[Source]| {
             let _ = writer.apply(operations);
             let gone = unclaimed.without(sound, writer.current());
             let _ = writer.apply(gone.iter().cloned().map(Operation::Remove));
-            if concerned || !gone.is_empty() {
-                unclaimed.count(writer.current());
-            }
-            (concerned, unclaimed.left.get(), unclaimed.is_over())
+            (gone.iter().map(PodUid::to_string).collect::<Vec<_>>(), unclaimed.is_over())
         };
         let update = |uid: &str| Operation::Update(pod(uid, "file"));
-        assert_eq!(left(vec![update("other"), Operation::Remove(PodUid::from("x"))], &[]), (false, 5, false));
-        assert_eq!(left(vec![update("f1")], &[]), (true, 4, false));
+        let (none, some) = (Vec::<String>::new(), |uid: &str| vec![uid.to_owned()]);
+        assert_eq!(gone(vec![update("f1"), update("other")], &[]), (none.clone(), false));
         // A rejected pod claims nothing.
         let nameless = Operation::Update(Arc::new(Pod {
             metadata: ObjectMeta { uid: Some("a1".to_owned()), ..ObjectMeta::default() },
             ..Pod::default()
         }));
-        assert_eq!(left(vec![nameless], &[]), (true, 4, false));
-        assert_eq!(left(vec![], &[Source::File]), (false, 3, false));
-        assert_eq!(left(vec![update("f1"), update("f2")], &[Source::File]), (false, 3, false));
-        assert_eq!(left(vec![Operation::Remove(PodUid::from("a2"))], &[Source::File]), (true, 2, false));
-        // The last source also removes pods whose source is not configured.
-        assert_eq!(left(vec![], &[Source::Api]), (false, 0, true));
-        assert_eq!(reader.load().pods().len(), 3);
+        assert_eq!(gone(vec![nameless], &[Source::File]), (some("f2"), false));
+        assert_eq!(gone(vec![Operation::Remove("a2".into()), update("f2")], &[Source::File]), (none, false));
+        assert_eq!(gone(vec![], &[Source::Api]), (vec!["a1".to_owned(), "h1".to_owned()], true));
+        let left = reader.load().pods().map(|pod| pod.uid().to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(left, ["f1", "f2", "other"].map(str::to_owned).into());
     }
 }

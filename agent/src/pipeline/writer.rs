@@ -84,7 +84,7 @@ impl WriterThread {
         // At most one command in ten seconds.
         let (commands, commanded) = unbounded();
         let (needs_own_node, node_needed) = watch::channel(false);
-        let restored = restored.map(|pods| Unclaimed::register(metrics.ours(), pods, sources));
+        let restored = restored.map(|pods| Unclaimed::new(pods, sources));
         let (heard, gaps) = ((Instant::now(), None), (0, Some(SystemTime::now())));
         let suspension = Suspension::new(Instant::now(), SystemTime::now());
         let mut work =
@@ -190,7 +190,6 @@ impl Work {
             before != *needed
         });
         let operations = batch.len();
-        let concerned = self.restored.as_ref().is_some_and(|restored| restored.are_concerned(&batch));
         let applied = self.writer.apply(batch);
         // The merge has refused what the index would refuse.
         self.counts.applied(operations, applied.published, started.elapsed());
@@ -199,7 +198,7 @@ impl Work {
             tracing::debug!(generation = applied.generation, operations, pods, "published");
         }
         // Remove these pods before announcing the source: a client must not find pods that the source did not name.
-        self.let_go(&sound, concerned);
+        self.let_go(&sound);
         self.readiness.indexed(sources);
         if self.merge.all_sources_seen() {
             self.readiness.all_indexed();
@@ -241,18 +240,16 @@ impl Work {
     /// Publishes the restored pods before any source has reported.
     fn restore(&mut self) {
         self.writer.set_time(SystemTime::now());
-        let Some(restored) = &mut self.restored else { return };
+        let Some(restored) = &self.restored else { return };
         let applied = self.writer.apply(restored.operations());
         self.counts.published(applied.published);
         for refused in &applied.refused {
             tracing::warn!("a restored pod is skipped: {}", refused.error);
         }
-        restored.count(self.writer.current());
     }
 
-    /// Removes restored pods that a source did not name. `concerned`: whether the last batch may have reduced the
-    /// restored pods.
-    fn let_go(&mut self, sound: &[Source], concerned: bool) {
+    /// Removes restored pods that a source did not name.
+    fn let_go(&mut self, sound: &[Source]) {
         let Some(restored) = &mut self.restored else { return };
         let gone = restored.without(sound, self.writer.current());
         for uid in &gone {
@@ -261,12 +258,8 @@ impl Work {
         if !gone.is_empty() {
             tracing::info!(pods = gone.len(), "restored pods are removed: their sources do not name them");
         }
-        let concerned = concerned || !gone.is_empty();
         let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
         self.counts.published(applied.published);
-        if concerned {
-            restored.count(self.writer.current());
-        }
         if restored.is_over() {
             self.restored = None;
         }

@@ -188,7 +188,8 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let mut source_tasks = SourceTasks::new(&readiness, reports);
     source_tasks.follow(settings, clients.current()).await?;
     if let Some(status) = checkpoints.as_ref().map(Checkpointing::status) {
-        metrics.collect(move |to| checkpoints::show(&status.borrow(), to));
+        let reader = reader.clone();
+        metrics.collect(move |to| checkpoints::show(&status.borrow(), &reader.load(), to));
     }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     if mirrors.is_asked_to_keep() {
