@@ -14,7 +14,7 @@
 //! | signal | what it does |
 //! |---|---|
 //! | SIGTERM, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal; the second: ends at once |
-//! | SIGHUP | reloads the configuration file and the TLS files and updates the sources; on an error nothing changes; not with `--once` |
+//! | SIGHUP | reloads the configuration file and updates the sources; on an error nothing changes; not with `--once` |
 //!
 //! # Exit codes
 //! | code | meaning |

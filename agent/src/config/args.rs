@@ -186,8 +186,8 @@ pub(crate) struct Shared {
     #[arg(long)]
     pub(crate) allow_remote_clients: bool,
 
-    /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds and on SIGHUP;
-    /// invalid or mismatched files change nothing.
+    /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds; invalid or
+    /// mismatched files change nothing.
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert_file: Option<PathBuf>,
 
@@ -210,8 +210,8 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "MODE", default_value = "AlwaysAllow")]
     pub(crate) authorization_mode: AuthorizationMode,
 
-    /// Of the authenticated clients, serve only those with one of these names: a certificate's common name or
-    /// alternative name, or a token's user. Separated by commas.
+    /// Of the authenticated clients, serve only those with one of these names: a certificate's common name, or a
+    /// token's user. Separated by commas.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) allowed_client_names: Vec<String>,
 

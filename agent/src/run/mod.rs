@@ -82,12 +82,11 @@ async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<()
     let latest = started.clients.latest(|clients| &clients.others);
     let (stop, stopped) = watch::channel(false);
     let tls = started.tls;
-    let serve = |listeners| serve(&settings, listeners, tls.clone(), &app, &mut tasks, stopped);
+    let serve = |listeners| serve(&settings, listeners, tls, &app, &mut tasks, stopped);
     let server = started.listeners.map(serve).transpose()?;
     let reload = Reload {
         given,
         settings: Arc::clone(&settings),
-        tls,
         log,
         source_tasks: started.source_tasks,
         clients: started.clients,

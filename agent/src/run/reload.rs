@@ -15,7 +15,6 @@ use super::systemd;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::{Given, Settings};
-use crate::http::tls::Tls;
 use crate::pipeline::api_clients::ApiClients;
 use crate::pipeline::sources::SourceTasks;
 
@@ -31,7 +30,6 @@ pub(crate) struct Reload {
     pub(crate) given: Arc<Given>,
     /// The settings at the start, including those that cannot change.
     pub(crate) settings: Arc<Settings>,
-    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) log: Log,
     pub(crate) source_tasks: SourceTasks,
     /// Creates the client of each reload. All requests except those of the sources use the current one.
@@ -71,10 +69,6 @@ impl Reload {
         let clients = self.clients.create(&settings).await?;
         self.source_tasks.follow(&settings, clients.as_ref().map(|clients| clients.pods.clone())).await?;
         self.clients.replace(clients);
-        if let Some(tls) = &self.tls {
-            // Do not use what was read above: the certificate may be newer by now.
-            tls.renew().await;
-        }
         self.log.show(settings.given.log_level);
         Ok(())
     }

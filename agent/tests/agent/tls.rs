@@ -293,12 +293,11 @@ fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
     assert!(ends(67_090_118_400));
 
     let second = pki.renew_until("node", "127.0.0.1", 2900);
-    agent.reload();
     client.meets(&agent, &second);
     still_served();
     assert!(ends(29_348_006_400));
 
-    // A mismatched key: found by the periodic check and on SIGHUP.
+    // A mismatched key: found by the periodic check, and refused on SIGHUP.
     fs::write(pki.at("node.key"), pki.authority.sign("127.0.0.1").1).unwrap();
     let line = agent.wait_for_log("the TLS certificate is unchanged");
     assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
@@ -309,7 +308,6 @@ fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
     client.meets(&agent, &second);
     assert!(!is_current() && ends(29_348_006_400), "of what is presented");
 
-    // Without a signal.
     let third = pki.renew("node", "127.0.0.1");
     client.meets(&agent, &third);
     assert!(is_current());
@@ -344,7 +342,7 @@ fn with_a_client_authority_only_its_clients_are_served() {
     // Only clients of the new authority are accepted.
     let newer = Authority::new();
     pki.directory.write("clients.pem", &newer.pem);
-    agent.reload();
+    agent.wait_for_log("new connections use the new TLS certificate");
     assert_eq!(client(Some(newer.sign("me"))).code(&agent, "/pods"), Ok(200));
     assert!(client(Some(clients.sign("me"))).code(&agent, "/pods").is_err());
 }

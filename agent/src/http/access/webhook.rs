@@ -159,6 +159,5 @@ fn identity(user: UserInfo) -> Identity {
         groups: user.groups.unwrap_or_default(),
         uid: user.uid.unwrap_or_default(),
         extra: user.extra.unwrap_or_default().into_iter().collect::<BTreeMap<_, _>>(),
-        alternative_names: Vec::new(),
     }
 }

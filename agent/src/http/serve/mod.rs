@@ -52,7 +52,7 @@ use self::spare::Spare;
 use self::stall::{Bounds, StallGuard};
 use super::access::{Access, Certified, Identity, guarded};
 use super::tls::Tls;
-use crate::api::client::{Clients, Named, Peer};
+use crate::api::client::{Clients, Peer};
 use crate::config::shutdown::DRAIN;
 use crate::metrics::Metrics;
 use crate::pipeline::mirrors::MirrorKeeper;
@@ -260,8 +260,8 @@ async fn serve_connection(
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let identity = shown.and_then(|certificate| Identity::of_certificate(certificate));
             if let Some(identity) = identity {
-                if let Some(name) = identity.names().next() {
-                    known.insert(Named(name.into()));
+                if let Some(name) = identity.named() {
+                    known.insert(name);
                 }
                 known.insert(Certified(Arc::new(identity)));
             }

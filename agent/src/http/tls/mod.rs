@@ -5,7 +5,7 @@
 //! | the agent | `--tls-cert-file`, `--tls-private-key-file` | any client; with `--client-ca-file`, clients with a certificate from these authorities |
 //! | `pod-index get` | `--client-certificate`, `--client-key`, if given | `--certificate-authority` |
 //!
-//! The agent checks its files every ten seconds and on SIGHUP, and reloads changed ones. New connections use the new
+//! The agent checks its files every ten seconds, and reloads changed ones. New connections use the new
 //! files; open connections keep the old ones. Invalid or mismatched files change nothing.
 //!
 //! This module knows files and handshakes. It must not know requests or responses.

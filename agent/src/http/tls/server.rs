@@ -76,9 +76,7 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
 /// TLS on the agent's port, with the last valid set of files.
 pub(crate) struct Tls {
     files: TlsFiles,
-    /// Held from reading the files until using them. Otherwise, of two concurrent loads, the older could win.
-    reading: Mutex<()>,
-    /// A separate lock: connections must not wait for a file system.
+    /// Not locked while files are read: connections must not wait for a file system.
     state: Mutex<State>,
 }
 
@@ -92,7 +90,7 @@ impl Tls {
     /// Loads these files, which must be valid.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
         let current = files.load()?;
-        Ok(Self { files, reading: Mutex::new(()), state: Mutex::new(State { current, trouble: None }) })
+        Ok(Self { files, state: Mutex::new(State { current, trouble: None }) })
     }
 
     /// Whether the served certificate matches the configured files, and when it expires.
@@ -109,24 +107,18 @@ impl Tls {
         self.lock().current.not_after
     }
 
-    /// Loads the files now. Waits if the file system hangs.
-    pub(crate) async fn renew(self: &Arc<Self>) {
-        let tls = Arc::clone(self);
-        // A panic is logged elsewhere and changes nothing.
-        let _ = tokio::task::spawn_blocking(move || tls.read()).await;
-    }
-
-    /// Reloads the files whenever they have changed.
+    /// Reloads the files whenever they have changed. Waits if the file system hangs.
     pub(crate) async fn keep_current(self: Arc<Self>) -> Infallible {
         loop {
             tokio::time::sleep(PERIOD).await;
-            self.renew().await;
+            let tls = Arc::clone(&self);
+            // A panic is logged elsewhere and changes nothing.
+            let _ = tokio::task::spawn_blocking(move || tls.read()).await;
         }
     }
 
     /// Logs a change once.
     fn read(&self) {
-        let _one_at_a_time = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded = self.files.load();
         let mut state = self.lock();
         match loaded {
@@ -179,61 +171,6 @@ mod tests {
         params.not_before = rcgen::date_time_ymd(from, 1, 1);
         params.not_after = rcgen::date_time_ymd(to, 1, 1);
         (params.self_signed(&key).unwrap(), key)
-    }
-
-    /// The first reader has read the old certificate and waits for its key. The second finds the new files.
-    #[cfg(unix)]
-    #[test]
-    fn a_read_started_before_a_renewal_does_not_restore_the_old_certificate() {
-        use std::fs;
-        use std::io::Write;
-        use std::os::unix::fs::OpenOptionsExt;
-        use std::process::Command;
-        use std::thread;
-        use std::time::Instant;
-
-        let directory = std::env::temp_dir().join(format!("pod-index-tls-renewal-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).unwrap();
-        let [cert, key, slow] = ["tls.crt", "tls.key", "slow.key"].map(|name| directory.join(name));
-        let (old, new) = (certificate(2020, 2100), certificate(2020, 2200));
-        fs::write(&cert, old.0.pem()).unwrap();
-        fs::write(&key, old.1.serialize_pem()).unwrap();
-        let files =
-            TlsFiles { cert: cert.clone(), private_key: key.clone(), client_ca: None, takes_tokens: false };
-        let tls = Tls::load(files).unwrap();
-        assert_eq!(tls.not_after(), end_of(old.0.der()));
-
-        // A FIFO as key file: a reader waits until the test writes the key.
-        assert!(Command::new("mkfifo").arg(&slow).status().unwrap().success());
-        fs::rename(&slow, &key).unwrap();
-        fs::hard_link(&key, &slow).unwrap();
-        thread::scope(|scope| {
-            let first = scope.spawn(|| tls.read());
-            let deadline = Instant::now() + Duration::from_secs(60);
-            // Fails until a reader opens the FIFO.
-            let mut pipe = loop {
-                match fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&slow) {
-                    Ok(pipe) => break pipe,
-                    Err(error) => assert!(Instant::now() < deadline && !first.is_finished(), "{error}"),
-                }
-                thread::sleep(Duration::from_millis(1));
-            };
-            for (path, text) in [(&cert, new.0.pem()), (&key, new.1.serialize_pem())] {
-                fs::write(slow.with_extension("new"), text).unwrap();
-                fs::rename(slow.with_extension("new"), path).unwrap();
-            }
-            let second = scope.spawn(|| tls.read());
-            // Enough time for the second reader to finish first if it does not wait.
-            let deadline = Instant::now() + Duration::from_millis(500);
-            while Instant::now() < deadline && !second.is_finished() {
-                thread::sleep(Duration::from_millis(1));
-            }
-            pipe.write_all(old.1.serialize_pem().as_bytes()).unwrap();
-        });
-        assert_eq!(tls.not_after(), end_of(new.0.der()));
-        assert_eq!(tls.lock().trouble, None);
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
