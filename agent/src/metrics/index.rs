@@ -1,4 +1,4 @@
-//! The number of pods and of keys, by kind.
+//! The number of pods, by kind.
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::Snapshot;
@@ -20,25 +20,9 @@ pub(super) fn show(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
     to.gauge("mirror_pods", "The number of mirror pods.", number(snapshot.mirror_pods().len()));
     let help = "Current number of ephemeral containers in the pods.";
     to.gauge("managed_ephemeral_containers", help, number(snapshot.ephemeral_container_count()));
-    let orphans = number(snapshot.orphaned_mirror_pod_full_names().count());
-    to.gauge("orphaned_mirror_pods", "Mirror pods with no matching static pod.", orphans);
     let generation = i64::try_from(snapshot.generation()).unwrap_or(i64::MAX);
     let help = "The generation of the current snapshot; 0 before the first publication.";
     to.gauge("generation", help, generation);
-    let keys = snapshot.key_counts();
-    to.gauges(
-        "keys",
-        "Keys by which the index finds pods, besides names, by kind.",
-        [
-            ([("kind", "uid")], number(snapshot.pods().len())),
-            ([("kind", "mirror_uid")], number(snapshot.mirror_pods().len())),
-            ([("kind", "container_id")], number(keys.container_ids)),
-            ([("kind", "ip")], number(keys.ips)),
-            ([("kind", "workload")], number(keys.keys)),
-        ],
-    );
-    let help = "Container IDs and IP addresses of pods that are invalid, or beyond the limit of a pod.";
-    to.gauge("ignored_keys", help, number(snapshot.ignored_key_count()));
     let help = "Removed pods and mirror pods that are kept, so that late events find them.";
     to.gauge("removed_pods", help, number(snapshot.removed().len()));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -36,9 +36,6 @@ pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Pod>, to: &mut
     let help = "Pods known only from checkpoints, because their sources have not reported yet.";
     to.gauge("restored_pods", help, number(restored));
     to.gauge("checkpoint_files", "Checkpoints on disk.", number(status.files));
-    let generation = i64::try_from(status.generation.unwrap_or_default()).unwrap_or(i64::MAX);
-    let help = "The last generation of the index that is completely on disk.";
-    to.gauge("checkpoint_generation", help, generation);
     let help = "Pods whose checkpoints are missing or outdated.";
     to.gauge("checkpoint_problems", help, number(status.wrong));
     let help = "Unusable files, or directories in their place, that were set aside.";
@@ -46,11 +43,7 @@ pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Pod>, to: &mut
     let help = "Files that could not be read at the start and still exist.";
     to.gauge("checkpoint_files_unread", help, number(status.unread));
     to.counter("checkpoint_writes", "Checkpoints written.", status.written);
-    to.counter("checkpoint_removals", "Checkpoints removed.", status.removed);
     to.counter("checkpoint_failures", "Failed attempts to write or remove a checkpoint.", status.failures);
-    let last = status.last_failure.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let help = "Time of the last failed attempt; 0 if none.";
-    to.gauge("checkpoint_last_failure_timestamp_seconds", help, last.map_or(0.0, |last| last.as_secs_f64()));
 }
 
 /// Writes the index to disk, within `patience`.

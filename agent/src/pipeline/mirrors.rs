@@ -29,8 +29,6 @@ use pod_index_kubelet::sources::NodeName;
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// Shortest and longest pause after a failed kubelet check.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Pause after the manager of mirror pods panicked.
-const AFTER_A_PANIC: Duration = Duration::from_secs(10);
 
 /// The mirror pods of this node and the state of their management.
 #[derive(Debug)]
@@ -165,20 +163,15 @@ impl MirrorKeeper {
         }
     }
 
-    /// Runs in its own task, so that a panic affects nothing else and the task can restart.
+    /// Runs in its own task. A panic ends the agent with an error, and what started the agent starts it again.
     async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, readiness: &Readiness) -> Failure {
         let node = self.node.as_str();
-        loop {
-            let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
-            self.lock().keeping = Some(mirrors.status());
-            // Aborts its task when dropped.
-            let mut task = JoinSet::new();
-            task.spawn(mirrors.run(reader.clone(), readiness.seen()));
-            if let Some(Err(error)) = task.join_next().await {
-                tracing::error!("managing mirror pods panicked; it restarts in {AFTER_A_PANIC:?}: {error}");
-            }
-            time::sleep(AFTER_A_PANIC).await;
-        }
+        let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
+        self.lock().keeping = Some(mirrors.status());
+        // Aborts its task when dropped.
+        let mut task = JoinSet::from_iter([mirrors.run(reader.clone(), readiness.seen())]);
+        task.join_next().await;
+        Failure::Unable("the manager of mirror pods has ended; see the log".to_owned())
     }
 
     /// The kubelet that renews the lease.

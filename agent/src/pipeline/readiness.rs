@@ -22,8 +22,8 @@ pub(crate) struct Readiness {
     merged: AtomicBool,
     /// The index has the pods of the last run.
     restored: AtomicBool,
-    /// How often a source joined or left, and relists of those that did. Changes only under the lock of `lines`.
-    gaps: AtomicU64,
+    /// How often a source joined or left.
+    moves: AtomicU64,
     /// By source. A restarted source has the same one.
     nudges: BTreeMap<Source, Nudge>,
 }
@@ -47,7 +47,7 @@ impl Readiness {
             ready: watch::Sender::new(false),
             merged: AtomicBool::new(false),
             restored: AtomicBool::new(false),
-            gaps: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
             nudges: Source::ALL.map(|source| (source, Nudge::default())).into(),
         }
     }
@@ -60,7 +60,7 @@ impl Readiness {
     /// Adds a source. The agent is not ready before it has reported. A restarted source replaces its old entry.
     pub(crate) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
         let mut lines = self.lock();
-        self.gap(&lines, source);
+        self.moves.fetch_add(1, Ordering::Relaxed);
         match lines.iter_mut().find(|line| line.source == source) {
             Some(line) => line.status = status,
             None => lines.push(Line {
@@ -77,7 +77,7 @@ impl Readiness {
     /// Removes a source that is no longer configured. The agent no longer waits for it.
     pub(crate) fn leave(&self, source: Source) {
         let mut lines = self.lock();
-        self.gap(&lines, source);
+        self.moves.fetch_add(1, Ordering::Relaxed);
         lines.retain(|line| line.source != source);
         self.judge(&lines);
     }
@@ -187,18 +187,12 @@ impl Readiness {
         ages.into_iter().reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
-    /// How often pods may have come and gone unseen: a source listed all its pods anew, joined or left. Never falls.
-    pub(crate) fn gaps(&self) -> u64 {
+    /// Changes whenever pods may have come and gone unseen: how often a source joined or left, and how often those of now
+    /// have listed all their pods anew.
+    pub(crate) fn gaps(&self) -> (u64, u64) {
         let lines = self.lock();
-        let relists: u64 = lines.iter().map(|line| line.status.borrow().relists).sum();
-        self.gaps.load(Ordering::Relaxed) + relists
-    }
-
-    /// The status of a source is about to go, and its relists with it.
-    fn gap(&self, lines: &[Line], source: Source) {
-        let line = lines.iter().find(|line| line.source == source);
-        let relists = line.map_or(0, |line| line.status.borrow().relists);
-        self.gaps.fetch_add(relists + 1, Ordering::Relaxed);
+        let relists = lines.iter().map(|line| line.status.borrow().relists).sum();
+        (self.moves.load(Ordering::Relaxed), relists)
     }
 
     /// What keeps the agent from being ready: each source that is not in the index, and its problem.

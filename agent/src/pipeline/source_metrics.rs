@@ -12,8 +12,6 @@ pub(crate) fn show(readiness: &Readiness, to: &mut Scrape<'_>) {
     let sources = readiness.sources();
     let ready = i64::from(readiness.is_ready());
     to.gauge("ready", "Whether the pods of every source are in the index.", ready);
-    let seen = each(&sources, |status| i64::from(status.seen));
-    to.gauges("source_seen", "Whether the source's pods are in the index.", seen);
     let pods = each(&sources, |status| number(status.pods));
     to.gauges("source_pods", "Pods that the source names.", pods);
     let checks = each(&sources, |status| status.checks);

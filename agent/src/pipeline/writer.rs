@@ -85,7 +85,7 @@ impl WriterThread {
         let (commands, commanded) = unbounded();
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::new(pods, sources));
-        let (heard, gaps) = ((Instant::now(), None), (0, Some(SystemTime::now())));
+        let (heard, gaps) = ((Instant::now(), None), (readiness.gaps(), Some(SystemTime::now())));
         let suspension = Suspension::new(Instant::now(), SystemTime::now());
         let mut work =
             Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps, suspension };
@@ -107,8 +107,9 @@ struct Work {
     needs_own_node: watch::Sender<bool>,
     /// The last look at the sources, and until when they had told everything.
     heard: (Instant, Option<SystemTime>),
-    /// How often pods may have come and gone unseen, and until when, unless everything since is known.
-    gaps: (u64, Option<SystemTime>),
+    /// The last count of gaps (see [`Readiness::gaps`]), and until when pods may have come and gone unseen, unless
+    /// everything since is known.
+    gaps: ((u64, u64), Option<SystemTime>),
     suspension: Suspension,
 }
 
@@ -192,7 +193,7 @@ impl Work {
         let operations = batch.len();
         let applied = self.writer.apply(batch);
         // The merge has refused what the index would refuse.
-        self.counts.applied(operations, applied.published, started.elapsed());
+        self.counts.applied(applied.published, started.elapsed());
         if applied.published {
             let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");

@@ -9,17 +9,9 @@ use super::shape::Form;
 use super::status::Refusal;
 use crate::api::headers::{Element, elements};
 
-/// What the client requests, which determines the available forms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Get,
-    List,
-    Watch,
-}
-
 /// The first available form that the client accepts. `include` is the parameter `includeObject`: what each row of a `Table`
 /// has besides its cells, `Object` or the object's metadata. `is_own`: at `/pods`.
-pub(super) fn form(headers: &HeaderMap, verb: Verb, include: &str, is_own: bool) -> Result<Form, Refusal> {
+pub(super) fn form(headers: &HeaderMap, include: &str, is_own: bool) -> Result<Form, Refusal> {
     let whole = if is_own { Form::Marked } else { Form::Object };
     let ranges = || elements(headers, header::ACCEPT);
     if ranges().all(|range| range.value.is_empty()) {
@@ -27,7 +19,7 @@ pub(super) fn form(headers: &HeaderMap, verb: Verb, include: &str, is_own: bool)
     }
     let json = ["application/json", "application/*", "*/*"];
     let is_json = |range: &Element<'_>| json.iter().any(|json| range.value.eq_ignore_ascii_case(json));
-    let first = ranges().find(|range| is_json(range) && is_available(range, verb));
+    let first = ranges().find(|range| is_json(range) && is_available(range));
     match first.ok_or_else(Refusal::not_acceptable)?.parameter("as") {
         None => Ok(whole),
         Some("Table") if is_own => Ok(Form::Rows),
@@ -37,13 +29,9 @@ pub(super) fn form(headers: &HeaderMap, verb: Verb, include: &str, is_own: bool)
     }
 }
 
-fn is_available(range: &Element<'_>, verb: Verb) -> bool {
-    if range.parameter("stream").is_some_and(|stream| stream != "watch" || verb != Verb::Watch) {
-        return false;
-    }
+fn is_available(range: &Element<'_>) -> bool {
     let Some(kind) = range.parameter("as") else { return true };
-    let metadata = if verb == Verb::List { "PartialObjectMetadataList" } else { "PartialObjectMetadata" };
-    ["Table", metadata].contains(&kind)
+    ["Table", "PartialObjectMetadata", "PartialObjectMetadataList"].contains(&kind)
         && (range.parameter("v"), range.parameter("g")) == (Some("v1"), Some("meta.k8s.io"))
 }
 
@@ -53,12 +41,11 @@ mod tests {
 
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
     const PARTIAL: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-    const PARTIAL_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-    fn asked(accept: &str, verb: Verb) -> Option<Form> {
+    fn asked(accept: &str) -> Option<Form> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        form(&headers, verb, "", false).ok()
+        form(&headers, "", false).ok()
     }
 
     #[test]
@@ -71,6 +58,9 @@ mod tests {
             ("application/vnd.kubernetes.protobuf,application/json", Some(Form::Object)),
             ("application/vnd.kubernetes.protobuf", None),
             ("text/html, application/yaml", None),
+            (PARTIAL, Some(Form::Metadata)),
+            (&PARTIAL.replace("Metadata", "MetadataList"), Some(Form::Metadata)),
+            ("application/json;stream=watch", Some(Form::Object)),
             (&format!("{TABLE},application/json"), Some(Form::Table)),
             (&format!("application/json,{TABLE}"), Some(Form::Object)),
             (&format!("*/*,{TABLE}"), Some(Form::Object)),
@@ -81,24 +71,8 @@ mod tests {
                 Some(Form::Object),
             ),
         ] {
-            assert_eq!(asked(accept, Verb::List), form, "{accept:?}");
+            assert_eq!(asked(accept), form, "{accept:?}");
         }
-        assert_eq!(form(&HeaderMap::new(), Verb::List, "", false).ok(), Some(Form::Object));
-    }
-
-    #[test]
-    fn metadata_is_a_list_for_lists_and_an_object_for_the_others() {
-        for (verb, accept, form) in [
-            (Verb::List, PARTIAL_LIST, Some(Form::Metadata)),
-            (Verb::List, PARTIAL, None),
-            (Verb::Watch, PARTIAL, Some(Form::Metadata)),
-            (Verb::Watch, PARTIAL_LIST, None),
-            (Verb::Get, PARTIAL, Some(Form::Metadata)),
-            (Verb::Watch, "application/json;stream=watch", Some(Form::Object)),
-            (Verb::Watch, "application/json;stream=other", None),
-            (Verb::List, "application/json;stream=watch", None),
-        ] {
-            assert_eq!(asked(accept, verb), form, "{verb:?} {accept}");
-        }
+        assert_eq!(form(&HeaderMap::new(), "", false).ok(), Some(Form::Object));
     }
 }

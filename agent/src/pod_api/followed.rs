@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -11,15 +10,11 @@ use pod_index_kubelet::sources::SourceUpdate;
 use pod_index_kubelet::sources::api_server::ApiServerSource;
 use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
-use tokio::time::interval;
 
 use super::collection::{Begin, Collection, Known, Origin, key};
 use super::history::{History, Shown, State, uid};
 use super::object::Object;
 use super::resource::{Item, Resource};
-
-/// Interval between checks of the events' age.
-pub(super) const AGING: Duration = Duration::from_secs(10);
 
 /// The collection of a source, and the work that follows the source.
 pub(super) fn follow<K: Item>(
@@ -36,7 +31,6 @@ pub(super) fn follow<K: Item>(
 /// Shows what the source has, for ever.
 async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, known: channel::Sender<Known>) {
     let mut status = source.status();
-    let mut aging = interval(AGING);
     loop {
         tokio::select! {
             update = source.next() => {
@@ -55,7 +49,6 @@ async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, kn
                     is_news
                 });
             }
-            _ = aging.tick() => history.age(),
         }
     }
 }

@@ -38,7 +38,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::{any, get};
@@ -46,10 +46,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::Client;
-use pod_index::{Reader, WaitError};
+use pod_index::Reader;
 use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
+use tokio::time::sleep;
 
 use self::collection::{Begin, Collection, Origin};
 use self::owners::Owners;
@@ -64,6 +65,9 @@ use crate::config::values::Extra;
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
 
+/// Interval between checks of the events' age.
+const AGING: Duration = Duration::from_secs(10);
+
 /// The API. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct PodApi {
@@ -76,7 +80,7 @@ pub(crate) struct PodApi {
     owners: Owners,
 }
 
-/// Work that follows a resource: its name, and the task.
+/// Work for resources: its name, and the task.
 pub(crate) type Following = (&'static str, BoxFuture<'static, ()>);
 
 impl PodApi {
@@ -99,15 +103,7 @@ impl PodApi {
         let served = vec![Collection::new(Arc::clone(&history), origin)];
         let mut changes = reader.changes();
         let follow = move || {
-            loop {
-                let step = match changes.wait_until(Instant::now() + followed::AGING) {
-                    Ok(step) => step,
-                    Err(WaitError::TimedOut) => {
-                        history.age();
-                        continue;
-                    }
-                    Err(_) => return,
-                };
+            while let Some(step) = changes.wait() {
                 let (changes, generation) = (step.changes(), step.after().generation());
                 history.show(follow::touched(&changes, step.after(), static_pods));
                 reach.send_replace(generation);
@@ -117,7 +113,7 @@ impl PodApi {
         (Self { served, seats, version, missing: Vec::new(), owners: Owners::default() }, follow)
     }
 
-    /// Adds the other resources, and returns the work that follows them.
+    /// Adds the other resources, and returns the work that follows them and that drops old events.
     pub(crate) fn serve_also(
         &mut self,
         settings: &Settings,
@@ -153,6 +149,14 @@ impl PodApi {
             served.extend(collections);
             all.push(("a follower of resources", work));
         }
+        let histories: Vec<_> = served.iter().map(|served| Arc::clone(&served.history)).collect();
+        let age = async move {
+            loop {
+                sleep(AGING).await;
+                histories.iter().for_each(|history| history.age());
+            }
+        };
+        all.push(("the end of old events", age.boxed()));
         all.extend(directory.map(|path| ("the keeper of lists", keep::keep(served.clone(), path).boxed())));
         all
     }

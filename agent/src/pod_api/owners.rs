@@ -208,7 +208,6 @@ impl Follower {
                 };
                 self.kinds.iter().for_each(|kind| kind.known.send_modify(tell));
             }
-            self.kinds.iter().for_each(|kind| kind.history.age());
             let next = needed.iter().filter_map(|name| self.due_at(name)).min();
             // The pods may become complete without a change of the index.
             let longest = Instant::now() + if was_complete { REFRESH } else { GATHER };

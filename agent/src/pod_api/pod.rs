@@ -106,7 +106,7 @@ impl Item for Pod {
 
 /// The cells of a pod, in the order of [`TABLE_COLUMNS`].
 pub(crate) fn own_cells(pod: &Pod) -> Vec<String> {
-    let [_, ready, status, restarts, _, ip, node, ..] = printed::cells(pod, Timestamp::UNIX_EPOCH);
+    let [_, ready, status, restarts, _, ip, node] = printed::cells(pod, Timestamp::UNIX_EPOCH);
     let known = |text: String| if text == "<none>" { String::new() } else { text };
     // Without the time of the last restart, which is relative to now.
     let restarts = restarts.split(' ').next().unwrap_or_default().to_owned();

@@ -11,18 +11,9 @@ use pod_index::PodMeta;
 pub(super) const NAME: (&str, u8) = ("Name", 0);
 pub(super) const AGE: (&str, u8) = ("Age", 0);
 
-/// Name and priority of each column. Priorities above 0 are for `-o wide`.
-pub(crate) const COLUMNS: [(&str, u8); 9] = [
-    NAME,
-    ("Ready", 0),
-    ("Status", 0),
-    ("Restarts", 0),
-    AGE,
-    ("IP", 1),
-    ("Node", 1),
-    ("Nominated Node", 1),
-    ("Readiness Gates", 1),
-];
+/// Name and priority of each column. Priorities above 0 are for `-o wide`, here without nominated nodes and readiness gates.
+pub(crate) const COLUMNS: [(&str, u8); 7] =
+    [NAME, ("Ready", 0), ("Status", 0), ("Restarts", 0), AGE, ("IP", 1), ("Node", 1)];
 
 /// The cells, in the order of [`COLUMNS`].
 pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
@@ -44,8 +35,6 @@ pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
         since(pod.metadata.creation_timestamp.as_ref(), now),
         or_none(ip.or(status.pod_ip.as_deref())),
         or_none(spec.node_name.as_deref()),
-        or_none(status.nominated_node_name.as_deref()),
-        readiness_gates(spec, status),
     ]
 }
 
@@ -172,15 +161,6 @@ fn ended(container: &ContainerStatus) -> String {
     }
 }
 
-fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
-    let gates = spec.readiness_gates.as_deref().unwrap_or_default();
-    if gates.is_empty() {
-        return "<none>".to_owned();
-    }
-    let open = gates.iter().filter(|gate| is_true(status, &gate.condition_type));
-    format!("{}/{}", open.count(), gates.len())
-}
-
 /// The age, as in `duration.HumanDuration`.
 pub(crate) fn since(time: Option<&Time>, now: Timestamp) -> String {
     let Some(Time(time)) = time else { return "<unknown>".to_owned() };
@@ -240,7 +220,7 @@ mod tests {
         }
     }
 
-    fn row(pod: Value) -> [String; 9] {
+    fn row(pod: Value) -> [String; 7] {
         let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
         cells(&serde_json::from_value(pod).unwrap(), now)
     }
@@ -370,10 +350,8 @@ mod tests {
         }
         let mut leaving = pod(two, json!({ "phase": "Running", "podIPs": [{ "ip": "10.0.0.1" }] }));
         leaving["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
-        leaving["spec"]["readinessGates"] = json!([{ "conditionType": "x" }, { "conditionType": "y" }]);
-        leaving["status"]["conditions"] = json!([{ "type": "x", "status": "True" }]);
         let cells = row(leaving);
         assert_eq!(&cells[2], "Terminating");
-        assert_eq!(cells[5..], ["10.0.0.1", "node-1", "<none>", "1/2"]);
+        assert_eq!(cells[5..], ["10.0.0.1", "node-1"]);
     }
 }

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::accept::{Verb, form};
+use super::accept::form;
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::{self, selected};
@@ -51,8 +51,7 @@ pub(super) async fn list<const IS_OWN: bool>(
     let namespace = segment(&path, "namespace");
     let mut options = Options::read(collection.of(), query.as_deref(), namespace)?;
     options.selection.only_listed = IS_OWN;
-    let verb = if options.watch { Verb::Watch } else { Verb::List };
-    let form = form(&headers, verb, &options.include, IS_OWN)?;
+    let form = form(&headers, &options.include, IS_OWN)?;
     collection.current(!IS_OWN).await?;
     if options.watch {
         let body = watch::body(&collection.history, &client, options, form).await?;
@@ -88,7 +87,7 @@ async fn one(
     let query = query.as_deref();
     let version = version_of(parameter(query, "resourceVersion").as_deref())?;
     let include = parameter(query, "includeObject").unwrap_or_default();
-    let form = form(&headers, Verb::Get, &include, false)?;
+    let form = form(&headers, &include, false)?;
     collection.current(true).await?;
     if let Version::At(version) = version {
         collection.history.check(version, false)?;

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::support::{Agent, Directory, manifest, node_1, refused, run, shipped, stderr};
 
 #[test]
-fn a_pod_is_served_as_yaml_to_clients_that_ask_for_it_first() {
+fn a_pod_is_served_as_yaml_to_clients_that_ask_for_it() {
     let agent = Agent::on(&shipped());
     for path in ["/pods/default/static-web-node-1", "/pods/default%2Fstatic-web-node-1"] {
         let ask = |accept: &str| agent.send(&format!("GET {path}"), &format!("Accept: {accept}\r\n"), "");
-        let json = ask("application/json, application/yaml");
+        let json = ask("text/html, application/json, */*");
         assert_eq!(json.header("content-type"), Some("application/json"));
         for accept in ["application/yaml", "text/html, application/YAML;q=0.9, */*"] {
             let yaml = ask(accept);

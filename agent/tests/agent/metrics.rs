@@ -75,7 +75,6 @@ async fn the_numbers_are_those_of_the_index_and_its_sources() {
         (r#"desired_pods{static=""}"#, 1),
         (r#"desired_pods{static="true"}"#, 1),
         ("mirror_pods", 2),
-        ("orphaned_mirror_pods", 1),
         ("managed_ephemeral_containers", 1),
         ("ready", 1),
         ("channel_depth", 0),
@@ -247,7 +246,7 @@ async fn the_numbers_are_those_of_the_checkpoints() {
         };
         agent.until("/metrics", |answer| is(&answer.body)).body
     };
-    let metrics = is(&[
+    is(&[
         ("checkpoint_files", 4),
         ("checkpoint_files_set_aside", 1),
         ("checkpoint_files_unread", 0),
@@ -256,14 +255,10 @@ async fn the_numbers_are_those_of_the_checkpoints() {
         ("checkpoint_failures_total", 0),
         ("restored_pods", 0),
     ]);
-    assert!(metrics.contains("\npod_index_checkpoint_last_failure_timestamp_seconds 0.0\n"), "{metrics}");
     let mut naming = pod("naming", "node-1", &json!({}));
     naming["metadata"]["uid"] = json!("in-the-way");
     server.put("pods", &naming);
     server.remove("pods", "default", "plain");
-    let metrics =
-        is(&[("checkpoint_files", 3), ("checkpoint_removals_total", 1), ("checkpoint_problems", 1)]);
+    let metrics = is(&[("checkpoint_files", 3), ("checkpoint_problems", 1)]);
     assert!(value(&metrics, "pod_index_checkpoint_failures_total") > 0);
-    assert!(value(&metrics, "pod_index_checkpoint_generation") < value(&metrics, "pod_index_generation"));
-    assert!(!metrics.contains("\npod_index_checkpoint_last_failure_timestamp_seconds 0.0\n"), "{metrics}");
 }

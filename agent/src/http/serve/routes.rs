@@ -85,7 +85,7 @@ async fn pod_by_name(
     not_found(format!("no pod {name:?} in namespace {namespace:?}{hint}"))
 }
 
-/// One pod with its workload: as YAML if the client asks for that before JSON.
+/// One pod with its workload: as YAML if the client names that.
 fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
     let mut shown = pod.clone();
     if let Some(Workload { kind, name, derived }) = Workload::of(pod, owners) {
@@ -95,10 +95,8 @@ fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
     }
     let pod = &shown;
     let vary = [(header::VARY, "accept")];
-    let known = ["application/yaml", "application/json", "application/*", "*/*"];
-    let is_known = |range: &Element<'_>| known.iter().any(|known| range.value.eq_ignore_ascii_case(known));
-    let first = elements(headers, header::ACCEPT).find(is_known);
-    let (form, text) = if first.is_some_and(|range| range.value.eq_ignore_ascii_case("application/yaml")) {
+    let is_yaml = |range: Element<'_>| range.value.eq_ignore_ascii_case("application/yaml");
+    let (form, text) = if elements(headers, header::ACCEPT).any(is_yaml) {
         ("application/yaml", serde_saphyr::to_string(pod).map_err(|error| error.to_string()))
     } else {
         // Not axum's `Json`: it writes into another type of buffer than the lists do, which adds 100 KB of machine code.

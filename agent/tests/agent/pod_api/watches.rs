@@ -231,7 +231,7 @@ async fn a_watch_sends_events_in_the_requested_form() {
         (&firsts[0]["object"]["kind"], &firsts[0]["object"]["spec"]),
         (&json!("PartialObjectMetadata"), &Value::Null)
     );
-    assert_eq!(firsts[1]["object"]["columnDefinitions"].as_array().unwrap().len(), 9);
+    assert_eq!(firsts[1]["object"]["columnDefinitions"].as_array().unwrap().len(), 7);
     assert_eq!(firsts[1]["object"]["rows"][0]["object"]["metadata"]["name"], "a");
     assert_eq!(firsts[2]["object"]["rows"][0]["cells"][1], "a");
     world.server.put("pods", &pod("shop", "b", &json!({})));
