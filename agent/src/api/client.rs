@@ -82,7 +82,12 @@ impl Clients {
     /// The peer of a new connection.
     pub(crate) fn peer(&self, origin: &str) -> Arc<Peer> {
         let (clients, origin) = (self.clone(), self.named(origin));
-        Arc::new(Peer { clients, origin, is_watching: AtomicBool::new(false) })
+        Arc::new(Peer {
+            clients,
+            origin,
+            has_handshake: AtomicBool::new(false),
+            is_watching: AtomicBool::new(false),
+        })
     }
 }
 
@@ -142,6 +147,8 @@ pub(crate) struct Peer {
     clients: Clients,
     /// The client without a name.
     pub(crate) origin: Arc<Share>,
+    /// Whether the TLS handshake is complete, or none is needed.
+    pub(crate) has_handshake: AtomicBool,
     /// Whether the connection currently serves a watch.
     pub(crate) is_watching: AtomicBool,
 }

@@ -8,7 +8,6 @@ use pod_index_kubelet::names;
 const MOST: usize = 256;
 
 const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
-const OPERATORS: [char; 7] = ['=', '!', '(', ')', ',', '>', '<'];
 
 /// Requirements, all of which must match. Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,37 +17,30 @@ pub(crate) struct Labels(Vec<Requirement>);
 struct Requirement {
     key: String,
     is_negated: bool,
-    test: Test,
-}
-
-/// What a label's value is tested for. A missing label passes no test.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Test {
-    Exists,
-    In(BTreeSet<String>),
+    /// One of which the label has. `None`: any.
+    values: Option<BTreeSet<String>>,
 }
 
 impl Labels {
     /// Parses a selector such as `app in (a, b), tier != test, !canary`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut tokens = Tokens(text.trim_start_matches(WHITE_SPACE));
-        let (mut requirements, mut terms) = (BTreeSet::new(), 0);
-        let mut is_over = tokens.peek().is_empty();
-        while !is_over {
-            let requirement =
-                tokens.requirement().map_err(|why| format!("unable to parse requirement: {why}"))?;
-            let of_this = requirement.terms();
+        let text = text.trim_matches(WHITE_SPACE);
+        let (mut requirements, mut terms, mut is_within) = (BTreeSet::new(), 0, false);
+        // A comma within parentheses separates values.
+        let parts = text.split(|c| {
+            is_within = if is_within { c != ')' } else { c == '(' };
+            c == ',' && !is_within
+        });
+        for part in parts.filter(|_| !text.is_empty()) {
+            let requirement = Requirement::parse(part.trim_matches(WHITE_SPACE))
+                .map_err(|why| format!("unable to parse requirement: {why}"))?;
+            let of_this = 1 + requirement.values.as_ref().map_or(0, BTreeSet::len);
             if requirements.insert(requirement) {
                 terms += of_this;
             }
             if terms > MOST {
                 return Err(format!("at most {MOST} keys and values are allowed"));
             }
-            is_over = match tokens.next() {
-                "" => true,
-                "," => false,
-                other => return Err(format!("found '{other}', expected: ',' or 'end of string'")),
-            };
         }
         Ok(Self(requirements.into_iter().collect()))
     }
@@ -66,105 +58,42 @@ impl Labels {
 }
 
 impl Requirement {
-    fn terms(&self) -> usize {
-        1 + if let Test::In(values) = &self.test { values.len() } else { 0 }
-    }
-
-    fn holds(&self, value: Option<&String>) -> bool {
-        let passes = match &self.test {
-            Test::Exists => value.is_some(),
-            Test::In(values) => value.is_some_and(|value| values.contains(value)),
-        };
-        passes != self.is_negated
-    }
-}
-
-/// The words and operators of a selector. White space ends a word. An empty token is the end.
-struct Tokens<'a>(&'a str);
-
-impl<'a> Tokens<'a> {
-    fn peek(&self) -> &'a str {
-        let Self(text) = self;
-        let length = if text.starts_with("==") || text.starts_with("!=") {
-            2
-        } else if text.starts_with(OPERATORS) {
-            1
+    fn parse(text: &str) -> Result<Self, String> {
+        let (key, is_negated, values) = if let Some(key) = text.strip_prefix('!') {
+            (key, true, None)
+        } else if let Some(set) = text.strip_suffix(')') {
+            let (head, values) = set.split_once('(').unwrap_or((set, ""));
+            match head.trim_end_matches(WHITE_SPACE).rsplit_once(WHITE_SPACE) {
+                Some((key, "in")) => (key, false, Some(values)),
+                Some((key, "notin")) => (key, true, Some(values)),
+                _ => return Err(format!("found '{head}' before '(', expected: in, notin")),
+            }
+        } else if let Some((key, value)) = text.split_once("!=") {
+            (key, true, Some(value))
+        } else if let Some((key, value)) = text.split_once('=') {
+            (key, false, Some(value.strip_prefix('=').unwrap_or(value)))
         } else {
-            text.find(|c| WHITE_SPACE.contains(&c) || OPERATORS.contains(&c)).unwrap_or(text.len())
+            (text, false, None)
         };
-        &text[..length]
-    }
-
-    fn next(&mut self) -> &'a str {
-        let token = self.peek();
-        self.0 = self.0[token.len()..].trim_start_matches(WHITE_SPACE);
-        token
-    }
-
-    /// The next token, if it is a word.
-    fn word(&mut self) -> Option<&'a str> {
-        let is_word = !self.0.is_empty() && !self.0.starts_with(OPERATORS);
-        is_word.then(|| self.next())
-    }
-
-    fn requirement(&mut self) -> Result<Requirement, String> {
-        let does_not_exist = self.peek() == "!";
-        if does_not_exist {
-            self.next();
-        }
-        let key = self.word().ok_or_else(|| format!("found '{}', expected: identifier", self.peek()))?;
+        let key = key.trim_matches(WHITE_SPACE);
         if let Some(why) = names::qualified_name(key) {
             return Err(format!("key: Invalid value: {key:?}: {why}"));
         }
-        let (is_negated, test) = match self.peek() {
-            _ if does_not_exist => (true, Test::Exists),
-            "" | "," => (false, Test::Exists),
-            _ => self.test()?,
-        };
-        if let Test::In(values) = &test
-            && let Some((value, why)) =
-                values.iter().find_map(|value| Some((value, names::label_value(value)?)))
-        {
-            return Err(format!("values[{key}]: Invalid value: {value:?}: {why}"));
-        }
-        Ok(Requirement { key: key.to_owned(), is_negated, test })
-    }
-
-    /// What follows a key, and whether it is negated.
-    fn test(&mut self) -> Result<(bool, Test), String> {
-        Ok(match self.next() {
-            "=" | "==" => (false, Test::In([self.value()?].into())),
-            "!=" => (true, Test::In([self.value()?].into())),
-            "in" => (false, Test::In(self.values()?)),
-            "notin" => (true, Test::In(self.values()?)),
-            other => return Err(format!("found '{other}', expected: in, notin, =, ==, !=")),
-        })
-    }
-
-    /// A single value, which may be empty: `app=`.
-    fn value(&mut self) -> Result<String, String> {
-        match self.word() {
-            Some(value) => Ok(value.to_owned()),
-            None if matches!(self.peek(), "" | ",") => Ok(String::new()),
-            None => Err(format!("found '{}', expected: identifier", self.peek())),
-        }
-    }
-
-    /// `(a, b)`. An empty item is the empty value, and so is the item of `()`.
-    fn values(&mut self) -> Result<BTreeSet<String>, String> {
-        let open = self.next();
-        if open != "(" {
-            return Err(format!("found '{open}', expected: '('"));
-        }
-        let mut values = BTreeSet::new();
-        loop {
-            values.insert(self.word().unwrap_or_default().to_owned());
-            match self.next() {
-                "," => {}
-                ")" => return Ok(values),
-                other => return Err(format!("found '{other}', expected: ',' or ')'")),
+        // An empty item is the empty value, and so is the item of `()`.
+        let value = |value: &str| value.trim_matches(WHITE_SPACE).to_owned();
+        let values = values.map(|values| values.split(',').map(value).collect::<BTreeSet<_>>());
+        for value in values.iter().flatten() {
+            if let Some(why) = names::label_value(value) {
+                return Err(format!("values[{key}]: Invalid value: {value:?}: {why}"));
             }
         }
+        Ok(Self { key: key.to_owned(), is_negated, values })
+    }
+
+    fn holds(&self, value: Option<&String>) -> bool {
+        let is_in = |value| self.values.as_ref().is_none_or(|values| values.contains(value));
+        // A missing label has no value.
+        value.is_some_and(is_in) != self.is_negated
     }
 }
 

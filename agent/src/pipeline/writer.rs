@@ -306,7 +306,7 @@ mod tests {
         running.join().unwrap();
         assert_eq!(reader.load().pods().len(), 1);
         assert_eq!(readiness.sources()[0].problems.len(), 3);
-        let text = metrics.text().unwrap();
+        let text = metrics.text();
         assert!(text.contains("pod_index_refused_pods_total 3\n"), "{text}");
     }
 }

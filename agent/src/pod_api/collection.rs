@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -82,13 +81,11 @@ pub(super) enum Origin {
 pub(super) struct Collection {
     pub(super) history: Arc<History>,
     pub(super) origin: Origin,
-    /// The version on disk.
-    pub(super) saved: AtomicU64,
 }
 
 impl Collection {
     pub(super) fn new(history: Arc<History>, origin: Origin) -> Arc<Self> {
-        Arc::new(Self { history, origin, saved: AtomicU64::new(0) })
+        Arc::new(Self { history, origin })
     }
 
     pub(super) fn of(&self) -> &'static Resource {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pod_index_kubelet::checkpoint::{read_list, write_list};
@@ -24,10 +24,10 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Stores what has changed, for ever.
 pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf) {
-    let (mut written, mut reported) = (0, None);
+    let (mut written, mut reported, mut saved) = (0, None, vec![0; served.len()]);
     loop {
         sleep(PAUSE * (1 + u32::try_from(written >> 18).unwrap_or(u32::MAX / 2))).await;
-        let (bytes, failed) = block_in_place(|| pass(&served, &directory));
+        let (bytes, failed) = block_in_place(|| pass(&served, &directory, &mut saved));
         if let Some(why) = failed.as_ref().filter(|_| failed != reported) {
             tracing::warn!("a list cannot be written: {why}");
         }
@@ -35,20 +35,22 @@ pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf) {
     }
 }
 
-/// Stores each list that was read and has changed. Returns the number of bytes, of failed attempts too, and the first
-/// error.
-fn pass(served: &[Arc<Collection>], directory: &Path) -> (usize, Option<String>) {
+/// Stores each list that was read and has changed. `saved`: the versions on disk. Returns the number of bytes, of failed
+/// attempts too, and the first error.
+fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> (usize, Option<String>) {
     let (mut bytes, mut failed) = (0, None);
-    for served in served.iter().filter(|served| served.known() == Some(Known::READ)) {
+    for (served, saved) in served.iter().zip(saved) {
+        // Asked first: an earlier state may be incomplete.
+        let is_read = served.known() == Some(Known::READ);
         let (state, version) = served.history.now();
-        if served.saved.load(Ordering::Relaxed) == version {
+        if !is_read || *saved == version {
             continue;
         }
         let list: Vec<u8> = list(served.of(), version, state.values(), Form::Marked).flatten().collect();
         bytes += list.len();
         let path = file(served.of(), directory);
         match write_list(&path, &list) {
-            Ok(()) => served.saved.store(version, Ordering::Relaxed),
+            Ok(()) => *saved = version,
             Err(error) => failed = failed.or_else(|| Some(format!("{}: {error}", path.display()))),
         }
     }
@@ -129,14 +131,15 @@ mod tests {
             (Arc::<str>::from(format!("/{name}")), Some((Arc::new(object) as Arc<dyn Item>, true)))
         };
         served[0].history.show(vec![named("first", 1)]);
-        assert_eq!(pass(&served, &directory).1, None);
+        let mut saved = [0; 2];
+        assert_eq!(pass(&served, &directory, &mut saved).1, None);
         let first = fs::read(directory.join("namespaces.yaml")).unwrap();
         // Together more than the 64 MiB that are read again.
         served[0].history.show((0..65).map(|n| named(&n.to_string(), 1 << 20)).collect());
         let mut node = Node::default();
         node.metadata.name = Some("node-1".to_owned());
         served[1].history.show(vec![("/node-1".into(), Some((Arc::new(node), true)))]);
-        let (bytes, why) = pass(&served, &directory);
+        let (bytes, why) = pass(&served, &directory, &mut saved);
         let why = why.unwrap();
         assert!(why.contains("namespaces.yaml: ") && why.contains("64 MiB"), "{why}");
         assert!(bytes > 64 << 20, "the next pass waits for long");
@@ -145,7 +148,7 @@ mod tests {
         let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name());
         assert_eq!(files.count(), 2, "nothing half written is left");
         served[0].history.show((1..65).map(|n| (format!("/{n}").into(), None)).collect());
-        assert_eq!(pass(&served, &directory).1, None, "it fits again");
+        assert_eq!(pass(&served, &directory, &mut saved).1, None, "it fits again");
         fs::remove_dir_all(&directory).unwrap();
     }
 }

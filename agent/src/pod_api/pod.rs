@@ -22,15 +22,12 @@ pub(super) static PODS: Resource = Resource {
         "metadata.name",
         "metadata.namespace",
         "spec.nodeName",
-        "spec.host",
         "spec.restartPolicy",
         "spec.schedulerName",
         "spec.serviceAccountName",
         "spec.hostNetwork",
         "status.phase",
         "status.podIP",
-        "status.podIPs",
-        "status.nominatedNodeName",
     ],
     columns: &printed::COLUMNS,
     own_columns: &TABLE_COLUMNS,
@@ -69,7 +66,7 @@ impl Item for Pod {
         let value = match PODS.fields[at] {
             "metadata.name" => Some(self.name()),
             "metadata.namespace" => Some(self.namespace()),
-            "spec.nodeName" | "spec.host" => spec.and_then(|spec| spec.node_name.as_deref()),
+            "spec.nodeName" => spec.and_then(|spec| spec.node_name.as_deref()),
             "spec.restartPolicy" => spec.and_then(|spec| spec.restart_policy.as_deref()),
             "spec.schedulerName" => spec.and_then(|spec| spec.scheduler_name.as_deref()),
             "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.as_deref()),
@@ -83,8 +80,6 @@ impl Item for Pod {
                 let first = status.pod_ips.as_ref().and_then(|ips| ips.first());
                 first.map_or(status.pod_ip.as_deref(), |ip| Some(&ip.ip))
             }),
-            "status.nominatedNodeName" => status.and_then(|status| status.nominated_node_name.as_deref()),
-            // `status.podIPs`: the API server knows the field, and no pod has a value of it.
             _ => None,
         };
         value.unwrap_or_default()
@@ -132,14 +127,13 @@ mod tests {
             "metadata": { "name": "web", "namespace": "shop" },
             "spec": { "nodeName": "node-1", "restartPolicy": "Always", "schedulerName": "s", "serviceAccountName": "sa",
                       "hostNetwork": true, "containers": [] },
-            "status": { "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
-                        "nominatedNodeName": "node-2" },
+            "status": { "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}] },
         }))
         .unwrap()
     }
 
     #[test]
-    fn every_field_of_the_api_server_is_selectable() {
+    fn every_served_field_is_selectable() {
         let pod = pod();
         for (selector, selected) in [
             ("", true),
@@ -148,7 +142,6 @@ mod tests {
             ("metadata.name!=web", false),
             ("metadata.namespace=shop,metadata.name=other", false),
             ("spec.nodeName=node-1", true),
-            ("spec.host=node-1", true),
             ("spec.restartPolicy=Always", true),
             ("spec.schedulerName=s", true),
             ("spec.serviceAccountName=sa", true),
@@ -158,9 +151,6 @@ mod tests {
             ("status.phase!=Failed,", true),
             ("status.podIP=10.0.0.1", true),
             ("status.podIP=fd00::1", false),
-            ("status.podIPs=10.0.0.1", false),
-            ("status.podIPs!=10.0.0.1", true),
-            ("status.nominatedNodeName=node-2", true),
         ] {
             assert_eq!(
                 Fields::parse(selector, |field| PODS.index(field)).unwrap().matches(|at| pod.field(at)),

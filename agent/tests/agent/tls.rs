@@ -189,9 +189,8 @@ fn clients_that_trust_the_agents_authority_are_served_and_others_see_why_not() {
     }
 
     // A certificate for a name, as nodes have, requested over loopback.
-    let named = pki.renew("node", "node-1.example.com");
-    agent.reload();
-    drop(named);
+    pki.renew("node", "node-1.example.com");
+    agent.wait_for_log("new connections use the new TLS certificate");
     let output = agent.ask(&format!("{get} --ca-file {ca} --tls-server-name node-1.example.com"));
     assert!(output.status.success(), "{}", stderr(&output));
 }

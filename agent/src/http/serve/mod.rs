@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -184,12 +184,10 @@ async fn accept(
             Ok((stream, peer)) => {
                 // At the limit of open files, another connection has to go.
                 make_room(&mut oldest_first, if spare.take_back() { CONNECTIONS } else { 1 });
-                let has_handshake = Arc::new(AtomicBool::new(tls.is_none()));
-                let mut known = Extensions::new();
-                known.insert(Arc::clone(&peer));
-                let (router, handshake) = (router.clone(), Arc::clone(&has_handshake));
-                let served = serve_connection(stream, tls.clone(), handshake, router, known, stop.clone());
-                oldest_first.push_back(Connection { task: tasks.spawn(served), has_handshake, peer });
+                peer.has_handshake.store(tls.is_none(), Ordering::Relaxed);
+                let served =
+                    serve_connection(stream, tls.clone(), Arc::clone(&peer), router.clone(), stop.clone());
+                oldest_first.push_back(Connection { task: tasks.spawn(served), peer });
                 open.inc();
             }
             Err(error) if spare.lend(&error) => {}
@@ -212,10 +210,8 @@ async fn accept_on_port(port: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
     Ok((stream, address.ip()))
 }
 
-/// A connection, and whether its TLS handshake is complete.
 struct Connection {
     task: AbortHandle,
-    has_handshake: Arc<AtomicBool>,
     peer: Arc<Peer>,
 }
 
@@ -229,7 +225,7 @@ fn make_room(oldest_first: &mut VecDeque<Connection>, most: usize) {
         return;
     }
     let stranger =
-        oldest_first.iter().position(|connection| !connection.has_handshake.load(Ordering::Relaxed));
+        oldest_first.iter().position(|connection| !connection.peer.has_handshake.load(Ordering::Relaxed));
     if let Some(oldest) =
         stranger.or_else(|| oldest_first.iter().position(is_short)).and_then(|at| oldest_first.remove(at))
     {
@@ -237,16 +233,18 @@ fn make_room(oldest_first: &mut VecDeque<Connection>, most: usize) {
     }
 }
 
-/// Serves one connection to its end, with TLS if configured. `known`: what is known of the client.
+/// Serves one connection to its end, with TLS if configured.
 async fn serve_connection(
     stream: Box<dyn Stream>,
     tls: Option<Arc<Tls>>,
-    has_handshake: Arc<AtomicBool>,
+    peer: Arc<Peer>,
     router: Router,
-    mut known: Extensions,
     stop: watch::Receiver<bool>,
 ) {
     let stream = StallGuard::new(stream, SLOWNESS);
+    // What handlers know of the client.
+    let mut known = Extensions::new();
+    known.insert(Arc::clone(&peer));
     let Some(tls) = tls else { return serve_requests(stream, router, known, stop).await };
     let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
     let done = tokio::select! {
@@ -256,7 +254,7 @@ async fn serve_connection(
     };
     match done {
         Ok(Ok(stream)) => {
-            has_handshake.store(true, Ordering::Relaxed);
+            peer.has_handshake.store(true, Ordering::Relaxed);
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let identity = shown.and_then(|certificate| Identity::of_certificate(certificate));
             if let Some(identity) = identity {

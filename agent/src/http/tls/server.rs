@@ -29,7 +29,7 @@ struct Loaded {
     contents: Vec<Vec<u8>>,
     config: Arc<ServerConfig>,
     /// The certificate's expiry in seconds since 1970, if it can be read.
-    not_after: Option<u64>,
+    not_after: Option<i64>,
 }
 
 impl TlsFiles {
@@ -68,9 +68,9 @@ impl TlsFiles {
 }
 
 /// A certificate's expiry in seconds since 1970.
-fn end_of(certificate: &CertificateDer<'_>) -> Option<u64> {
+fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    u64::try_from(certificate.validity().not_after.timestamp()).ok()
+    Some(certificate.validity().not_after.timestamp())
 }
 
 /// TLS on the agent's port, with the last valid set of files.
@@ -97,14 +97,9 @@ impl Tls {
     pub(crate) fn show(&self, to: &mut Scrape<'_>) {
         let help = "Whether the certificate in use is the one in the files; 0 if the files are invalid.";
         to.gauge("tls_certificate_current", help, i64::from(self.lock().trouble.is_none()));
-        if let Some(end) = self.not_after().and_then(|end| i64::try_from(end).ok()) {
+        if let Some(end) = self.lock().current.not_after {
             to.gauge("tls_certificate_not_after_timestamp_seconds", "Expiry of the certificate in use.", end);
         }
-    }
-
-    /// The expiry of the certificate in use, in seconds since 1970, if it can be read.
-    pub(crate) fn not_after(&self) -> Option<u64> {
-        self.lock().current.not_after
     }
 
     /// Reloads the files whenever they have changed. Waits if the file system hangs.

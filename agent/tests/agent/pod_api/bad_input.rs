@@ -40,7 +40,7 @@ async fn invalid_parameters_are_refused_as_by_the_api_server() {
         (&*long_selector, 200),
         ("labelSelector=&fieldSelector=&continue=&resourceVersion=", 200),
         ("labelSelector=app%20in%20()", 200),
-        ("fieldSelector=status.podIPs%3D10.0.0.1", 200),
+        ("fieldSelector=status.podIPs%3D10.0.0.1", 400),
         ("includeObject=Everything", 200),
         ("limit=", 200),
         ("resourceVersionMatch=Newest", 200),
