@@ -72,8 +72,6 @@ fn verb<B>(request: &Request<B>) -> &'static str {
         Method::GET => "list",
         Method::POST => "create",
         Method::DELETE => "delete",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
         _ => "other",
     }
 }

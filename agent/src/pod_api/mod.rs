@@ -149,11 +149,13 @@ impl PodApi {
             served.extend(collections);
             all.push(("a follower of resources", work));
         }
-        let histories: Vec<_> = served.iter().map(|served| Arc::clone(&served.history)).collect();
+        let aging = served.clone();
         let age = async move {
             loop {
                 sleep(AGING).await;
-                histories.iter().for_each(|history| history.age());
+                for served in &aging {
+                    served.history.age();
+                }
             }
         };
         all.push(("the end of old events", age.boxed()));

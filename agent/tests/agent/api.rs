@@ -154,7 +154,10 @@ async fn only_selected_pods_of_the_api_server_are_followed() {
 #[test]
 fn an_invalid_selection_is_exit_code_2() {
     for (args, why) in [
-        ("--api-server --pod-selector app=a\tb", "--pod-selector \"app=a\\tb\": found 'b', expected: ','"),
+        (
+            "--api-server --pod-selector app=a\tb",
+            "--pod-selector \"app=a\\tb\": unable to parse requirement: values",
+        ),
         ("--api-server --pod-field-selector Running", "--pod-field-selector \"Running\": in"),
         ("--api-server --namespace a/pods", "--namespace \"a/pods\": must consist of"),
         ("--pod-manifest-path x --namespace a", "--namespace needs an API server"),
