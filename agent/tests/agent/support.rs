@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 /// Waits for a condition.
 #[track_caller]
-pub fn wait_for<W: Display>(what: impl Fn() -> W, is_so: impl Fn() -> bool) {
+pub fn wait_for<W: Display>(what: impl Fn() -> W, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "{}", what());

@@ -292,7 +292,13 @@ fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
     assert!(ends(67_090_118_400));
 
     let second = pki.renew_until("node", "127.0.0.1", 2900);
-    client.meets(&agent, &second);
+    wait_for(
+        || "still another certificate",
+        || {
+            still_served();
+            client.get(agent.address, "/livez").unwrap().1 == second
+        },
+    );
     still_served();
     assert!(ends(29_348_006_400));
 
