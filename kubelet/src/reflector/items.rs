@@ -140,6 +140,7 @@ mod tests {
             r#"{"metadata":{"name":"a","labels":{"items":"]}\\"}},"items":[1,{"x":2}]}"#,
             r#"{"text":"\"items\":[{","list":[[],{}]}"#,
             r#"{"text":"\"]}"}"#,
+            r#"{"line":"\n"}"#,
             "{}",
         ];
         let metadata = r#""metadata":{"resourceVersion":"7","items":["x"]}"#;
