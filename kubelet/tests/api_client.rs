@@ -192,7 +192,8 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let options = ConnectionOptions { pings: (10 * QUICK, 10 * QUICK), ..ConnectionOptions::default() };
     let client = ApiClient::new(config, AGENT, &options).await.unwrap().client();
     site.server.put("pods", &pod("one", "s"));
-    let source = Source::new(client).times(Times { silence: 10 * DEADLINE, ..quick() });
+    let times = Times { silence: 10 * DEADLINE, ..quick() };
+    let source = Source { times, ..Source::new(client) };
     let mut followed = Followed::whole(source.pods());
     for silence in [
         Forwards::NOTHING,
@@ -217,8 +218,8 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
 async fn a_watch_dropped_after_silence_retires_its_connection() {
     let site = Site::new(true).await;
     let options = ConnectionOptions { silences: (DEADLINE, 10 * QUICK), ..ConnectionOptions::default() };
-    let source =
-        Source::new(site.client_with(&options).await).times(Times { silence: 20 * QUICK, ..quick() });
+    let times = Times { silence: 20 * QUICK, ..quick() };
+    let source = Source { times, ..Source::new(site.client_with(&options).await) };
     let mut followed = Followed::whole(source.pods());
     site.server.watched_by(1).await;
     assert_eq!(site.server.connections(), 1);

@@ -147,8 +147,8 @@ async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answ
     site.server.put("pods", &json!({ "metadata": { "namespace": "a", "name": "one" } }));
     site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
     let api = ApiClient::new(site.config(), "test", &ConnectionOptions::default()).await.unwrap();
-    let mut pods =
-        Source::new(api.client()).times(Times { backoff: (QUICK, 4 * QUICK), ..Times::default() }).pods();
+    let times = Times { backoff: (QUICK, 4 * QUICK), ..Times::default() };
+    let mut pods = Source { times, ..Source::new(api.client()) }.pods();
     let mut status = pods.status();
     let first = tokio::spawn(async move { pods.next().await });
     let says_so = |status: &SourceStatus| {

@@ -200,7 +200,7 @@ async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
     let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
     let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
     let silence = Duration::from_secs(2);
-    let source = Source::new(client).times(Times { silence, ..quick() });
+    let source = Source { times: Times { silence, ..quick() }, ..Source::new(client) };
     let mut followed = follow_with(&server, source).await;
     let lists = server.requests(Verb::List);
     tokio::time::sleep(silence + 5 * QUICK).await;
@@ -291,7 +291,7 @@ async fn failures_and_watches_that_end_at_once_wait_longer_each_time() {
         let server = ApiServer::start().await;
         server.fail_always(verb, fault);
         let (start, times) = (Instant::now(), Times { backoff: (8 * QUICK, 64 * QUICK), ..quick() });
-        let _followed = Followed::whole(source(&server).times(times).pods());
+        let _followed = Followed::whole(Source { times, ..source(&server) }.pods());
         server.seen(verb, 5).await;
         assert!(start.elapsed() >= least, "{verb:?}: {:?}", start.elapsed());
     }
@@ -304,8 +304,8 @@ async fn a_server_that_never_answers_is_asked_again() {
     let silence = Fault::Delay(2 * DEADLINE);
     server.fail(Verb::List, silence.clone());
     server.fail(Verb::Watch, silence);
-    let mut followed =
-        Followed::whole(source(&server).times(Times { patience: 10 * QUICK, ..quick() }).pods());
+    let times = Times { patience: 10 * QUICK, ..quick() };
+    let mut followed = Followed::whole(Source { times, ..source(&server) }.pods());
     followed.equals(&server, |_| true).await;
     server.seen(Verb::Watch, 2).await;
     let checks = followed.status.borrow().failed_checks;

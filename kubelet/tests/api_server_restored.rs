@@ -16,7 +16,7 @@ use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 
 /// A source that compares soon.
 fn comparing(server: &ApiServer) -> Source {
-    source(server).times(Times { compare_after: 4 * QUICK, ..quick() })
+    Source { times: Times { compare_after: 4 * QUICK, ..quick() }, ..source(server) }
 }
 
 /// A server with three lasting pods, its backup, and an index that follows later changes and compares soon.

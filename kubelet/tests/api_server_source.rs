@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use node_followed::{changed, follow, followed, follows_on, of_n1, pod, source};
 use pod_index::{PodMeta, is_static_pod};
+use pod_index_kubelet::sources::api_server::ApiServer as Source;
 use pod_index_kubelet::sources::{Merge, NodeName, SourceUpdate};
 use serde_json::json;
 
@@ -96,11 +97,14 @@ async fn selectors_narrow_what_is_followed() {
         pod["status"] = json!({ "phase": phase });
         server.put("pods", &pod);
     }
-    let narrowed = source(&server).node(&NodeName::new("n1")).namespace("a");
+    let mut narrowed = source(&server).node(&NodeName::new("n1"));
+    narrowed.namespace = Some("a".to_owned());
     let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
-    let mut running = Followed::whole(narrowed.clone().fields("status.phase=Running").pods());
+    let labels = Some("app!=one".to_owned());
+    let mut labelled = Followed::whole(Source { labels, ..narrowed.clone() }.pods());
+    narrowed.fields.push("status.phase=Running".to_owned());
+    let mut running = Followed::whole(narrowed.pods());
     running.equals(&server, |pod| pod.namespace() == "a" && phase(pod).as_deref() == Some("Running")).await;
-    let mut labelled = Followed::whole(narrowed.labels("app!=one").pods());
     labelled.equals(&server, |pod| pod.namespace() == "a" && pod.name() != "one").await;
     assert_eq!((running.reader.load().pods().len(), labelled.reader.load().pods().len()), (1, 1));
 }
@@ -144,7 +148,8 @@ async fn managed_fields_are_kept_only_on_request() {
     managed["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update" }]);
     server.put("pods", &managed);
     for keeps in [false, true] {
-        let mut followed = Followed::whole(source(&server).managed_fields(keeps).pods());
+        let source = Source { managed_fields: keeps, ..source(&server) };
+        let mut followed = Followed::whole(source.pods());
         followed.until("the pod", |snapshot| snapshot.pods().len() == 1).await;
         let snapshot = followed.reader.snapshot();
         assert!(snapshot.pods().all(|pod| pod.metadata.managed_fields.is_some() == keeps), "{keeps}");

@@ -34,7 +34,7 @@ fn bad(name: &str, version: u64) -> Value {
 
 fn source(server: &ApiServer) -> Source {
     let times = Times { backoff: (QUICK, 4 * QUICK), compare_after: QUICK, ..Times::default() };
-    Source::new(server.client()).times(times)
+    Source { times, ..Source::new(server.client()) }
 }
 
 /// The problems of pods: the pod and the field of each.

@@ -48,7 +48,8 @@ pub(crate) trait Follower {
 
 /// Follows the pods until nobody reads the changes any more.
 pub(crate) async fn follow<F: Follower>(pods: ApiServer, follower: &mut F) -> Result<(), Failure> {
-    let mut updates = pods.times(Times { backoff: WAITS, ..Times::default() }).objects::<Pod>();
+    let times = Times { backoff: WAITS, ..Times::default() };
+    let mut updates = ApiServer { times, ..pods }.objects::<Pod>();
     let (mut status, mut known, mut is_away) = (updates.status(), Known(HashMap::new()), false);
     loop {
         tokio::select! {

@@ -28,7 +28,6 @@ use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
 use pod_index_kubelet::sources::kubelet::KubeletSource;
-use pod_index_kubelet::sources::static_pods::Derive;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::selection::Selection;
@@ -246,16 +245,6 @@ impl Settings {
             other => Some((key(&id), other.to_string())),
         });
         texts.collect()
-    }
-
-    /// Which static pods are derived from mirror pods. An agent that manages the mirror pods of this node has its
-    /// static pods.
-    pub(crate) fn derive(&self) -> Derive {
-        let own = self.node.clone();
-        match self.mirrors {
-            Management::Off => Derive::AllNodes { own },
-            Management::Careful | Management::Forced => Derive::OtherNodes { own },
-        }
     }
 
     /// The key of a setting that differs in `new` but cannot change while the agent runs.

@@ -56,9 +56,8 @@ impl Selection {
 
     /// The selected pods of `server`.
     pub(crate) fn of(&self, server: ApiServer) -> ApiServer {
-        let server = self.namespace.iter().fold(server, |server, namespace| server.namespace(namespace));
-        let server = self.labels.iter().fold(server, |server, labels| server.labels(labels));
-        self.fields.iter().fold(server, |server, fields| server.fields(fields))
+        let Self { namespace, labels, fields } = self.clone();
+        ApiServer { namespace, labels, fields: fields.into_iter().collect(), ..server }
     }
 }
 

@@ -108,7 +108,7 @@ impl SourceTasks {
             prepared.push(self.keep_running(Source::Kubelet, KubeletSource::status, open)?);
         }
         if let Some(client) = client {
-            let pods = pods_of(settings, client)?.redact_env(redacts);
+            let pods = ApiServer { redact_env: redacts, ..pods_of(settings, client)? };
             let open = move || Ok(pods.clone().pods());
             prepared.push(self.keep_running(Source::Api, ApiServerSource::status, open)?);
         }

@@ -17,7 +17,7 @@ use super::suspension::Suspension;
 use crate::metrics::{Metrics, Writing, number};
 use pod_index::{Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
-use pod_index_kubelet::sources::static_pods::{Derive, OwnNode};
+use pod_index_kubelet::sources::static_pods::OwnNode;
 use pod_index_kubelet::sources::{Merge, Merged, Problem, ProblemKind, Source, SourceUpdate};
 
 /// Maximum number of queued reports. A source that is faster than the writer waits. Its next report then covers all
@@ -68,11 +68,10 @@ impl WriterThread {
         writer: Writer<Pod>,
         restored: Option<Restored>,
         sources: &[Source],
-        derive: Derive,
+        merge: Merge,
         readiness: Arc<Readiness>,
         metrics: &mut Metrics,
     ) -> (Self, Sender<Report>, impl FnOnce() + Send + use<>) {
-        let merge = Merge::new(sources.iter().copied()).derive_static_pods(derive);
         let (reports, received) = bounded(WAITING);
         let counts = Writing::register(metrics.ours());
         let queue = reports.clone();
@@ -290,9 +289,9 @@ mod tests {
         let (writer, reader) = pod_index::new();
         let (readiness, mut metrics) = (Arc::new(Readiness::new()), Metrics::new(&reader));
         readiness.join(Source::Kubelet, FileSource::new("/nonexistent", NodeName::new("n")).status());
-        let derive = Derive::AllNodes { own: NodeName::new("n") };
+        let merge = Merge::new([Source::Kubelet]).derive_static_pods(NodeName::new("n"));
         let (thread, reports, work) =
-            WriterThread::new(writer, None, &[Source::Kubelet], derive, Arc::clone(&readiness), &mut metrics);
+            WriterThread::new(writer, None, &[Source::Kubelet], merge, Arc::clone(&readiness), &mut metrics);
         let pod = |uid: &str, name: &str| -> Arc<Pod> {
             let metadata = json!({ "uid": uid, "name": name, "namespace": "shop" });
             Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())

@@ -129,12 +129,13 @@ impl PodApi {
                 missing.push(extra);
                 continue;
             };
-            let server = ApiServer::new(client.clone());
+            let mut server = ApiServer::new(client.clone());
             let begin = Begin { version: *version, seats, directory: directory.as_deref() };
             let (collections, work) = match extra {
                 Extra::Nodes => {
-                    let own = format!("metadata.name={}", settings.node);
-                    let server = if settings.given.all_nodes { server } else { server.fields(&own) };
+                    if !settings.given.all_nodes {
+                        server.fields.push(format!("metadata.name={}", settings.node));
+                    }
                     followed::follow::<Node>(&node::NODES, server.objects(), begin)
                 }
                 Extra::Namespaces => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
 use kube::Client;
-use pod_index_kubelet::sources::api_server::{Times, check_kubeconfig};
+use pod_index_kubelet::sources::api_server::check_kubeconfig;
 use pod_index_kubelet::sources::http::HttpSource;
 use pod_index_kubelet::sources::kubelet::KubeletSource;
 use pod_index_kubelet::sources::{Problem, SourceStatus};
@@ -64,7 +64,8 @@ pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, F
 
 /// Whether the API server lists and watches pods for the agent.
 pub(crate) async fn api_server(settings: &Settings, client: Client) -> Result<(), Failure> {
-    let pods = sources::pods_of(settings, client)?.times(Times { patience: PATIENCE, ..Times::default() });
+    let mut pods = sources::pods_of(settings, client)?;
+    pods.times.patience = PATIENCE;
     pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
 }
 

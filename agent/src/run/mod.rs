@@ -24,7 +24,7 @@ use crate::config::args::Output;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::BUDGET;
-use crate::config::values::Bounds;
+use crate::config::values::{Bounds, Management};
 use crate::config::{Given, Settings};
 use crate::http;
 use crate::http::access::Access;
@@ -46,6 +46,7 @@ use crate::run::tasks::{End, Tasks};
 use crate::whois::{Lookups, Processes, Whois};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::Checkpointing;
+use pod_index_kubelet::sources::Merge;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
@@ -169,8 +170,13 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let (checkpoints, restored) = opened?.unzip();
     let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
     let sources = sources::configured(settings);
+    let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
+    if settings.mirrors != Management::Off {
+        // This agent has the static pods of this node.
+        let _ = merge.manage_own_mirror_pods(true);
+    }
     let (writer, reports, write) =
-        WriterThread::new(index, restored, &sources, settings.derive(), Arc::clone(&readiness), &mut metrics);
+        WriterThread::new(index, restored, &sources, merge, Arc::clone(&readiness), &mut metrics);
     let writer_end = tasks.thread("index", write)?;
     if has_restored {
         readiness.restored();

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{RESTORED_ANNOTATION, is_restored};
-use crate::fnv::{Fnv128a, fnv1a_64};
+use crate::fnv::{fnv1a_64, fnv1a_128};
 use pod_index::PodMeta;
 
 const HEADER: &str = "# pod-index checkpoint ";
@@ -23,9 +23,7 @@ const CUT: &str = "it was cut off";
 pub(super) fn file_name(uid: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if uid.len() > LONGEST_UID {
-        let mut hasher = Fnv128a::new();
-        hasher.update(uid.as_bytes());
-        return format!("{PREFIX}%%{:032x}{SUFFIX}", hasher.digest());
+        return format!("{PREFIX}%%{:032x}{SUFFIX}", fnv1a_128(&[uid.as_bytes()]));
     }
     if uid.bytes().all(plain) {
         return format!("{PREFIX}{uid}{SUFFIX}");

@@ -10,7 +10,7 @@ use tokio::time;
 use super::Times;
 use super::failure::Failure;
 use super::known::{Partial, Versions, decoded};
-use super::request::{At, Requests};
+use super::request::{ANY_VERSION, Requests};
 use crate::backoff::jitter;
 
 /// The server's objects.
@@ -61,7 +61,7 @@ impl Comparison {
 
 async fn list(requests: &Requests, times: &Times) -> Result<Listed, Failure> {
     let mut listed = Listed::default();
-    let version = requests.list(At::Cached, times.patience, |object| {
+    let version = requests.list(Some(ANY_VERSION), times.patience, |object| {
         let (uid, version) = decoded::<Partial>(object)?.metadata.identity();
         listed.objects.insert(uid, version);
         Ok(())

@@ -15,7 +15,7 @@ use tokio::time;
 use super::compare::{Comparison, Listed, differing, finished};
 use super::failure::{Failure, FailureKind};
 use super::known::{Event, Partial, Received, Undecoded, Versions, decoded, is_held, received};
-use super::request::{At, Lines, Requests};
+use super::request::{ANY_VERSION, Lines, Requests};
 use super::waits::Waits;
 use super::{Observer, Times, Update};
 use crate::backoff::random;
@@ -154,14 +154,11 @@ where
             self.observer.relisting();
         }
         let Self { requests, known, keep, undecoded, is_set, .. } = self;
-        let at = match &*self.position {
-            _ if self.needs_latest => At::Latest,
-            "" => At::Cached,
-            version => At::NotOlderThan(version),
-        };
+        let least = if self.position.is_empty() { ANY_VERSION } else { &self.position };
+        let least = (!self.needs_latest).then_some(least);
         let (mut versions, mut now_undecoded) = (Versions::new(), Undecoded::new());
         let (mut changed, mut is_rewound) = (Vec::new(), false);
-        let position = requests.list(at, self.times.patience, |object| {
+        let position = requests.list(least, self.times.patience, |object| {
             let Received { uid, version, object, problem } = received::<K>(object)?;
             let before = known.get(&uid).copied().flatten();
             is_rewound |= before.is_some() && version < before;

@@ -34,22 +34,15 @@ pub(crate) struct Requests {
     pub(crate) is_metadata: bool,
 }
 
-/// How new a list must be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum At<'a> {
-    /// Any version: from the server's watch cache.
-    Cached,
-    /// Not older than this version: from the cache, when it is that new.
-    NotOlderThan(&'a str),
-    /// The latest: the server may have to read etcd.
-    Latest,
-}
+/// A list may be of any version. It comes from the server's watch cache.
+pub(super) const ANY_VERSION: &str = "0";
 
 impl Requests {
-    /// Passes each object of a list on. Returns the version of the list.
+    /// Passes each object of a list on. Returns the version of the list, which is not older than `least`. Without one, it
+    /// is the latest, for which the server may have to read etcd.
     pub(super) async fn list(
         &self,
-        at: At<'_>,
+        least: Option<&str>,
         patience: Duration,
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<String, Failure> {
@@ -57,12 +50,8 @@ impl Requests {
         let params = ListParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
+            resource_version: least.map(str::to_owned),
             ..ListParams::default()
-        };
-        let params = match at {
-            At::Cached => params.at("0"),
-            At::NotOlderThan(version) => params.at(version),
-            At::Latest => params,
         };
         let request = Request::new(&self.path);
         let request = if self.is_metadata { request.list_metadata(&params) } else { request.list(&params) };
@@ -100,7 +89,7 @@ impl Requests {
     /// Lists and starts to watch once. On failure, also what was tried.
     pub(crate) async fn check(&self, patience: Duration) -> Result<(), (&'static str, Failure)> {
         let version =
-            self.list(At::Cached, patience, |_| Ok(())).await.map_err(|failure| ("list", failure))?;
+            self.list(Some(ANY_VERSION), patience, |_| Ok(())).await.map_err(|failure| ("list", failure))?;
         let watch = self.watch(&version, Duration::from_secs(1), patience, patience).await;
         watch.map(drop).map_err(|failure| ("watch", failure))
     }

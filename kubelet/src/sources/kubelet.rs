@@ -25,7 +25,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::http::{Asking, Decoded, HttpConfig};
+use super::http::{Decoded, HttpConfig, ask};
 use super::problem::{limited, undecodable};
 use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
 use crate::text::{decode_bounded, shorten};
@@ -64,7 +64,7 @@ impl KubeletSource {
     /// # Errors
     /// If the URL is `https`, no authorities are given, and the system's cannot be read.
     pub fn new(config: HttpConfig) -> Result<Self, Problem> {
-        let (updates, status) = Asking::new(Source::Kubelet, config, decode)?.updates();
+        let (updates, status) = ask(Source::Kubelet, config, decode)?;
         Ok(Self { updates, status })
     }
 }

@@ -74,8 +74,8 @@ impl Agent {
         let (seen, sources_seen) = watch::channel(false);
         let (stepped, steps) = watch::channel(0_u64);
         let (has_applied, applied) = watch::channel(0_u64);
-        let source = PodsOfServer::new(server.client())
-            .times(Times { backoff: (QUICK, 4 * QUICK), ..Times::default() });
+        let times = Times { backoff: (QUICK, 4 * QUICK), ..Times::default() };
+        let source = PodsOfServer { times, ..PodsOfServer::new(server.client()) };
         let mut pods = source.node(&NodeName::new(NODE)).pods();
         let feed = async move {
             let mut merge = Merge::new([Source::File, Source::Api]);

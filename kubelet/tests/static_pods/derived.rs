@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pod_index::PodMeta;
-use pod_index_kubelet::sources::static_pods::{CLAIMED_ANNOTATION, Derive, UNCONFIRMED_FOR};
+use pod_index_kubelet::sources::static_pods::{CLAIMED_ANNOTATION, UNCONFIRMED_FOR};
 use pod_index_kubelet::sources::{Merge, NodeName, Source};
 use serde_json::json;
 
@@ -105,8 +105,8 @@ fn the_kubelet_confirms_or_ends_its_own_pods() {
 
 #[test]
 fn nothing_is_derived_for_the_own_node_while_its_mirror_pods_are_managed() {
-    let own = NodeName::new("n1");
-    let merge = Merge::new([Source::Api]).derive_static_pods(Derive::OtherNodes { own });
+    let mut merge = Merge::new([Source::Api]).derive_static_pods(NodeName::new("n1"));
+    assert!(merge.manage_own_mirror_pods(true).is_empty());
     let mut merging = Merging { merge, pods: BTreeMap::new() };
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("o", "q", "t", "n2")]));
     assert_eq!(merging.uids(), ["m", "o", "t"]);

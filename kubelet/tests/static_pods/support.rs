@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pod_index::PodMeta;
-use pod_index_kubelet::sources::static_pods::{Derive, OwnNode, UNCONFIRMED_ANNOTATION};
+use pod_index_kubelet::sources::static_pods::{OwnNode, UNCONFIRMED_ANNOTATION};
 use pod_index_kubelet::sources::{Merge, Merged, NodeName, ProblemKind, Source, SourceUpdate};
 use serde_json::json;
 
@@ -71,8 +71,7 @@ pub struct Merging {
 
 impl Merging {
     pub fn new(sources: impl IntoIterator<Item = Source>) -> Self {
-        let own = NodeName::new("n1");
-        let merge = Merge::new(sources).derive_static_pods(Derive::AllNodes { own });
+        let merge = Merge::new(sources).derive_static_pods(NodeName::new("n1"));
         Self { merge, pods: BTreeMap::new() }
     }
 

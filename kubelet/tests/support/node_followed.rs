@@ -34,7 +34,7 @@ pub fn quick() -> Times {
 }
 
 pub fn source(server: &ApiServer) -> Source {
-    Source::new(server.client()).times(quick())
+    Source { times: quick(), ..Source::new(server.client()) }
 }
 
 pub fn of_n1(pod: &Pod) -> bool {

@@ -48,13 +48,21 @@ use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, Sourc
 #[derive(Clone)]
 #[must_use = "nothing is followed until `pods` or `objects` is called"]
 pub struct ApiServer {
-    client: Client,
-    namespace: Option<String>,
-    labels: Option<String>,
-    fields: Vec<String>,
-    managed_fields: bool,
-    redact_env: bool,
-    times: Times,
+    /// Sends the requests.
+    pub client: Client,
+    /// Only pods of this namespace.
+    pub namespace: Option<String>,
+    /// Only pods that match this label selector, such as `app=web,tier!=test`.
+    pub labels: Option<String>,
+    /// Only pods that match all these field selectors, such as `status.phase=Running`.
+    pub fields: Vec<String>,
+    /// Whether pods keep their `metadata.managedFields`; `false` by default, since these fields can take most
+    /// of a pod's memory.
+    pub managed_fields: bool,
+    /// Whether literal values of environment variables are removed, as by [`redact_env`]; `false` by default.
+    pub redact_env: bool,
+    /// How long to wait for the server.
+    pub times: Times,
 }
 
 impl ApiServer {
@@ -77,46 +85,8 @@ impl ApiServer {
         self
     }
 
-    /// Only pods of this namespace.
-    pub fn namespace(mut self, namespace: &str) -> Self {
-        self.namespace = Some(namespace.to_owned());
-        self
-    }
-
-    /// Only pods that match this label selector, such as `app=web,tier!=test`.
-    pub fn labels(mut self, selector: &str) -> Self {
-        self.labels = Some(selector.to_owned());
-        self
-    }
-
-    /// Only pods that match this field selector, such as `status.phase=Running`. Combines with
-    /// [`node`](Self::node).
-    pub fn fields(mut self, selector: &str) -> Self {
-        self.fields.push(selector.to_owned());
-        self
-    }
-
-    /// Whether pods keep their `metadata.managedFields`; `false` by default, since these fields can take most
-    /// of a pod's memory.
-    pub fn managed_fields(mut self, keep: bool) -> Self {
-        self.managed_fields = keep;
-        self
-    }
-
-    /// Whether literal values of environment variables are removed, as by [`redact_env`]; `false` by default.
-    pub fn redact_env(mut self, redact: bool) -> Self {
-        self.redact_env = redact;
-        self
-    }
-
-    /// How long to wait for the server.
-    pub fn times(mut self, times: Times) -> Self {
-        self.times = times;
-        self
-    }
-
-    /// The pods, complete except for what [`managed_fields`](Self::managed_fields) and
-    /// [`redact_env`](Self::redact_env) remove.
+    /// The pods, complete except for what [`managed_fields`](Self#structfield.managed_fields) and
+    /// [`redact_env`](Self#structfield.redact_env) remove.
     pub fn pods(self) -> ApiServerSource<Pod> {
         self.pods_with(|pod| pod)
     }
@@ -136,7 +106,8 @@ impl ApiServer {
     }
 
     /// The objects of another kind, such as Namespaces or Nodes. [`node`](Self::node) and
-    /// [`redact_env`](Self::redact_env) are for pods alone; [`fields`](Self::fields) selects one object by its name.
+    /// [`redact_env`](Self#structfield.redact_env) are for pods alone; [`fields`](Self#structfield.fields) select one object
+    /// by its name.
     ///
     /// # Examples
     /// ```no_run
@@ -144,7 +115,8 @@ impl ApiServer {
     /// use pod_index_kubelet::sources::api_server::{ApiServer, ApiServerSource};
     ///
     /// # fn run(client: kube::Client) {
-    /// let node: ApiServerSource<Node> = ApiServer::new(client).fields("metadata.name=node-1").objects();
+    /// let fields = vec!["metadata.name=node-1".to_owned()];
+    /// let node: ApiServerSource<Node> = ApiServer { fields, ..ApiServer::new(client) }.objects();
     /// # }
     /// ```
     pub fn objects<K>(self) -> ApiServerSource<K>

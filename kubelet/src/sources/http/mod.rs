@@ -20,5 +20,5 @@ mod poll;
 mod source;
 
 pub use config::HttpConfig;
-pub(super) use poll::{Asking, Decoded};
+pub(super) use poll::{Decoded, ask};
 pub use source::HttpSource;

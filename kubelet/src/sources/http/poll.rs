@@ -44,7 +44,7 @@ struct Look {
 }
 
 /// The state between two updates.
-pub(in crate::sources) struct Asking {
+struct Asking {
     source: Source,
     config: HttpConfig,
     decode: Arc<Decode>,
@@ -60,45 +60,37 @@ pub(in crate::sources) struct Asking {
     said: Option<Vec<Arc<Pod>>>,
 }
 
+/// The endless stream of updates, and the source's status.
+///
+/// # Errors
+/// If the URL is `https`, no authorities are given, and the system's cannot be read.
+pub(in crate::sources) fn ask(
+    source: Source,
+    mut config: HttpConfig,
+    decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
+) -> Result<(BoxStream<'static, SourceUpdate<Pod>>, watch::Receiver<SourceStatus>), Problem> {
+    config.period = config.period.max(Duration::from_millis(1));
+    let asking = Asking {
+        source,
+        client: client(&config)?,
+        status: StatusWriter::new(source, &*config.url),
+        pause: config.period,
+        config,
+        decode: Arc::new(decode),
+        asked: None,
+        hasher: RandomState::new(),
+        last: None,
+        said: None,
+    };
+    let status = asking.status.subscribe();
+    let updates = unfold(asking, async |mut asking| {
+        let update = asking.next().await?;
+        Some((update, asking))
+    });
+    Ok((updates.boxed(), status))
+}
+
 impl Asking {
-    /// # Errors
-    /// If the URL is `https`, no authorities are given, and the system's cannot be read.
-    pub(in crate::sources) fn new(
-        source: Source,
-        mut config: HttpConfig,
-        decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
-    ) -> Result<Self, Problem> {
-        let client = client(&config)?;
-        let status = StatusWriter::new(source, &*config.url);
-        let decode = Arc::new(decode);
-        config.period = config.period.max(Duration::from_millis(1));
-        let (hasher, pause) = (RandomState::new(), config.period);
-        Ok(Self {
-            source,
-            config,
-            decode,
-            client,
-            status,
-            asked: None,
-            pause,
-            hasher,
-            last: None,
-            said: None,
-        })
-    }
-
-    /// The endless stream of updates, and the source's status.
-    pub(in crate::sources) fn updates(
-        self,
-    ) -> (BoxStream<'static, SourceUpdate<Pod>>, watch::Receiver<SourceStatus>) {
-        let status = self.status.subscribe();
-        let updates = unfold(self, async |mut asking| {
-            let update = asking.next().await?;
-            Some((update, asking))
-        });
-        (updates.boxed(), status)
-    }
-
     /// The next set that differs from the last one; `None` when the runtime shuts down.
     async fn next(&mut self) -> Option<SourceUpdate<Pod>> {
         loop {

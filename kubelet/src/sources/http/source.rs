@@ -4,7 +4,7 @@ use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
-use super::{Asking, Decoded, HttpConfig};
+use super::{Decoded, HttpConfig, ask};
 use crate::sources::manifest::{self, Origin};
 use crate::sources::status::SourceStatus;
 use crate::sources::{NodeName, Problem, Source, SourceUpdate};
@@ -54,7 +54,7 @@ impl HttpSource {
             let pods = is_whole.then_some(decoded.pods);
             Decoded { pods, problems: decoded.problems, ..Decoded::default() }
         };
-        let (updates, status) = Asking::new(Source::Http, config, decode)?.updates();
+        let (updates, status) = ask(Source::Http, config, decode)?;
         Ok(Self { updates, status })
     }
 }

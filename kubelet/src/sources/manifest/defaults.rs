@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, PodStatus, Toleration};
 
 use super::origin::Origin;
-use crate::fnv::Fnv128a;
+use crate::fnv::fnv1a_128;
 use crate::sources::{NodeName, pod};
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
@@ -39,21 +39,14 @@ pub(super) fn apply(pod: &mut Pod, json: &[u8], origin: &Origin<'_>, node: &Node
 /// 32 hex digits: a hash of the pod and of where it was read from, so that one manifest on two nodes makes
 /// two pods (k/k#87461).
 fn hashed_uid(json: &[u8], origin: &Origin<'_>, node: &NodeName) -> String {
-    let mut hasher = Fnv128a::new();
-    hasher.update(json);
-    match origin {
+    let hash = match origin {
         Origin::File(path) => {
-            hasher.update(b"host:");
-            hasher.update(node.as_str().as_bytes());
-            hasher.update(b"file:");
-            hasher.update(path.as_os_str().as_encoded_bytes());
+            let path = path.as_os_str().as_encoded_bytes();
+            fnv1a_128(&[json, b"host:", node.as_str().as_bytes(), b"file:", path])
         }
-        Origin::Url(url) => {
-            hasher.update(b"url:");
-            hasher.update(url.as_bytes());
-        }
-    }
-    format!("{:032x}", hasher.digest())
+        Origin::Url(url) => fnv1a_128(&[json, b"url:", url.as_bytes()]),
+    };
+    format!("{hash:032x}")
 }
 
 /// Prevents node problems from evicting static pods.

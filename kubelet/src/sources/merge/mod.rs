@@ -20,8 +20,8 @@ use pod_index::PodUid;
 use self::known::Known;
 pub use self::merged::Merged;
 use self::step::{Keys, Step};
-use super::static_pods::{Claims, Derive, NodeCheck, OwnNode, Ownership};
-use super::{Problem, Source, SourceUpdate, pod};
+use super::static_pods::{Claims, NodeCheck, OwnNode, Ownership};
+use super::{NodeName, Problem, Source, SourceUpdate, pod};
 
 /// Merges the pods of several sources into one set.
 ///
@@ -89,7 +89,10 @@ pub struct Merge {
     /// A latch: never reset.
     all_seen: bool,
     sources: HashMap<Source, Known>,
-    derive: Derive,
+    /// The node whose kubelet the source [`Kubelet`](Source::Kubelet) asks. `None`: no static pods are derived.
+    own: Option<NodeName>,
+    /// Another program than a kubelet manages the own node's mirror pods.
+    manages_own: bool,
     claims: Claims,
     readings: HashMap<Source, Reading>,
     node: NodeCheck,
@@ -116,7 +119,8 @@ impl Merge {
             configured,
             seen: BTreeSet::new(),
             sources: HashMap::new(),
-            derive: Derive::Never,
+            own: None,
+            manages_own: false,
             claims: Claims::default(),
             readings: HashMap::new(),
             node: NodeCheck::default(),
@@ -125,21 +129,18 @@ impl Merge {
         }
     }
 
-    /// Derives static pods from mirror pods of the API server. Off by default.
+    /// Derives static pods from mirror pods of the API server, of all nodes. `own` is the node whose kubelet the source
+    /// [`Kubelet`](Source::Kubelet) asks. Off by default.
     #[must_use]
-    pub fn derive_static_pods(mut self, derive: Derive) -> Self {
-        self.derive = derive;
+    pub fn derive_static_pods(mut self, own: NodeName) -> Self {
+        self.own = Some(own);
         self
     }
 
-    /// Tells the merge whether another program than a kubelet manages the own node's mirror pods. Then no
-    /// static pods are derived from them. Without effect if nothing is derived at all.
+    /// Tells the merge whether another program than a kubelet manages the own node's mirror pods. There, a mirror pod
+    /// without a manifest is an orphan, so no static pods are derived from them.
     pub fn manage_own_mirror_pods(&mut self, managed: bool) -> Merged {
-        self.derive = match std::mem::take(&mut self.derive) {
-            Derive::AllNodes { own } if managed => Derive::OtherNodes { own },
-            Derive::OtherNodes { own } if !managed => Derive::AllNodes { own },
-            same => same,
-        };
+        self.manages_own = managed;
         let names: BTreeSet<_> = self.claims.iter().map(|(_, claimed)| claimed.name.clone()).collect();
         self.node.is_due = self.has_unread_claims();
         self.settled(Keys { uids: Vec::new(), names: names.into_iter().collect() })
@@ -166,7 +167,7 @@ impl Merge {
     /// O(mirror pods).
     pub fn own_node(&mut self, node: Option<OwnNode>) -> Merged {
         self.node.read(node);
-        if let Some(own) = self.derive.own() {
+        if let Some(own) = &self.own {
             for claimed in self.claims.of_node_mut(own.as_str()) {
                 if claimed.ownership != Ownership::Refuted {
                     claimed.ownership = self.node.ownership(&claimed.claim, claimed.seen);
@@ -239,11 +240,6 @@ impl Merge {
         self.all_seen
     }
 
-    /// The configured sources that have not reported their pods yet.
-    pub fn unseen_sources(&self) -> impl Iterator<Item = Source> {
-        self.configured.difference(&self.seen).copied()
-    }
-
     /// Number of pods that a source reports.
     #[must_use]
     pub fn pod_count(&self, source: Source) -> usize {
@@ -263,7 +259,7 @@ impl Merge {
             source,
             now: pod::now(),
             is_first: !self.seen.contains(&source),
-            own: self.derive.own().cloned(),
+            own: self.own.clone(),
             touched: Keys::default(),
             mirrors: Vec::new(),
             problems: Vec::new(),

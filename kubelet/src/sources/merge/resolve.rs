@@ -77,7 +77,7 @@ impl Merge {
 
     /// Whether the kubelet that is asked knows the static pod of this claim, if it exists.
     fn is_kubelets(&self, claim: &StaticPodClaim) -> bool {
-        self.derive.own().is_some_and(|own| own.as_str() == claim.node)
+        self.own.as_ref().is_some_and(|own| own.as_str() == claim.node)
     }
 
     /// Ends the claim of a mirror pod that is gone or is being deleted. If the static pod seems to be running, it stays
@@ -122,7 +122,7 @@ impl Merge {
         let uid = PodUid::from(mirror.uid());
         // A later pod of the update may have replaced it.
         let known = self.holder(Source::Api, &uid).filter(|known| is_mirror_pod(&*known.object));
-        let Some(name) = known.map(|known| known.name.clone()).filter(|_| self.derive.own().is_some()) else {
+        let Some(name) = known.map(|known| known.name.clone()).filter(|_| self.own.is_some()) else {
             return;
         };
         let before = self.claims.remove(&uid);
@@ -219,7 +219,7 @@ impl Merge {
 
     /// Whether a static pod of the own node may be derived from this mirror pod.
     fn is_of_own_node(&self, claimed: &Claimed) -> bool {
-        self.is_kubelets(&claimed.claim) && self.derive.includes(&claimed.claim.node)
+        self.is_kubelets(&claimed.claim) && !self.manages_own
     }
 
     /// The claims of which static pods of the own node may be derived.
@@ -316,7 +316,7 @@ impl Merge {
     /// Whether a claim can be judged now. Others wait for the next read of the Node object, or are about static pods that
     /// are not derived.
     fn is_judged(&self, claimed: &Claimed) -> bool {
-        self.derive.includes(&claimed.claim.node) && !self.node.defers(claimed.ownership)
+        !(self.manages_own && self.is_kubelets(&claimed.claim)) && !self.node.defers(claimed.ownership)
     }
 
     /// The mirror pod of the static pod `uid`, if one counts.

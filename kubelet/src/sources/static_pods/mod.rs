@@ -38,8 +38,6 @@ pub(super) use claims::{Claimed, Claims, Stage};
 pub use own_node::OwnNode;
 pub(super) use own_node::{NodeCheck, Ownership};
 
-use super::NodeName;
-
 /// How long a derived pod stays after the deletion of its mirror pod. The kubelet creates a new mirror within
 /// seconds.
 pub const UNCONFIRMED_FOR: std::time::Duration = std::time::Duration::from_secs(30);
@@ -49,41 +47,3 @@ pub const UNCONFIRMED_ANNOTATION: &str = "pod-index/unconfirmed";
 
 /// Marks a static pod that only a mirror pod claims, and names that mirror pod's UID.
 pub const CLAIMED_ANNOTATION: &str = "pod-index/claimed-by";
-
-/// Which static pods a [`Merge`](super::Merge) derives from mirror pods.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Derive {
-    /// None.
-    #[default]
-    Never,
-    /// Static pods of all nodes. `own` is the node whose kubelet the source
-    /// [`Kubelet`](super::Source::Kubelet) asks.
-    AllNodes {
-        /// The node that the agent runs on.
-        own: NodeName,
-    },
-    /// Static pods of all nodes except this one. For programs that manage this node's mirror pods: there, a
-    /// mirror pod without a manifest is an orphan.
-    OtherNodes {
-        /// The node that the agent runs on.
-        own: NodeName,
-    },
-}
-
-impl Derive {
-    pub(super) fn includes(&self, node: &str) -> bool {
-        match self {
-            Self::Never => false,
-            Self::AllNodes { .. } => true,
-            Self::OtherNodes { own } => own.as_str() != node,
-        }
-    }
-
-    pub(super) fn own(&self) -> Option<&NodeName> {
-        match self {
-            Self::Never => None,
-            Self::AllNodes { own } | Self::OtherNodes { own } => Some(own),
-        }
-    }
-}
