@@ -6,7 +6,6 @@ use std::error::Error;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_path_to_error::Path;
 
 /// The most parts of a `spec`, counted by its commas. Decoded, a part takes up to 2 kB, a hundred times its JSON.
 const MOST_PARTS: usize = 8192;
@@ -146,21 +145,21 @@ fn without_found(error: &serde_json::Error) -> String {
     format!("is not a valid value{place}")
 }
 
-/// Decodes an object. On failure, the path of the field and a message, which quotes no value.
+/// Decodes an object. On failure, the field, which is empty for the whole object, and a message, which quotes no value.
 pub(crate) fn decode<'de, K: Deserialize<'de>>(
     json: &'de (impl AsRef<[u8]> + ?Sized),
-) -> Result<K, (Path, String)> {
+) -> Result<K, (String, String)> {
     // To follow the path takes time, and few objects have an error.
     if let Ok(object) = serde_json::from_slice(json.as_ref()) {
         return Ok(object);
     }
     let decoded = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json.as_ref()));
     decoded.map_err(|error| {
-        let path = error.path().clone();
+        let field = Some(error.path().to_string()).filter(|field| field != ".").unwrap_or_default();
         let text = without_found(&error.into_inner());
         // Drop the position, which is relative to the object.
         let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
-        (path, format!("cannot be decoded: {text}"))
+        (field, format!("cannot be decoded: {text}"))
     })
 }
 
@@ -168,7 +167,7 @@ pub(crate) fn decode<'de, K: Deserialize<'de>>(
 /// it, and a message says so.
 pub(crate) fn decode_bounded<K: DeserializeOwned>(
     json: &[u8],
-) -> Result<(K, Option<String>), (Path, String)> {
+) -> Result<(K, Option<String>), (String, String)> {
     let Some((parts, outline)) = outline(json) else { return Ok((decode(json)?, None)) };
     let message = format!("has {parts} parts, more than {MOST_PARTS}: its lists and mappings are left out");
     Ok((decode(&outline)?, Some(message)))

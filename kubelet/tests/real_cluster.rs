@@ -125,7 +125,7 @@ async fn mirrors(client: kube::Client, node: NodeName) {
 
     let (mut writer, reader) = pod_index::new();
     let (sender, mut changes) = mpsc::unbounded_channel::<Vec<Operation<Pod>>>();
-    let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node.as_str()), node.as_str());
+    let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node.as_str()));
     let mut status = mirrors.status();
     let (_seen, seen) = watch::channel(true);
     let keep = tokio::spawn(mirrors.run(reader.clone(), seen));

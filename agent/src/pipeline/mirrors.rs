@@ -166,7 +166,7 @@ impl MirrorKeeper {
     /// Runs in its own task. A panic ends the agent with an error, and what started the agent starts it again.
     async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, readiness: &Readiness) -> Failure {
         let node = self.node.as_str();
-        let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node), node);
+        let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node));
         self.lock().keeping = Some(mirrors.status());
         // Aborts its task when dropped.
         let mut task = JoinSet::from_iter([mirrors.run(reader.clone(), readiness.seen())]);

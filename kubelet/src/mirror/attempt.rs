@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::client::{MirrorError, Mirrored};
+use super::client::{MirrorFailure, Mirrored};
 use super::kube::KubeMirrorClient;
 use super::plan::{MirrorState, Planned};
 use pod_index::{FullName, MirrorPodUid, PodMeta};
@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) deleted: bool,
     pub(super) created: bool,
     pub(super) expected: Option<Expected>,
-    pub(super) error: Option<MirrorError>,
+    pub(super) failure: Option<MirrorFailure>,
 }
 
 /// The change that the index does not show yet.
@@ -27,18 +27,19 @@ pub(super) enum Expected {
 }
 
 /// Deletes the old mirror, if any, and creates a new one, if wanted.
-pub(super) async fn attempt(client: &KubeMirrorClient, planned: Planned) -> Outcome {
+pub(super) async fn attempt(client: Arc<KubeMirrorClient>, planned: Planned) -> Outcome {
     let to_mirror = planned.to_mirror().cloned();
     let Planned { full_name, pod, mirror, state } = planned;
-    let mut outcome = Outcome { full_name, pod, deleted: false, created: false, expected: None, error: None };
-    outcome.error = outcome.correct(client, mirror, state, to_mirror).await.err();
+    let mut outcome =
+        Outcome { full_name, pod, deleted: false, created: false, expected: None, failure: None };
+    outcome.failure = outcome.correct(&client, mirror, state, to_mirror).await.err();
     outcome
 }
 
 impl Outcome {
     /// Whether something was changed and nothing failed.
     pub(super) fn is_success(&self) -> bool {
-        self.error.is_none() && (self.deleted || self.created)
+        self.failure.is_none() && (self.deleted || self.created)
     }
 
     async fn correct(
@@ -47,18 +48,18 @@ impl Outcome {
         mirror: Option<Arc<Pod>>,
         state: MirrorState,
         pod: Option<Arc<Pod>>,
-    ) -> Result<(), MirrorError> {
+    ) -> Result<(), MirrorFailure> {
         // First, because it asks for the node: if that fails, the mirror of another version stays.
         let new = match pod {
             Some(pod) => Some(client.mirror_of(&pod).await),
             None => None,
         };
-        if let (MirrorState::WrongHash, Some(Err(error))) = (state, &new) {
-            return Err(error.clone());
+        if let (MirrorState::WrongHash, Some(Err(failure))) = (state, &new) {
+            return Err(failure.clone());
         }
         if let Some(mirror) = mirror {
             let uid = MirrorPodUid::from(mirror.uid());
-            self.deleted = client.delete_mirror_pod(self.full_name.as_str(), Some(&uid)).await?;
+            self.deleted = client.delete_mirror_pod(&self.full_name, Some(&uid)).await?;
             // The mirror is gone or was replaced. Either way, wait until the index shows it.
             self.expected = Some(Expected::Gone(uid));
             if !self.deleted {

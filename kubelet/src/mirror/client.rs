@@ -1,6 +1,11 @@
 //! The results of creating and deleting mirror pods.
 
+use std::fmt;
+use std::time::SystemTime;
+
 use pod_index::MirrorPodUid;
+
+use crate::text::shorten_to;
 
 /// The result of a creation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,18 +16,35 @@ pub enum Mirrored {
     Existed(MirrorPodUid),
 }
 
-error_type! {
-/// Why a mirror pod could not be created or deleted.
-MirrorError, MirrorErrorKind,
-/// The full name of the pod.
-pod, "mirror of {:?}: {}"
+/// Why a mirror pod could not be created or deleted, or that another client keeps undoing the change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MirrorFailure {
+    /// The kind of failure.
+    pub kind: MirrorErrorKind,
+    /// The error message. A server's answer may repeat the whole request, so it is cut after 1,024 bytes.
+    pub message: String,
+    /// When it happened.
+    pub time: SystemTime,
 }
 
+impl MirrorFailure {
+    pub(super) fn new(kind: MirrorErrorKind, message: impl AsRef<str>) -> Self {
+        Self { kind, message: shorten_to(message.as_ref(), 1_024), time: SystemTime::now() }
+    }
+}
+
+impl fmt::Display for MirrorFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for MirrorFailure {}
+
 kinds! {
-/// The kinds of [`MirrorError`]s.
+/// The kinds of [`MirrorFailure`]s.
 pub enum MirrorErrorKind {
-    /// The full name is not `name_namespace`, or the pod has no full name.
-    Name = "name",
     /// The node is unknown, has no UID, is being deleted, or cannot be looked up.
     Node = "node",
     /// The pod's name is in use: by a pod that is not a mirror, by a mirror of another node or of another
@@ -49,14 +71,11 @@ mod tests {
         for (said, length) in
             [("x".repeat(1_024), 1_024), ("x".repeat(1_025), 1_024), ("é".repeat(9_999), 1_024)]
         {
-            let error = MirrorError::new(MirrorErrorKind::Refused, "web_default", said.clone());
-            let shortened = error.to_string();
-            let shortened = shortened.strip_prefix("mirror of \"web_default\": ").expect("the pod's name");
+            let shortened = MirrorFailure::new(MirrorErrorKind::Refused, &said).to_string();
             assert_eq!(shortened.ends_with('…'), said.len() > length);
             assert_eq!(shortened.trim_end_matches('…').len(), length);
         }
-        let odd =
-            MirrorError::new(MirrorErrorKind::Refused, "web_default", "x".to_owned() + &"é".repeat(9_999));
+        let odd = MirrorFailure::new(MirrorErrorKind::Refused, "x".to_owned() + &"é".repeat(9_999));
         assert_eq!(odd.message.trim_end_matches('…').len(), 1_023, "no character is cut in two");
     }
 }

@@ -8,12 +8,10 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::time;
 
-use super::client::{MirrorError, MirrorErrorKind, Mirrored};
+use super::client::{MirrorErrorKind, MirrorFailure, Mirrored};
 use crate::RESTORED;
 use crate::text::api_causes;
-use pod_index::{
-    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, ParseIdError, PodMeta,
-};
+use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, PodMeta};
 
 /// The field manager in a mirror's `metadata.managedFields`.
 const FIELD_MANAGER: &str = "pod-index";
@@ -28,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Kubelet: `basicMirrorClient` (`pkg/kubelet/pod/mirror_client.go`), which takes the node from an informer.
 pub struct KubeMirrorClient {
     client: Client,
-    node: String,
+    pub(super) node: String,
 }
 
 impl KubeMirrorClient {
@@ -48,7 +46,7 @@ impl KubeMirrorClient {
     ///
     /// Kubelet: `CreateMirrorPod`.
     #[doc(alias = "CreateMirrorPod")]
-    pub async fn create_mirror_pod(&self, pod: &Pod) -> Result<Mirrored, MirrorError> {
+    pub async fn create_mirror_pod(&self, pod: &Pod) -> Result<Mirrored, MirrorFailure> {
         self.create(&self.mirror_of(pod).await?).await
     }
 
@@ -58,40 +56,63 @@ impl KubeMirrorClient {
     /// A missing pod or another UID is not an error: nothing is deleted.
     ///
     /// # Errors
-    /// If the full name is invalid; if the API server refuses or cannot be reached.
+    /// If the API server refuses or cannot be reached.
     ///
     /// Kubelet: `DeleteMirrorPod`.
     #[doc(alias = "DeleteMirrorPod")]
     pub async fn delete_mirror_pod(
         &self,
-        full_name: &str,
+        full_name: &FullName,
         uid: Option<&MirrorPodUid>,
-    ) -> Result<bool, MirrorError> {
-        self.delete(full_name, uid).await.map_err(of(full_name))
+    ) -> Result<bool, MirrorFailure> {
+        let mut now = DeleteParams::default().grace_period(0);
+        if let Some(uid) = uid {
+            now = now.preconditions(Preconditions { uid: Some(uid.to_string()), resource_version: None });
+        }
+        match patiently(self.pods(full_name.namespace()).delete(full_name.name(), &now)).await {
+            Ok(deleted) => match deleted.left().and_then(|pod| pod.metadata.finalizers) {
+                Some(finalizers) if !finalizers.is_empty() => {
+                    let finalizers = finalizers.join(", ");
+                    let why = format!("it is being deleted, and waits for its finalizers: {finalizers}");
+                    Err(MirrorFailure::new(MirrorErrorKind::Taken, why))
+                }
+                _ => Ok(true),
+            },
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+            Err(error) => Err(request(&error)),
+        }
     }
 
-    async fn node_uid(&self) -> Result<String, Failure> {
-        let problem = |what: &str| (MirrorErrorKind::Node, format!("the node {:?} {what}", self.node));
-        let unknown = |(kind, why): Failure| match problem(&format!("cannot be looked up: {why}")) {
-            (_, message) if kind == MirrorErrorKind::Request => (kind, message),
-            refused => refused,
-        };
+    async fn node_uid(&self) -> Result<String, MirrorFailure> {
+        let problem =
+            |kind, what: &str| Err(MirrorFailure::new(kind, format!("the node {:?} {what}", self.node)));
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let answer = patiently(nodes.get_opt(&self.node)).await.map_err(unknown)?;
-        let node = answer.map_err(|error| unknown(request(&error)))?;
-        let metadata = node.ok_or_else(|| problem("is unknown to the API server"))?.metadata;
+        let metadata = match patiently(nodes.get_opt(&self.node)).await {
+            Ok(Some(node)) => node.metadata,
+            Ok(None) => return problem(MirrorErrorKind::Node, "is unknown to the API server"),
+            Err(error) => {
+                let failure = request(&error);
+                let is_request = failure.kind == MirrorErrorKind::Request;
+                let kind = if is_request { failure.kind } else { MirrorErrorKind::Node };
+                return problem(kind, &format!("cannot be looked up: {failure}"));
+            }
+        };
         if metadata.deletion_timestamp.is_some() {
-            return Err(problem("is being deleted"));
+            return problem(MirrorErrorKind::Node, "is being deleted");
         }
-        metadata.uid.filter(|uid| !uid.is_empty()).ok_or_else(|| problem("has no UID"))
+        match metadata.uid {
+            Some(uid) if !uid.is_empty() => Ok(uid),
+            _ => problem(MirrorErrorKind::Node, "has no UID"),
+        }
     }
 
     /// The mirror of a static pod, owned only by the node: what `NodeRestriction` allows a node to create
     /// (KEP-1314).
-    pub(super) async fn mirror_of(&self, pod: &Pod) -> Result<Pod, MirrorError> {
-        let name = full_name(pod);
-        parse(&name).map_err(of(&name))?;
-        let node_uid = self.node_uid().await.map_err(of(&name))?;
+    pub(super) async fn mirror_of(&self, pod: &Pod) -> Result<Pod, MirrorFailure> {
+        // Without a full name, the index would not find the mirror.
+        FullName::new(pod.name(), pod.namespace())
+            .map_err(|error| MirrorFailure::new(MirrorErrorKind::Refused, error.to_string()))?;
+        let node_uid = self.node_uid().await?;
         let mut mirror = pod.clone();
         let hash = pod.annotation(CONFIG_HASH_ANNOTATION).unwrap_or_default().to_owned();
         let annotations = mirror.metadata.annotations.get_or_insert_default();
@@ -119,12 +140,13 @@ impl KubeMirrorClient {
 
     /// The pod already exists. Upstream intends to check whether it is the wanted mirror (k/k#19942), but
     /// compares an empty object.
-    async fn existing(&self, mirror: &Pod) -> Result<Mirrored, Failure> {
-        let taken = |message: &str| Err((MirrorErrorKind::Taken, message.to_owned()));
-        let found = match patiently(self.pods(mirror.namespace()).get_opt(mirror.name())).await? {
+    async fn existing(&self, mirror: &Pod) -> Result<Mirrored, MirrorFailure> {
+        let taken = |message: &str| Err(MirrorFailure::new(MirrorErrorKind::Taken, message));
+        let found = match patiently(self.pods(mirror.namespace()).get_opt(mirror.name())).await {
             Ok(Some(found)) => found,
             Ok(None) => {
-                return Err((MirrorErrorKind::Request, "a pod had its name, but is gone again".to_owned()));
+                let message = "a pod had its name, but is gone again";
+                return Err(MirrorFailure::new(MirrorErrorKind::Request, message));
             }
             // A node may not read other nodes' pods.
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
@@ -152,68 +174,31 @@ impl KubeMirrorClient {
     }
 
     /// Creates what [`mirror_of`](Self::mirror_of) returned.
-    pub(super) async fn create(&self, mirror: &Pod) -> Result<Mirrored, MirrorError> {
+    pub(super) async fn create(&self, mirror: &Pod) -> Result<Mirrored, MirrorFailure> {
         let post = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let created = async {
-            match patiently(self.pods(mirror.namespace()).create(&post, mirror)).await? {
-                Ok(created) => Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
-                Err(kube::Error::Api(status)) if status.is_already_exists() => self.existing(mirror).await,
-                Err(error) => Err(request(&error)),
-            }
-        };
-        created.await.map_err(of(&full_name(mirror)))
-    }
-
-    async fn delete(&self, full_name: &str, uid: Option<&MirrorPodUid>) -> Result<bool, Failure> {
-        let full_name = parse(full_name)?;
-        let mut now = DeleteParams::default().grace_period(0);
-        if let Some(uid) = uid {
-            now = now.preconditions(Preconditions { uid: Some(uid.to_string()), resource_version: None });
-        }
-        match patiently(self.pods(full_name.namespace()).delete(full_name.name(), &now)).await? {
-            Ok(deleted) => match deleted.left().and_then(|pod| pod.metadata.finalizers) {
-                Some(finalizers) if !finalizers.is_empty() => {
-                    let finalizers = finalizers.join(", ");
-                    let why = format!("it is being deleted, and waits for its finalizers: {finalizers}");
-                    Err((MirrorErrorKind::Taken, why))
-                }
-                _ => Ok(true),
-            },
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+        match patiently(self.pods(mirror.namespace()).create(&post, mirror)).await {
+            Ok(created) => Ok(Mirrored::Created(MirrorPodUid::from(created.uid()))),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => self.existing(mirror).await,
             Err(error) => Err(request(&error)),
         }
     }
 }
 
-/// Why an attempt failed.
-type Failure = (MirrorErrorKind, String);
-
-/// The failure as an error about this pod.
-fn of(full_name: &str) -> impl FnOnce(Failure) -> MirrorError {
-    move |(kind, message)| MirrorError::new(kind, full_name, message)
+pub(super) async fn patiently<T>(answer: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    time::timeout(PATIENCE, answer).await.unwrap_or_else(|_elapsed| {
+        let silence = format!("no answer from the API server within {} s", PATIENCE.as_secs());
+        Err(kube::Error::Service(silence.into()))
+    })
 }
 
-fn full_name(pod: &Pod) -> String {
-    format!("{}_{}", pod.name(), pod.namespace())
-}
-
-fn parse(full_name: &str) -> Result<FullName, Failure> {
-    full_name.parse().map_err(|error: ParseIdError| (MirrorErrorKind::Name, error.to_string()))
-}
-
-async fn patiently<T>(answer: impl Future<Output = T>) -> Result<T, Failure> {
-    let silence = || format!("no answer from the API server within {} s", PATIENCE.as_secs());
-    time::timeout(PATIENCE, answer).await.map_err(|_elapsed| (MirrorErrorKind::Request, silence()))
-}
-
-fn request(error: &kube::Error) -> Failure {
+fn request(error: &kube::Error) -> MirrorFailure {
     let kind = match error {
         kube::Error::Api(status) if matches!(status.code, 400..=499) && !matches!(status.code, 408 | 429) => {
             MirrorErrorKind::Refused
         }
         _ => MirrorErrorKind::Request,
     };
-    (kind, api_causes(error))
+    MirrorFailure::new(kind, api_causes(error))
 }
 
 impl_debug!(KubeMirrorClient, node);

@@ -10,7 +10,8 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
 use kube::api::Api;
-use tokio::time;
+
+use super::kube::patiently;
 
 /// Namespace of the kubelets' leases (`NamespaceNodeLease`).
 const NAMESPACE: &str = "kube-node-lease";
@@ -20,7 +21,6 @@ const DEFAULT_SECONDS: i32 = 40;
 const LOOKS: u32 = 8;
 /// Longest pause between two looks, however long the lease lasts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Checks repeatedly whether a kubelet runs on a node.
 ///
@@ -68,11 +68,7 @@ impl KubeletWatch {
     /// If the API server refuses or cannot be reached.
     pub async fn look(&mut self) -> Result<Kubelet, kube::Error> {
         let asked = Instant::now();
-        let answer =
-            time::timeout(PATIENCE, self.leases.get_opt(&self.node)).await.unwrap_or_else(|elapsed| {
-                let silence = std::io::Error::new(std::io::ErrorKind::TimedOut, elapsed);
-                Err(kube::Error::Service(silence.into()))
-            });
+        let answer = patiently(self.leases.get_opt(&self.node)).await;
         self.learn(answer, asked, Instant::now())
     }
 

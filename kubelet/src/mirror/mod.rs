@@ -35,9 +35,9 @@ mod reconcile;
 mod status;
 mod tries;
 
-pub use client::{MirrorError, MirrorErrorKind, Mirrored};
+pub use client::{MirrorErrorKind, MirrorFailure, Mirrored};
 pub use kube::KubeMirrorClient;
 pub use lease::{Kubelet, KubeletWatch};
 pub use plan::{MirrorState, Planned, plan};
 pub use reconcile::Mirrors;
-pub use status::{MirrorFailure, MirrorStatus, MirrorsStatus, WaitsFor};
+pub use status::{MirrorStatus, MirrorsStatus, WaitsFor};

@@ -3,7 +3,6 @@
 //! This file schedules the attempts. `plan` decides what should exist, `attempt` and the client apply it, and
 //! `tries` decides how long a name has to wait.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,23 +14,14 @@ use tokio::sync::watch;
 use tokio::time;
 
 use super::attempt::{Expected, Outcome, attempt};
-use super::client::MirrorErrorKind;
 use super::kube::KubeMirrorClient;
 use super::plan::{MirrorState, Planned, plan};
-use super::status::{MirrorFailure, MirrorStatus, MirrorsStatus, WaitsFor};
+use super::status::{MirrorStatus, MirrorsStatus, WaitsFor};
 use super::tries::{Tries, Waits};
 use pod_index::{FullName, PodMeta, Reader, Snapshot};
 
-/// Time between two comparisons if nothing changes: the kubelet's housekeeping period.
-const PERIOD: Duration = Duration::from_secs(2);
 /// Maximum number of mirrors with an open request.
 const CONCURRENCY: usize = 8;
-const WAITS: Waits = Waits {
-    failure: (Duration::from_secs(1), Duration::from_secs(60)),
-    contention: (Duration::from_secs(1), Duration::from_secs(300)),
-};
-const CONTENDED: &str = "something keeps undoing the correction; does a kubelet, or another agent with other manifests, \
-                         also manage the mirror pods of this node?";
 
 /// Keeps the mirror pods of one node up to date.
 ///
@@ -41,7 +31,7 @@ const CONTENDED: &str = "something keeps undoing the correction; does a kubelet,
 ///
 /// # async fn run(client: kube::Client, reader: pod_index::Reader<k8s_openapi::api::core::v1::Pod>,
 /// #     sources_seen: tokio::sync::watch::Receiver<bool>) {
-/// let mirrors = Mirrors::new(KubeMirrorClient::new(client, "node-1"), "node-1");
+/// let mirrors = Mirrors::new(KubeMirrorClient::new(client, "node-1"));
 /// let status = mirrors.status();
 /// mirrors.run(reader, sources_seen).await;
 /// # }
@@ -59,14 +49,7 @@ pub struct Mirrors {
     /// The waits for one version of one pod whose mirror was corrected three times and undone each time: the
     /// first, and the longest. 1 s and 5 min by default. Resets after three times the longest wait.
     pub contention: (Duration, Duration),
-    client: KubeMirrorClient,
-    book: Book,
-}
-
-/// All state besides the index.
-struct Book {
-    node: String,
-    waits: Waits,
+    client: Arc<KubeMirrorClient>,
     tries: HashMap<FullName, Tries>,
     under_way: HashSet<FullName>,
     /// Number of attempts so far.
@@ -75,25 +58,25 @@ struct Book {
 }
 
 impl Mirrors {
-    /// Keeps the mirrors of the static pods of `node`.
+    /// Keeps the mirrors of the static pods of the client's node.
     #[must_use]
-    pub fn new(client: KubeMirrorClient, node: &str) -> Self {
-        let book = Book {
-            node: node.to_owned(),
-            waits: WAITS,
+    pub fn new(client: KubeMirrorClient) -> Self {
+        Self {
+            period: Duration::from_secs(2),
+            backoff: (Duration::from_secs(1), Duration::from_secs(60)),
+            contention: (Duration::from_secs(1), Duration::from_secs(300)),
+            client: Arc::new(client),
             tries: HashMap::new(),
             under_way: HashSet::new(),
             attempts: 0,
             status: watch::Sender::new(MirrorsStatus::default()),
-        };
-        let Waits { failure: backoff, contention } = WAITS;
-        Self { period: PERIOD, backoff, contention, client, book }
+        }
     }
 
     /// The status. The receiver keeps the last one after the mirrors are dropped.
     #[must_use]
     pub fn status(&self) -> watch::Receiver<MirrorsStatus> {
-        self.book.status.subscribe()
+        self.status.subscribe()
     }
 
     /// Runs the loop: looks once a [`period`](Self#structfield.period), after each publication, and after each answer.
@@ -104,51 +87,46 @@ impl Mirrors {
     /// At most one request per pod is under way. A slow request delays other pods only if too many are slow.
     ///
     /// Cancel it by dropping the future; the next run completes the remaining work.
-    pub async fn run(self, reader: Reader<Pod>, mut sources_seen: watch::Receiver<bool>) {
+    pub async fn run(mut self, reader: Reader<Pod>, mut sources_seen: watch::Receiver<bool>) {
         if sources_seen.wait_for(|seen| *seen).await.is_err() {
             return;
         }
         let mut changes = reader.changes();
-        let Self { period, backoff: failure, contention, client, mut book } = self;
-        book.waits = Waits { failure, contention };
         let mut under_way = FuturesUnordered::new();
         loop {
             // The look covers all publications so far.
             let _ = changes.try_next();
-            let planned = look(&mut book, &reader, &mut sources_seen);
-            for planned in planned {
-                under_way.push(attempt(&client, planned));
+            for planned in self.look_at(&reader, &mut sources_seen) {
+                under_way.push(attempt(Arc::clone(&self.client), planned));
             }
             tokio::select! {
-                () = time::sleep(period.max(Duration::from_millis(1))) => {}
+                () = time::sleep(self.period.max(Duration::from_millis(1))) => {}
                 // Without a writer there are no more changes to wait for; the period continues.
                 Some(_) = changes.next() => {}
                 Ok(()) = sources_seen.changed() => {}
-                Some(outcome) = under_way.next() => book.learn(outcome, Instant::now()),
+                Some(outcome) = under_way.next() => self.learn(outcome, Instant::now()),
             }
             while let Some(Some(outcome)) = under_way.next().now_or_never() {
-                book.learn(outcome, Instant::now());
+                self.learn(outcome, Instant::now());
             }
         }
     }
-}
 
-/// What to attempt now. The snapshot is not held while requests are under way.
-fn look(book: &mut Book, reader: &Reader<Pod>, sources_seen: &mut watch::Receiver<bool>) -> Vec<Planned> {
-    let were_seen = *sources_seen.borrow_and_update();
-    let snapshot = reader.load();
-    // True before and after the load: this snapshot contains everything that the sources report.
-    let are_seen = were_seen && !sources_seen.has_changed().unwrap_or(false);
-    book.look(&snapshot, are_seen, Instant::now())
-}
+    /// What to attempt now. The snapshot is not held while requests are under way.
+    fn look_at(&mut self, reader: &Reader<Pod>, sources_seen: &mut watch::Receiver<bool>) -> Vec<Planned> {
+        let were_seen = *sources_seen.borrow_and_update();
+        let snapshot = reader.load();
+        // True before and after the load: this snapshot contains everything that the sources report.
+        let are_seen = were_seen && !sources_seen.has_changed().unwrap_or(false);
+        self.look(&snapshot, are_seen, Instant::now())
+    }
 
-impl Book {
     /// Compares actual and desired state, publishes the status, and returns what to attempt now.
     ///
     /// Plan and expectations must use the same snapshot: with a newer one, the plan could repeat what was
     /// already done.
     fn look(&mut self, snapshot: &Snapshot<Pod>, sources_seen: bool, now: Instant) -> Vec<Planned> {
-        let planned = plan(snapshot, &self.node);
+        let planned = plan(snapshot, &self.client.node);
         self.settle(snapshot, &planned, now);
         let is_due =
             |planned: &&Planned| is_wanted(planned) && self.waits_for(planned, sources_seen, now).is_none();
@@ -191,10 +169,8 @@ impl Book {
     }
 
     fn tries_of(&mut self, full_name: FullName, pod: Option<&Arc<Pod>>) -> &mut Tries {
-        match self.tries.entry(full_name) {
-            Entry::Occupied(tries) => tries.into_mut(),
-            Entry::Vacant(tries) => tries.insert(Tries::new(pod.cloned(), self.waits)),
-        }
+        let waits = Waits { failure: self.backoff, contention: self.contention };
+        self.tries.entry(full_name).or_insert_with(|| Tries::new(pod.cloned(), waits))
     }
 
     fn learn(&mut self, outcome: Outcome, now: Instant) {
@@ -203,10 +179,9 @@ impl Book {
         self.status.send_if_modified(|status| {
             status.created += u64::from(outcome.created);
             status.deleted += u64::from(outcome.deleted);
-            status.failed += u64::from(outcome.error.is_some());
+            status.failed += u64::from(outcome.failure.is_some());
             false
         });
-        let time = SystemTime::now();
         let is_success = outcome.is_success();
         let tries = self.tries_of(outcome.full_name.clone(), outcome.pod.as_ref());
         tries.expect(outcome.expected, now);
@@ -214,17 +189,17 @@ impl Book {
             // The pod was edited meanwhile.
             return;
         }
-        if let Some(error) = outcome.error {
-            let (kind, message) = (error.kind(), error.to_string());
-            if tries.fail(MirrorFailure { kind, message: message.clone(), time }, now) {
-                tracing::warn!(kind = kind.as_str(), "{message}");
-            }
-        } else if is_success {
-            let kind = MirrorErrorKind::Contended;
-            let message = format!("mirror of {:?}: {CONTENDED}", outcome.full_name.as_str());
-            if tries.succeed(now, || MirrorFailure { kind, message: message.clone(), time }) {
-                tracing::warn!(kind = kind.as_str(), "{message}");
-            }
+        let news = match outcome.failure {
+            Some(failure) => tries.fail(failure, now),
+            None if is_success => tries.succeed(now),
+            None => None,
+        };
+        if let Some(failure) = news {
+            tracing::warn!(
+                kind = failure.kind.as_str(),
+                "mirror of {:?}: {failure}",
+                outcome.full_name.as_str()
+            );
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-use super::client::MirrorErrorKind;
+use super::client::MirrorFailure;
 use super::plan::MirrorState;
 
 /// Status of all mirrors of the node.
@@ -64,16 +64,4 @@ pub enum WaitsFor {
     BackOff,
     /// It was corrected several times and undone each time. The wait doubles each time.
     Contention,
-}
-
-/// A failed attempt.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct MirrorFailure {
-    /// The kind of failure.
-    pub kind: MirrorErrorKind,
-    /// The error message.
-    pub message: String,
-    /// When it happened.
-    pub time: SystemTime,
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::attempt::Expected;
+use super::client::{MirrorErrorKind, MirrorFailure};
 use super::plan::{MirrorState, Planned};
-use super::status::{MirrorFailure, WaitsFor};
+use super::status::WaitsFor;
 use crate::backoff::Backoff;
 use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta};
 
@@ -19,6 +20,8 @@ use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta};
 const EXPECTATION: Duration = Duration::from_secs(30);
 /// How many corrections of a mirror need no wait, for example after manual deletions.
 const UNDISTURBED: u32 = 3;
+const CONTENDED: &str = "something keeps undoing the correction; does a kubelet, or another agent with other manifests, \
+                         also manage the mirror pods of this node?";
 
 /// The first and the longest wait, of each kind.
 #[derive(Clone, Copy, Debug)]
@@ -60,10 +63,11 @@ impl Trouble {
         Self { backoff: Backoff::new(least, most), last: None, until: None }
     }
 
-    /// Waits longer than the last time. Returns the failure before.
-    fn add(&mut self, failure: MirrorFailure, now: Instant) -> Option<MirrorFailure> {
+    /// Waits longer than the last time. Returns the failure if it differs from the last one.
+    fn add(&mut self, failure: MirrorFailure, now: Instant) -> Option<&MirrorFailure> {
         self.until = Some(now + self.backoff.wait(now));
-        self.last.replace(failure)
+        let is_new = self.last.as_ref().is_none_or(|last| last.message != failure.message);
+        Some(&*self.last.insert(failure)).filter(|_| is_new)
     }
 }
 
@@ -119,18 +123,18 @@ impl Tries {
         self.expected = expected.map(|expected| (expected, now));
     }
 
-    /// Records a failure. Returns whether it differs from the last one.
-    pub(super) fn fail(&mut self, failure: MirrorFailure, now: Instant) -> bool {
-        let message = failure.message.clone();
-        self.failure.add(failure, now).is_none_or(|last| last.message != message)
+    /// Records a failure. Returns it if it differs from the last one.
+    pub(super) fn fail(&mut self, failure: MirrorFailure, now: Instant) -> Option<&MirrorFailure> {
+        self.failure.add(failure, now)
     }
 
-    /// Records a correction. Returns whether it is the first one that shows contention.
-    pub(super) fn succeed(&mut self, now: Instant, contended: impl FnOnce() -> MirrorFailure) -> bool {
+    /// Records a correction. Returns the contention if this is the first one that shows it.
+    pub(super) fn succeed(&mut self, now: Instant) -> Option<&MirrorFailure> {
         let (before, _) = self.successes.unwrap_or((0, now));
         self.successes = Some((before.saturating_add(1), now));
         self.failure.last = None;
-        before + 1 >= UNDISTURBED && self.contention.add(contended(), now).is_none()
+        let contended = MirrorFailure::new(MirrorErrorKind::Contended, CONTENDED);
+        if before + 1 >= UNDISTURBED { self.contention.add(contended, now) } else { None }
     }
 
     /// Whether the index does not yet show the change.
@@ -163,10 +167,7 @@ impl Tries {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use super::*;
-    use crate::mirror::MirrorErrorKind;
     use pod_index::FullName;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -186,11 +187,6 @@ mod tests {
         Planned { full_name, pod: Some(Arc::clone(pod)), mirror: None, state }
     }
 
-    fn failure() -> MirrorFailure {
-        let kind = MirrorErrorKind::Contended;
-        MirrorFailure { kind, message: String::new(), time: SystemTime::UNIX_EPOCH }
-    }
-
     #[test]
     fn repeatedly_undone_corrections_wait_longer_each_time_and_reset_after_a_quiet_period() {
         let web = pod("1", "i");
@@ -199,7 +195,7 @@ mod tests {
             .into_iter()
             .chain([16, 32, 64, 128, 256, 300, 300].map(|whole| (false, whole)))
         {
-            assert_eq!(tries.succeed(now, failure), news);
+            assert_eq!(tries.succeed(now).is_some(), news);
             assert!(
                 tries.settle(Some(&planned(&web, MirrorState::InSync)), |_| true, now),
                 "it is remembered"
@@ -214,7 +210,7 @@ mod tests {
                 assert_eq!(tries.waits_for(now), None);
             }
         }
-        tries.succeed(now, failure);
+        tries.succeed(now);
         assert!(tries.settle(None, |_| true, now + 899 * SECOND), "its name may come back");
         let later = now + 900 * SECOND;
         assert!(!tries.settle(Some(&planned(&web, MirrorState::InSync)), |_| true, later));
@@ -227,9 +223,9 @@ mod tests {
         for other in [pod("2", "i"), pod("1", "j")] {
             let mut tries = Tries::new(Some(pod("1", "i")), WAITS);
             for _ in 0..3 {
-                tries.succeed(now, failure);
+                tries.succeed(now);
             }
-            tries.fail(failure(), now);
+            tries.fail(MirrorFailure::new(MirrorErrorKind::Refused, ""), now);
             let same = planned(&pod("1", "i"), MirrorState::Missing);
             assert!(tries.settle(Some(&same), |_| false, now));
             assert_eq!(tries.waits_for(now), Some(WaitsFor::Contention), "another object, the same version");

@@ -266,8 +266,8 @@ impl<K: ReferencedKind> Observer for Followed<K> {
     fn undecodable<'a>(&self, mut objects: impl ExactSizeIterator<Item = &'a Undecodable>) {
         match objects.find(|object| *object.name == *self.key.name) {
             Some(object) => {
-                let problem = format!("{}: {}", object.field, object.message);
-                self.report(&problem, |follower| &mut follower.undecodable);
+                let problem = format!("{} {}", object.field, object.message);
+                self.report(problem.trim_start(), |follower| &mut follower.undecodable);
             }
             None => self.follower().undecodable = None,
         }

@@ -23,7 +23,7 @@ pub(super) type Versions = HashMap<PodUid, Version>;
 pub(crate) struct Undecodable {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// `.` if it is unknown.
+    /// Empty if it is unknown.
     pub(crate) field: String,
     /// Quotes nothing of the object.
     pub(crate) message: String,
@@ -102,7 +102,7 @@ where
             return Ok(Received { uid, version, object: Some(object), problem: None });
         }
         Ok((object, Some(message))) => (Some(object), "spec".to_owned(), message),
-        Err((path, message)) => (None, text::shorten(&path.to_string()), message),
+        Err((field, message)) => (None, text::shorten(&field), message),
     };
     let Partial { metadata } = decoded(json)?;
     let (uid, version) = metadata.identity();

@@ -128,7 +128,7 @@ fn decode(body: &[u8]) -> Decoded {
                 }
                 let (field, message) = match decoded {
                     Ok(_) => ("metadata.name".to_owned(), "is missing".to_owned()),
-                    Err((path, message)) => (shorten(&path.to_string()), message),
+                    Err((field, message)) => (shorten(&field), message),
                 };
                 let problem = undecodable(ProblemKind::Syntax, namespace, name, &field, &message);
                 problems.insert(uid.to_owned(), problem);

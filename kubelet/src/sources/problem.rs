@@ -153,7 +153,7 @@ pub(super) fn undecodable(
     field: &str,
     message: &str,
 ) -> Problem {
-    let field = (field != ".").then(|| field.to_owned());
+    let field = (!field.is_empty()).then(|| field.to_owned());
     Problem::new(kind, shorten(&format!("{namespace}/{name}")), None, field, message)
 }
 

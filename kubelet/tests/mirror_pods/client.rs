@@ -22,7 +22,7 @@ async fn the_client_reports_the_result_of_each_request() {
     let Ok(Mirrored::Created(uid)) = client.create_mirror_pod(&pod).await else { panic!("not created") };
     assert_eq!(client.create_mirror_pod(&pod).await, Ok(Mirrored::Existed(uid.clone())));
     let other = client.create_mirror_pod(&static_pod("web", 2)).await.unwrap_err();
-    assert_eq!(other.kind(), MirrorErrorKind::Taken);
+    assert_eq!(other.kind, MirrorErrorKind::Taken);
     let stored = server.object("pods", "default", "web-n1").unwrap();
     let node = server.object("nodes", "", NODE).unwrap();
     let owner = json!([{
@@ -32,16 +32,21 @@ async fn the_client_reports_the_result_of_each_request() {
     assert_eq!(stored["metadata"]["managedFields"][0]["manager"], "pod-index");
 
     let wrong = MirrorPodUid::from("another");
-    assert_eq!(client.delete_mirror_pod("web-n1_default", Some(&wrong)).await, Ok(false), "409");
-    assert_eq!(client.delete_mirror_pod("web-n1_default", Some(&uid)).await, Ok(true));
-    assert_eq!(client.delete_mirror_pod("web-n1_default", None).await, Ok(false), "404");
-    for name in ["barfoo", "bar_foo_foo", "", "bar_", "_foo"] {
-        let refused = client.delete_mirror_pod(name, None).await.unwrap_err();
-        assert_eq!(refused.kind(), MirrorErrorKind::Name, "{name}");
-    }
+    let name = "web-n1_default".parse().unwrap();
+    assert_eq!(client.delete_mirror_pod(&name, Some(&wrong)).await, Ok(false), "409");
+    assert_eq!(client.delete_mirror_pod(&name, Some(&uid)).await, Ok(true));
+    assert_eq!(client.delete_mirror_pod(&name, None).await, Ok(false), "404");
     server.fail(Verb::Delete, Fault::Status(500));
-    let failed = client.delete_mirror_pod("web-n1_default", None).await.unwrap_err();
-    assert_eq!((failed.kind(), failed.pod()), (MirrorErrorKind::Request, "web-n1_default"));
+    let failed = client.delete_mirror_pod(&name, None).await.unwrap_err();
+    assert_eq!(failed.kind, MirrorErrorKind::Request);
+    let requests = server.requests(Verb::Create);
+    for name in ["", "a_b"] {
+        let mut pod = Pod::clone(&pod);
+        pod.metadata.name = Some(name.to_owned());
+        let refused = client.create_mirror_pod(&pod).await.unwrap_err();
+        assert_eq!(refused.kind, MirrorErrorKind::Refused, "{name}");
+    }
+    assert_eq!(server.requests(Verb::Create), requests, "no request has such a name");
 }
 
 #[tokio::test]
@@ -51,11 +56,11 @@ async fn a_node_just_deleted_and_a_name_used_on_another_node_are_reported_as_suc
     assert!(matches!(client.create_mirror_pod(&static_pod("web", 1)).await, Ok(Mirrored::Created(_))));
     server.put("pods", &plain(&on_server("other"), "n2"));
     let taken = client.create_mirror_pod(&static_pod("other", 1)).await.unwrap_err();
-    assert_eq!(taken.kind(), MirrorErrorKind::Taken, "{taken}");
+    assert_eq!(taken.kind, MirrorErrorKind::Taken, "{taken}");
     assert!(taken.to_string().contains("no relationship found"), "{taken}");
     server.remove("nodes", "", NODE);
     let unknown = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
-    assert_eq!(unknown.kind(), MirrorErrorKind::Node, "{unknown}");
+    assert_eq!(unknown.kind, MirrorErrorKind::Node, "{unknown}");
 }
 
 #[tokio::test]
@@ -66,7 +71,7 @@ async fn a_namespace_that_is_being_deleted_is_named_and_one_created_again_is_use
     let namespace = |phase| json!({ "metadata": { "name": "default" }, "status": { "phase": phase } });
     server.put("namespaces", &namespace("Terminating"));
     let refused = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
-    assert_eq!(refused.kind(), MirrorErrorKind::Refused);
+    assert_eq!(refused.kind, MirrorErrorKind::Refused);
     assert!(refused.to_string().contains("namespace default because it is being terminated"), "{refused}");
     server.put("namespaces", &namespace("Active"));
     assert!(matches!(client.create_mirror_pod(&static_pod("etcd", 1)).await, Ok(Mirrored::Created(_))));
@@ -98,7 +103,7 @@ async fn nothing_belongs_to_a_node_that_is_being_deleted_and_a_mirror_of_another
     let time = "2026-01-01T00:00:00Z";
     server.put("nodes", &json!({ "metadata": { "name": NODE, "deletionTimestamp": time } }));
     let refused = client.create_mirror_pod(&static_pod("etcd", 1)).await.unwrap_err();
-    assert_eq!(refused.kind(), MirrorErrorKind::Node, "{refused}");
+    assert_eq!(refused.kind, MirrorErrorKind::Node, "{refused}");
 }
 
 #[tokio::test]
@@ -126,12 +131,12 @@ async fn a_mirror_that_a_finalizer_keeps_is_reported() {
 
     stored["metadata"]["finalizers"] = json!(["example.com/somebody"]);
     server.put("pods", &stored);
-    let kept = client.delete_mirror_pod("web-n1_default", Some(&uid)).await.unwrap_err();
-    assert_eq!(kept.kind(), MirrorErrorKind::Taken);
+    let kept = client.delete_mirror_pod(&"web-n1_default".parse().unwrap(), Some(&uid)).await.unwrap_err();
+    assert_eq!(kept.kind, MirrorErrorKind::Taken);
     assert!(kept.to_string().contains("finalizer"), "{kept}");
     assert!(server.object("pods", "default", "web-n1").is_some(), "it lingers");
     let refused = client.create_mirror_pod(&pod).await.unwrap_err();
-    assert_eq!(refused.kind(), MirrorErrorKind::Taken);
+    assert_eq!(refused.kind, MirrorErrorKind::Taken);
 }
 
 /// The garbage collector deletes what a missing node owns.

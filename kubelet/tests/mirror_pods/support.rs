@@ -44,7 +44,7 @@ pub fn on_server(name: &str) -> String {
 
 /// Mirrors with short waits.
 pub fn mirrors_of(server: &ApiServer) -> Mirrors {
-    let mut mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE), NODE);
+    let mut mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE));
     (mirrors.backoff, mirrors.contention) = ((QUICK, 4 * QUICK), (QUICK, 4 * QUICK));
     mirrors.period = 5 * QUICK;
     mirrors

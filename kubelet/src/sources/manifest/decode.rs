@@ -218,7 +218,7 @@ impl<'a> Decoding<'a> {
         }
         match crate::text::decode(&json) {
             Ok(decoded) => self.pods(decoded, Some(document)),
-            Err((path, message)) => self.refuse(ProblemKind::Syntax, &Field::from(&path), &message),
+            Err((field, message)) => self.refuse(ProblemKind::Syntax, &Field::new(&field), &message),
         }
     }
 
@@ -231,23 +231,15 @@ impl<'a> Decoding<'a> {
     fn pods(&mut self, document: Document<'_>, value: Option<&Value>) {
         let kind = document.kind.as_deref().unwrap_or_default();
         let list = matches!(kind, "PodList" | "List") && self.origin.source() == Source::Http;
-        if kind != "Pod" && !list {
-            let message = match kind {
-                "" => "must be set, to Pod".to_owned(),
-                other => format!("must be Pod, not {}", crate::text::shorten(other)),
+        let version = document.api_version.as_deref().unwrap_or_default();
+        let wanted_kind = if list { kind } else { "Pod" };
+        for (field, found, wanted) in [("kind", kind, wanted_kind), ("apiVersion", version, "v1")] {
+            let message = match found {
+                found if found == wanted => continue,
+                "" => format!("must be set, to {wanted}"),
+                other => format!("must be {wanted}, not {}", crate::text::shorten(other)),
             };
-            return self.refuse(ProblemKind::Syntax, &Field::new("kind"), &message);
-        }
-        match document.api_version.as_deref() {
-            Some("v1") => {}
-            None | Some("") => {
-                let field = Field::new("apiVersion");
-                return self.refuse(ProblemKind::Syntax, &field, "must be set, to v1");
-            }
-            Some(other) => {
-                let message = format!("must be v1, not {}", crate::text::shorten(other));
-                return self.refuse(ProblemKind::Syntax, &Field::new("apiVersion"), &message);
-            }
+            return self.refuse(ProblemKind::Syntax, &Field::new(field), &message);
         }
         if !list {
             return self.pod(document, value, &Field::default());
@@ -262,9 +254,7 @@ impl<'a> Decoding<'a> {
                     self.refuse(ProblemKind::Syntax, &base.name("kind"), "must be Pod");
                 }
                 Ok(item) => self.pod(item, value.map(|value| &value["items"][index]), &base),
-                Err((path, message)) => {
-                    self.refuse(ProblemKind::Syntax, &base.join(&Field::from(&path)), &message);
-                }
+                Err((field, message)) => self.refuse(ProblemKind::Syntax, &base.name(&field), &message),
             }
         }
         if more > 0 {

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde_json::Value;
-use serde_path_to_error::{Path, Segment};
 
 /// `spec.containers[0].image`, `metadata.annotations[example.com/key]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,16 +34,6 @@ impl Field {
     /// The part of a mapping. A dot or a slash shows that it is an entry of a map, not a field.
     pub(super) fn key_or_name(&self, key: &str) -> Self {
         if key.contains(['.', '/']) { self.key(key) } else { self.name(key) }
-    }
-}
-
-impl From<&Path> for Field {
-    fn from(path: &Path) -> Self {
-        path.iter().fold(Self::default(), |field, segment| match segment {
-            Segment::Seq { index } => field.index(*index),
-            Segment::Map { key } => field.name(key),
-            Segment::Enum { .. } | Segment::Unknown => field,
-        })
     }
 }
 
