@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use checkpoint_support::{PATIENCE, Place, Run, add, block_on, kept, open, pod, refused, restored, unmarked};
 use pod_index::{Operation, PodUid};
-use pod_index_kubelet::checkpoint::{CheckpointError, CheckpointErrorKind, Checkpoints, Which, is_restored};
+use pod_index_kubelet::checkpoint::{CheckpointErrorKind, Checkpoints, Which, is_restored};
 
 #[test]
 fn only_pods_that_request_it_survive_a_restart() {
@@ -290,7 +290,7 @@ fn a_read_only_directory_is_read_and_blocks_nothing() {
     assert_eq!((status.wrong, reader.load().pods().len()), (101, 101));
     // It neither retries for ever nor reports success.
     let late = block_on(checkpointing.finish(PATIENCE)).unwrap_err();
-    assert_eq!(late.error().map(CheckpointError::kind), Some(CheckpointErrorKind::Write), "{late}");
+    assert_eq!(late.kind(), CheckpointErrorKind::Write, "{late}");
 }
 
 /// Runs as a child of the next test, with a limit on file sizes.

@@ -25,6 +25,8 @@ pub enum CheckpointErrorKind {
     Write = "write",
     /// An obsolete checkpoint could not be removed.
     Remove = "remove",
+    /// A generation of the index is not known to be on disk: the disk is slow, or the thread has ended.
+    Late = "late",
 }
 }
 

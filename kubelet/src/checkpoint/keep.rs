@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -111,6 +112,10 @@ impl<D: Disk> Keeper<D> {
         // A failed directory sync is one error, however many files it affects.
         let mut said = HashSet::new();
         errors.filter(|error| said.insert(*error)).take(MOST_ERRORS).cloned().collect()
+    }
+
+    pub(super) fn directory(&self) -> PathBuf {
+        self.disk.path("")
     }
 
     /// The status, without its errors.

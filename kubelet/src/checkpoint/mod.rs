@@ -71,7 +71,7 @@ use pod_index::PodMeta;
 pub use error::{CheckpointError, CheckpointErrorKind};
 pub use list::{read_list, write_list};
 pub use load::{Checkpoints, Restored};
-pub use thread::{CheckpointStatus, Checkpointing, NotAcknowledged};
+pub use thread::{CheckpointStatus, Checkpointing};
 
 /// Requests a checkpoint if it is `"true"`.
 ///

@@ -1,6 +1,7 @@
 //! The checkpoint thread and its status.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time;
 
 use super::disk::Disk;
-use super::error::CheckpointError;
+use super::error::{CheckpointError, CheckpointErrorKind};
 use super::keep::Keeper;
 use crate::backoff::{Backoff, FOREVER};
 use pod_index::Reader;
@@ -27,6 +28,7 @@ pub struct Checkpointing {
     /// The thread ends after this is dropped.
     stop: oneshot::Sender<()>,
     reader: Reader<Pod>,
+    directory: PathBuf,
 }
 
 /// Status of the checkpoints.
@@ -59,22 +61,22 @@ impl Checkpointing {
     pub(super) fn start<D: Disk>(keeper: Keeper<D>, reader: Reader<Pod>) -> io::Result<Self> {
         let (sender, status) = watch::channel(keeper.status());
         let (stop, stopped) = oneshot::channel();
-        let followed = reader.clone();
+        let (followed, directory) = (reader.clone(), keeper.directory());
         // A disk that hangs must not hold up other tasks.
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let work = move || runtime.block_on(run(sender, keeper, &followed, stopped));
         thread::Builder::new().name("checkpoint".to_owned()).spawn(work)?;
-        Ok(Self { status, stop, reader })
+        Ok(Self { status, stop, reader, directory })
     }
 
     /// Waits until this generation of the index, or a later one, is on disk. After that, no kill or power loss
     /// loses it. Must be called within a tokio runtime with time enabled.
     ///
     /// # Errors
-    /// If the timeout expires or the thread has ended. The error includes the disk's problem, if known.
-    pub async fn wait_for(&self, generation: u64, timeout: Duration) -> Result<(), NotAcknowledged> {
+    /// If the timeout expires or the thread has ended: the disk's problem, or [`CheckpointErrorKind::Late`] if none is known.
+    pub async fn wait_for(&self, generation: u64, timeout: Duration) -> Result<(), CheckpointError> {
         let reached = |status: &CheckpointStatus| status.generation >= Some(generation);
-        acknowledged(self.status(), generation, timeout, reached).await
+        acknowledged(&self.directory, self.status(), generation, timeout, reached).await
     }
 
     /// The status. The receiver keeps the last one after the thread has ended.
@@ -87,54 +89,34 @@ impl Checkpointing {
     /// once. If the disk hangs, this waits until the timeout. Must be called within a tokio runtime with time enabled.
     ///
     /// # Errors
-    /// If the current state may not be on disk. The error includes the reason, if known.
-    pub async fn finish(self, timeout: Duration) -> Result<(), NotAcknowledged> {
-        let Self { status, stop, reader } = self;
+    /// If the current state may not be on disk, like [`wait_for`](Self::wait_for).
+    pub async fn finish(self, timeout: Duration) -> Result<(), CheckpointError> {
+        let Self { status, stop, reader, directory } = self;
         let generation = reader.load().generation();
         drop(stop);
         // Wait until the thread has ended, not only for the acknowledgement: it unlocks the directory at its end.
-        acknowledged(status, generation, timeout, |_| false).await
+        acknowledged(&directory, status, generation, timeout, |_| false).await
     }
 }
 
 /// Waits until `is_so`, the thread's end or the timeout, whichever comes first.
 async fn acknowledged(
+    directory: &Path,
     mut status: watch::Receiver<CheckpointStatus>,
     generation: u64,
     timeout: Duration,
     is_so: impl Fn(&CheckpointStatus) -> bool,
-) -> Result<(), NotAcknowledged> {
+) -> Result<(), CheckpointError> {
     let _ = time::timeout(timeout.min(FOREVER), status.wait_for(is_so)).await;
     let status = status.borrow();
     if status.generation >= Some(generation) {
         return Ok(());
     }
-    Err(NotAcknowledged { generation, error: status.errors.first().cloned() })
+    Err(status.errors.first().cloned().unwrap_or_else(|| {
+        let message = format!("generation {generation} is not known to be on disk");
+        CheckpointError::new(CheckpointErrorKind::Late, directory, message)
+    }))
 }
-
-/// A generation that may not be on disk.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NotAcknowledged {
-    generation: u64,
-    error: Option<CheckpointError>,
-}
-
-impl NotAcknowledged {
-    /// The problem, if known. `None` means the disk is slow.
-    #[must_use]
-    pub fn error(&self) -> Option<&CheckpointError> {
-        self.error.as_ref()
-    }
-}
-
-impl std::fmt::Display for NotAcknowledged {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "generation {} is not known to be on disk", self.generation)?;
-        self.error.iter().try_for_each(|error| write!(f, ": {error}"))
-    }
-}
-
-impl std::error::Error for NotAcknowledged {}
 
 /// `status` is dropped last, even after a panic: it tells of the end, and then the directory must be unlocked.
 async fn run<D: Disk>(
