@@ -15,8 +15,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::identity::Identity;
 use pod_index::{Options, PodMeta, Reader, Writer};
 use pod_index_kubelet::sources::api_server::{ApiServer, connect};
-use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::{Merge, NodeName, Source, SourceUpdate};
+use pod_index_kubelet::sources::{Merge, NodeName, Source, SourceUpdate, file};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -36,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     eprintln!("metrics: http://{}/", listener.local_addr()?);
     let events = BufReader::new(io::stdin());
     if let Some(directory) = args.next() {
-        run(Source::File, FileSource::new(directory, node), listener, events, io::stdout()).await
+        run(Source::File, file::follow(directory, node), listener, events, io::stdout()).await
     } else {
         let pods = ApiServer::new(connect(None).await?).node(&node).pods();
         run(Source::Api, pods, listener, events, io::stdout()).await
@@ -177,7 +176,7 @@ async fn it_looks_up_events_and_counts_them() {
         connection.read_to_string(&mut metrics).unwrap();
         (lines, metrics) // drops `event`, so the events end
     });
-    let files = FileSource::new(&directory, NodeName::new("node-1"));
+    let files = file::follow(&directory, NodeName::new("node-1"));
     run(Source::File, files, listener, BufReader::new(events), to).await.unwrap();
     let (lines, metrics) = user.await.unwrap();
     assert_eq!(lines, ["default/web-node-1: default/web-node-1", "10.0.0.7: unknown"]);

@@ -14,7 +14,7 @@ use kube::{Client, Config};
 use pod_index::PodMeta;
 use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
-use pod_index_kubelet::sources::file::FileSource;
+use pod_index_kubelet::sources::file;
 use pod_index_kubelet::sources::{NodeName, SourceStatus, SourceUpdate};
 use pod_index_kubelet::text::api_causes;
 use pod_index_test_support::api_server::{ApiServer, DEADLINE, Verb};
@@ -133,7 +133,7 @@ fn a_hanging_plugin_runs_once_and_leaves_the_threads_to_the_file_source() {
 
         let manifests = Directory::new();
         manifests.write("web.yaml", manifest("web"));
-        let mut source = FileSource::new(manifests.path(), NodeName::new("n1"));
+        let mut source = file::follow(manifests.path(), NodeName::new("n1"));
         let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("the file source goes on");
         assert!(matches!(update, Some(SourceUpdate::Set(pods)) if pods[0].name() == "web-n1"));
     });

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use pod_index::PodMeta;
-use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::{NodeName, ProblemKind, SourceUpdate};
+use pod_index_kubelet::sources::{NodeName, Nudge, ProblemKind, SourceUpdate, Updates, file};
 use pod_index_test_support::dice::Dice;
 use sources_support::{Directory, manifest};
 
@@ -111,7 +110,7 @@ struct History {
     random: Dice,
     directory: Directory,
     model: Model,
-    source: FileSource,
+    source: Updates<Pod>,
     /// A record of all actions, for analysing a failure.
     done: Vec<String>,
     /// Each version differs from all others.
@@ -126,7 +125,8 @@ impl History {
         let period =
             if seed.is_multiple_of(2) { Duration::from_secs(3600) } else { Duration::from_millis(1) };
         let directory = Directory::new();
-        let source = FileSource::with_period(directory.path(), NodeName::new("n1"), period);
+        let source =
+            file::follow_with(directory.path(), NodeName::new("n1"), period, |_| {}, Nudge::default());
         let done = vec![format!("seed {seed}, a listing every {period:?}")];
         let (random, model, steady) = (Dice(seed), Model::default(), BTreeSet::new());
         Self { random, directory, model, source, done, version: 0, steady }

@@ -10,8 +10,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pod_index_kubelet::sources::NodeName;
-use pod_index_kubelet::sources::file::FileSource;
+use pod_index_kubelet::sources::{NodeName, Nudge, file};
 use sources_support::{Directory, manifest, next, until};
 
 /// The log lines, as `LEVEL message`.
@@ -50,8 +49,13 @@ async fn each_problem_is_logged_once_with_its_line_and_field() {
     let _guard = tracing::subscriber::set_default(log.clone());
     let directory = Directory::new();
     directory.write("bad.yaml", manifest("Bad"));
-    let mut source =
-        FileSource::with_period(directory.path(), NodeName::new("n1"), Duration::from_millis(10));
+    let mut source = file::follow_with(
+        directory.path(),
+        NodeName::new("n1"),
+        Duration::from_millis(10),
+        |_| {},
+        Nudge::default(),
+    );
     let status = source.status();
     assert_eq!(next(&mut source).await.len(), 0);
     until(&mut source, status.clone(), |status| status.checks > 5).await;

@@ -14,19 +14,18 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::{NodeName, Problem, ProblemKind, SourceStatus};
+use pod_index_kubelet::sources::{NodeName, Nudge, Problem, ProblemKind, SourceStatus, Updates, file};
 use sources_support::{Directory, manifest, next};
 
 const NEVER: Duration = Duration::from_secs(3600);
 const OFTEN: Duration = Duration::from_millis(10);
 
-fn source(path: impl AsRef<Path>, period: Duration) -> FileSource {
-    FileSource::with_period(path, NodeName::new("n1"), period)
+fn source(path: impl AsRef<Path>, period: Duration) -> Updates<Pod> {
+    file::follow_with(path, NodeName::new("n1"), period, |_| {}, Nudge::default())
 }
 
 /// Polls until the set is `names`, in that order. No intermediate set may lack `always`.
-async fn until(source: &mut FileSource, always: Option<&str>, names: &[&str]) -> Vec<Arc<Pod>> {
+async fn until(source: &mut Updates<Pod>, always: Option<&str>, names: &[&str]) -> Vec<Arc<Pod>> {
     loop {
         let pods = next(source).await;
         let now: Vec<_> = pods.iter().map(|pod| pod.name().to_owned()).collect();
@@ -40,7 +39,7 @@ async fn until(source: &mut FileSource, always: Option<&str>, names: &[&str]) ->
 }
 
 /// Polls until the first pod has that image. Each set until then has at least this many pods.
-async fn until_image_of(source: &mut FileSource, image: &str, least: usize) {
+async fn until_image_of(source: &mut Updates<Pod>, image: &str, least: usize) {
     loop {
         let pods = next(source).await;
         assert!(pods.len() >= least, "{pods:?}");
@@ -50,12 +49,12 @@ async fn until_image_of(source: &mut FileSource, image: &str, least: usize) {
     }
 }
 
-async fn until_image(source: &mut FileSource, image: &str) {
+async fn until_image(source: &mut Updates<Pod>, image: &str) {
     until_image_of(source, image, 0).await;
 }
 
 /// Polls until the status is as wanted; no update may come.
-async fn until_status(source: &mut FileSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
+async fn until_status(source: &mut Updates<Pod>, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
     let status = source.status();
     sources_support::until(source, status, wanted).await
 }
@@ -256,7 +255,7 @@ fn link(directory: &Directory, name: &str, to: &str) {
 }
 
 /// Polls until there is this problem and several listings have seen it; no update may come.
-async fn until_unreadable(source: &mut FileSource, message: &str) {
+async fn until_unreadable(source: &mut Updates<Pod>, message: &str) {
     let met = |status: &SourceStatus| {
         let is_it = |problem: &Problem| {
             problem.kind() == ProblemKind::Unreadable && problem.message().starts_with(message)
@@ -392,7 +391,7 @@ async fn many_changes_at_once_end_with_the_servers_pods() {
         let pods = next(&mut source).await;
         if pods.iter().any(|pod| pod.name() == "last-n1") {
             storm.join().expect("a storm");
-            let truth = pod_index_kubelet::sources::file::list(directory.path(), &NodeName::new("n1"));
+            let truth = file::list(directory.path(), &NodeName::new("n1"));
             let uids = |pods: &[Arc<Pod>]| pods.iter().map(|pod| pod.uid().to_owned()).collect::<Vec<_>>();
             assert_eq!(uids(&pods), uids(&truth.pods));
             return;

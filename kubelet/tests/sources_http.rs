@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http_server::{Answer, Server, answer};
+use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
-use pod_index_kubelet::sources::{NodeName, ProblemKind, SourceStatus};
+use pod_index_kubelet::sources::http::{self, HttpConfig};
+use pod_index_kubelet::sources::{NodeName, ProblemKind, SourceStatus, Updates};
 use pod_index_test_support::port::Port;
 use sources_support::{DEADLINE, Directory, manifest, names, next};
 use tokio::sync::watch;
@@ -58,18 +59,18 @@ fn config(url: &str) -> HttpConfig {
     config
 }
 
-fn source(config: HttpConfig) -> HttpSource {
-    HttpSource::new(config, NodeName::new("n1")).expect("a source")
+fn source(config: HttpConfig) -> Updates<Pod> {
+    http::follow(config, NodeName::new("n1")).expect("a source")
 }
 
 /// Polls until the status is as wanted; no update may come.
-async fn until_status(source: &mut HttpSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
+async fn until_status(source: &mut Updates<Pod>, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
     let status = source.status();
     sources_support::until(source, status, wanted).await
 }
 
 /// Polls until there is a problem, and returns it; no update may come.
-async fn problem(source: &mut HttpSource) -> String {
+async fn problem(source: &mut Updates<Pod>) -> String {
     let status = until_status(source, |status| !status.problems.is_empty()).await;
     status.problems[0].message().to_owned()
 }
@@ -302,7 +303,7 @@ const THIS_TEST: &str = "without_a_given_authority_tls_trusts_the_systems_author
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_given_authority_tls_trusts_the_systems_authorities() {
     if let Ok(url) = std::env::var(ASKED) {
-        let said = match HttpSource::new(config(&url), NodeName::new("n1")) {
+        let said = match http::follow(config(&url), NodeName::new("n1")) {
             Ok(mut source) => tokio::select! {
                 message = until_problem(source.status()) => message,
                 pods = next(&mut source) => format!("{:?}", names(&pods)),

@@ -10,8 +10,9 @@ use std::time::Duration;
 use http_server::{Server, answer};
 use pod_index::{PodMeta, is_static_pod};
 use pod_index_kubelet::sources::http::HttpConfig;
-use pod_index_kubelet::sources::kubelet::KubeletSource;
-use pod_index_kubelet::sources::{Merge, Nudge, Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
+use pod_index_kubelet::sources::{
+    Merge, Nudge, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, Updates, kubelet,
+};
 use serde_json::{Value, json};
 use sources_support::{Directory, names, next};
 
@@ -49,9 +50,9 @@ impl Kubelet {
         config
     }
 
-    fn trusted(&self, token: &Directory) -> KubeletSource {
+    fn trusted(&self, token: &Directory) -> Updates<Pod> {
         let config = self.config(token).certificate_authorities(self.server.authority.as_bytes());
-        KubeletSource::new(config.expect("an authority")).expect("a source")
+        kubelet::follow(config.expect("an authority")).expect("a source")
     }
 }
 
@@ -70,13 +71,13 @@ fn list(pods: &[Value]) -> Value {
 }
 
 /// Polls until the status is as wanted; no update may come.
-async fn until_status(source: &mut KubeletSource, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
+async fn until_status(source: &mut Updates<Pod>, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
     let status = source.status();
     sources_support::until(source, status, wanted).await
 }
 
 /// The source's problem while it emits nothing.
-async fn problem(source: &mut KubeletSource) -> Problem {
+async fn problem(source: &mut Updates<Pod>) -> Problem {
     until_status(source, |status| !status.problems.is_empty()).await.problems.remove(0)
 }
 
@@ -108,7 +109,7 @@ async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {
         .certificate_authorities(kubelet.server.authority.as_bytes())
         .expect("an authority");
     (config.period, config.nudge) = (Duration::from_secs(3600), nudge.clone());
-    let mut source = KubeletSource::new(config).expect("a source");
+    let mut source = kubelet::follow(config).expect("a source");
     let status = source.status();
     assert_eq!(names(&next(&mut source).await), ["one"]);
     let first = status.borrow().last_read.expect("a read");
@@ -186,7 +187,7 @@ async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
 }
 
 /// The problems once there are `count`.
-async fn problems(source: &mut KubeletSource, count: usize) -> Vec<String> {
+async fn problems(source: &mut Updates<Pod>, count: usize) -> Vec<String> {
     let status = until_status(source, |status| status.problems.len() == count).await;
     status.problems.iter().map(ToString::to_string).collect()
 }
@@ -247,11 +248,11 @@ async fn an_untrusted_certificate_is_accepted_only_if_configured() {
     let other =
         rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("a certificate").cert.pem();
     let wary = kubelet.config(&token).certificate_authorities(other.as_bytes()).expect("an authority");
-    let mut wary = KubeletSource::new(wary).expect("a source");
+    let mut wary = kubelet::follow(wary).expect("a source");
     assert!(problem(&mut wary).await.message().contains("invalid peer certificate"));
     assert_eq!(kubelet.server.requests(), [""; 0], "the token was sent");
     let mut trusting = kubelet.config(&token);
     trusting.insecure = true;
-    let mut trusting = KubeletSource::new(trusting).expect("a source");
+    let mut trusting = kubelet::follow(trusting).expect("a source");
     assert_eq!(names(&next(&mut trusting).await), ["one"]);
 }

@@ -26,9 +26,8 @@ use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
-use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
-use pod_index_kubelet::sources::kubelet::KubeletSource;
-use pod_index_kubelet::sources::{NodeName, Problem};
+use pod_index_kubelet::sources::http::HttpConfig;
+use pod_index_kubelet::sources::{NodeName, Problem, http, kubelet};
 
 use self::selection::Selection;
 use self::values::{AccessSettings, AuthorizationMode, Extra, Management, TlsFiles};
@@ -349,7 +348,7 @@ fn kubelet(given: &Shared) -> Result<Option<HttpConfig>, Failure> {
     config = trusting(config, "kubeletCa", given.kubelet_ca.as_deref())?;
     let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
     config.token_file = given.kubelet_token_file.as_deref().or(of_the_account).map(Path::to_owned);
-    drop(KubeletSource::new(config.clone()).map_err(wrong)?);
+    drop(kubelet::follow(config.clone()).map_err(wrong)?);
     Ok(Some(config))
 }
 
@@ -366,7 +365,7 @@ fn http(given: &Shared, node: &NodeName) -> Result<Option<HttpConfig>, Failure> 
         config = config.header(name, value).map_err(wrong)?;
     }
     config = trusting(config, "manifestUrlCa", given.manifest_url_ca.as_deref())?;
-    drop(HttpSource::new(config.clone(), node.clone()).map_err(wrong)?);
+    drop(http::follow(config.clone(), node.clone()).map_err(wrong)?);
     Ok(Some(config))
 }
 

@@ -1,7 +1,6 @@
 //! The settings, and the files and servers that they name.
 
-use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
+use pod_index_kubelet::sources::{Nudge, ProblemKind, SourceStatus, file};
 
 use super::report::Finding;
 use crate::config::{Given, Settings};
@@ -52,8 +51,9 @@ async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) {
         findings.push(Finding::of(CHECK, Err(failure), fix));
         return;
     }
-    let source = FileSource::with_period(path, settings.node.clone(), settings.period_of("file"));
-    let status = check::first_look(source, FileSource::status).await;
+    let (node, period) = (settings.node.clone(), settings.period_of("file"));
+    let source = file::follow_with(path, node, period, |_| {}, Nudge::default());
+    let status = check::first_look(source).await;
     read(CHECK, &status, "correct or remove the manifest", findings);
     let unhinted = status.problems.iter().find(|problem| problem.kind() == ProblemKind::Unhinted);
     let fix = "raise the limits, for example sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512; \

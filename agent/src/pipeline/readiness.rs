@@ -219,13 +219,13 @@ fn added(problems: &[Problem], before: &[Problem]) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_index_kubelet::sources::{NodeName, file::FileSource};
+    use pod_index_kubelet::sources::{NodeName, file};
 
     #[test]
     fn rejected_pods_are_problems_of_their_source_and_reported_once() {
         let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
         let readiness = Readiness::new();
-        readiness.join(Source::Http, FileSource::new("/nonexistent", NodeName::new("n")).status());
+        readiness.join(Source::Http, file::follow("/nonexistent", NodeName::new("n")).status());
         let shown =
             || readiness.sources()[0].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
         assert_eq!(readiness.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_restarted_source_is_still_in_the_index() {
-        let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
+        let status = || file::follow("/nonexistent", NodeName::new("n")).status();
         let readiness = Readiness::new();
         readiness.join(Source::File, status());
         readiness.join(Source::Http, status());
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_agent_waits_for_an_added_source_until_it_is_read_or_removed() {
-        let status = || FileSource::new("/nonexistent", NodeName::new("n")).status();
+        let status = || file::follow("/nonexistent", NodeName::new("n")).status();
         let readiness = Readiness::new();
         let seen = readiness.seen();
         readiness.join(Source::File, status());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, Stream, StreamExt};
+use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::sync::watch;
@@ -19,11 +19,10 @@ use super::writer::Report;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::selection::Selection;
-use pod_index_kubelet::sources::api_server::{ApiServer, ApiServerSource};
-use pod_index_kubelet::sources::file::FileSource;
-use pod_index_kubelet::sources::http::HttpSource;
-use pod_index_kubelet::sources::kubelet::KubeletSource;
-use pod_index_kubelet::sources::{Problem, Source, SourceStatus, SourceUpdate, redact_env};
+use pod_index_kubelet::sources::api_server::ApiServer;
+use pod_index_kubelet::sources::{
+    Problem, Source, SourceStatus, SourceUpdate, Updates, file, http, kubelet, redact_env,
+};
 
 /// Pause before a source restarts after a panic.
 const AFTER_A_PANIC: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(10) };
@@ -92,44 +91,39 @@ impl SourceTasks {
         let node = settings.node.clone();
         if let Some(path) = settings.given.static_pod_path.clone() {
             let (node, nudge, period) = (node.clone(), nudge(Source::File), settings.period_of("file"));
-            let open =
-                move || Ok(FileSource::with_nudge(&path, node.clone(), period, transform, nudge.clone()));
-            prepared.push(self.keep_running(Source::File, FileSource::status, open)?);
+            let open = move || Ok(file::follow_with(&path, node.clone(), period, transform, nudge.clone()));
+            prepared.push(self.keep_running(Source::File, open)?);
         }
         if let Some(mut config) = settings.http.clone() {
             (config.transform, config.nudge) = (transform, nudge(Source::Http));
             let node = node.clone();
-            let open = move || HttpSource::new(config.clone(), node.clone());
-            prepared.push(self.keep_running(Source::Http, HttpSource::status, open)?);
+            let open = move || http::follow(config.clone(), node.clone());
+            prepared.push(self.keep_running(Source::Http, open)?);
         }
         if let Some(mut config) = settings.kubelet.clone() {
             (config.transform, config.nudge) = (transform, nudge(Source::Kubelet));
-            let open = move || KubeletSource::new(config.clone());
-            prepared.push(self.keep_running(Source::Kubelet, KubeletSource::status, open)?);
+            let open = move || kubelet::follow(config.clone());
+            prepared.push(self.keep_running(Source::Kubelet, open)?);
         }
         if let Some(client) = client {
             let pods = ApiServer { redact_env: redacts, ..pods_of(settings, client)? };
             let open = move || Ok(pods.clone().pods());
-            prepared.push(self.keep_running(Source::Api, ApiServerSource::status, open)?);
+            prepared.push(self.keep_running(Source::Api, open)?);
         }
         Ok(prepared)
     }
 
     /// Prepares to run the streams that `open` returns until one ends by itself. Opens the first now, and another one a
     /// while after a panic.
-    fn keep_running<S>(
+    fn keep_running(
         &self,
         source: Source,
-        status_of: fn(&S) -> watch::Receiver<SourceStatus>,
-        open: impl Fn() -> Result<S, Problem> + Send + 'static,
-    ) -> Result<Prepared, Failure>
-    where
-        S: Stream<Item = SourceUpdate<Pod>> + Send + Unpin + 'static,
-    {
+        open: impl Fn() -> Result<Updates<Pod>, Problem> + Send + 'static,
+    ) -> Result<Prepared, Failure> {
         let (reports, readiness) = (self.reports.clone(), Arc::clone(&self.readiness));
         let open = move || {
             let stream = open()?;
-            let status = status_of(&stream);
+            let status = stream.status();
             readiness.join(source, status.clone());
             Ok::<_, Problem>((stream, status))
         };
@@ -162,7 +156,7 @@ pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -
 /// last update, or to a check without changes.
 async fn pass_on(
     source: Source,
-    mut updates: impl Stream<Item = SourceUpdate<Pod>> + Unpin,
+    mut updates: Updates<Pod>,
     mut status: watch::Receiver<SourceStatus>,
     reports: &Sender<Report>,
 ) {
@@ -231,18 +225,17 @@ mod tests {
     async fn a_source_that_panics_is_restarted() {
         let (reports, received) = bounded(1);
         let opened = AtomicUsize::new(0);
+        let status = file::follow("/nonexistent", pod_index_kubelet::sources::NodeName::new("n")).status();
         let open = move || {
             let first = opened.fetch_add(1, Ordering::Relaxed) == 0;
             let update = async move {
                 assert!(!first, "a panic that the test wants");
                 SourceUpdate::Set(Vec::new())
             };
-            Ok(stream::once(update).boxed())
+            Ok(Updates::new(stream::once(update), status.clone()))
         };
-        let status =
-            |_: &_| FileSource::new("/nonexistent", pod_index_kubelet::sources::NodeName::new("n")).status();
         let tasks = SourceTasks::new(&Arc::new(Readiness::new()), reports);
-        let (_, work) = tasks.keep_running(Source::File, status, open).map_err(|_| ()).unwrap();
+        let (_, work) = tasks.keep_running(Source::File, open).map_err(|_| ()).unwrap();
         tokio::spawn(work);
         let report = tokio::task::spawn_blocking(move || received.recv_timeout(Duration::from_secs(60)));
         assert_eq!(report.await.unwrap().unwrap().source, Source::File);

@@ -281,14 +281,14 @@ fn unmark(pod: &mut Arc<Pod>) {
 mod tests {
     use super::*;
     use pod_index::PodUid;
-    use pod_index_kubelet::sources::{NodeName, file::FileSource};
+    use pod_index_kubelet::sources::{NodeName, file};
     use serde_json::json;
 
     #[test]
     fn a_pod_that_the_index_would_refuse_is_counted_and_a_problem_of_its_source() {
         let (writer, reader) = pod_index::new();
         let (readiness, mut metrics) = (Arc::new(Readiness::new()), Metrics::new(&reader));
-        readiness.join(Source::Kubelet, FileSource::new("/nonexistent", NodeName::new("n")).status());
+        readiness.join(Source::Kubelet, file::follow("/nonexistent", NodeName::new("n")).status());
         let merge = Merge::new([Source::Kubelet]).derive_static_pods(NodeName::new("n"));
         let (thread, reports, work) =
             WriterThread::new(writer, None, &[Source::Kubelet], merge, Arc::clone(&readiness), &mut metrics);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use pod_index::PodUid;
-use pod_index_kubelet::sources::SourceUpdate;
-use pod_index_kubelet::sources::api_server::ApiServerSource;
+use pod_index_kubelet::sources::{SourceUpdate, Updates};
 use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 
@@ -19,7 +18,7 @@ use super::resource::{Item, Resource};
 /// The collection of a source, and the work that follows the source.
 pub(super) fn follow<K: Item>(
     of: &'static Resource,
-    source: ApiServerSource<K>,
+    source: Updates<K>,
     begin: Begin<'_>,
 ) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
     let (history, known) = begin.restored(of);
@@ -29,7 +28,7 @@ pub(super) fn follow<K: Item>(
 }
 
 /// Shows what the source has, for ever.
-async fn show<K: Item>(mut source: ApiServerSource<K>, history: Arc<History>, known: channel::Sender<Known>) {
+async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, known: channel::Sender<Known>) {
     let mut status = source.status();
     loop {
         tokio::select! {

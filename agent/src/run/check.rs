@@ -7,13 +7,11 @@ use std::path::Path;
 use std::process;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pod_index_kubelet::sources::api_server::check_kubeconfig;
-use pod_index_kubelet::sources::http::HttpSource;
-use pod_index_kubelet::sources::kubelet::KubeletSource;
-use pod_index_kubelet::sources::{Problem, SourceStatus};
-use tokio::sync::watch;
+use pod_index_kubelet::sources::{Problem, SourceStatus, Updates, http, kubelet};
 
 use crate::cli::format;
 use crate::config::failure::Failure;
@@ -72,23 +70,20 @@ pub(crate) async fn api_server(settings: &Settings, client: Client) -> Result<()
 /// The result of one request to the URL, if one is configured.
 pub(crate) async fn url(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
     let Some(config) = &settings.http else { return Ok(None) };
-    let source = HttpSource::new(config.clone(), settings.node.clone()).map_err(wrong)?;
-    Ok(Some(first_look(source, HttpSource::status).await))
+    let source = http::follow(config.clone(), settings.node.clone()).map_err(wrong)?;
+    Ok(Some(first_look(source).await))
 }
 
 /// The result of one request to the kubelet, if one is configured.
 pub(crate) async fn kubelet(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
     let Some(config) = &settings.kubelet else { return Ok(None) };
-    let source = KubeletSource::new(config.clone()).map_err(wrong)?;
-    Ok(Some(first_look(source, KubeletSource::status).await))
+    let source = kubelet::follow(config.clone()).map_err(wrong)?;
+    Ok(Some(first_look(source).await))
 }
 
 /// Polls a source until its first read has ended.
-pub(crate) async fn first_look<S: Stream + Unpin>(
-    mut source: S,
-    status_of: fn(&S) -> watch::Receiver<SourceStatus>,
-) -> SourceStatus {
-    let mut status = status_of(&source);
+pub(crate) async fn first_look(mut source: Updates<Pod>) -> SourceStatus {
+    let mut status = source.status();
     tokio::select! {
         _ = source.next() => {}
         _ = status.wait_for(|status| status.checks > 0) => {}

@@ -17,59 +17,43 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::convert::identity;
 
-use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_mirror_pod};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::sync::watch;
 
 use super::http::{Decoded, HttpConfig, ask};
 use super::problem::{limited, undecodable};
-use super::{Problem, ProblemKind, Source, SourceStatus, SourceUpdate};
+use super::{Problem, ProblemKind, Source, Updates};
 use crate::text::{decode_bounded, shorten};
 
-/// The pods that a kubelet runs, as a stream that never ends.
+/// Follows the pods that a kubelet runs. See [`HttpConfig::of_kubelet`].
 ///
 /// The first item comes with the first good answer. Later items come when the pods have changed. Each is a
-/// [`SourceUpdate::Set`] of all pods.
+/// [`SourceUpdate::Set`](super::SourceUpdate::Set) of all pods.
 ///
-/// Nothing happens unless polled. Poll the stream inside a tokio runtime with time and I/O enabled.
+/// # Errors
+/// If the URL is `https`, no authorities are given, and the system's cannot be read.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use pod_index_kubelet::sources::http::HttpConfig;
-/// use pod_index_kubelet::sources::kubelet::KubeletSource;
+/// use pod_index_kubelet::sources::kubelet;
 ///
 /// # fn run() -> Result<(), pod_index_kubelet::sources::Problem> {
 /// let mut config = HttpConfig::of_kubelet("https://127.0.0.1:10250")?;
 /// config.token_file = Some("/var/run/secrets/kubernetes.io/serviceaccount/token".into());
 /// config.period = Duration::from_secs(5);
-/// let source = KubeletSource::new(config)?;
+/// let source = kubelet::follow(config)?;
 /// # drop(source);
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a stream does nothing unless polled"]
-pub struct KubeletSource {
-    updates: BoxStream<'static, SourceUpdate<Pod>>,
-    status: watch::Receiver<SourceStatus>,
+pub fn follow(config: HttpConfig) -> Result<Updates<Pod>, Problem> {
+    ask(Source::Kubelet, config, decode)
 }
-
-impl KubeletSource {
-    /// The pods of that kubelet. See [`HttpConfig::of_kubelet`].
-    ///
-    /// # Errors
-    /// If the URL is `https`, no authorities are given, and the system's cannot be read.
-    pub fn new(config: HttpConfig) -> Result<Self, Problem> {
-        let (updates, status) = ask(Source::Kubelet, config, decode)?;
-        Ok(Self { updates, status })
-    }
-}
-
-source!(KubeletSource, Pod);
 
 #[derive(Deserialize)]
 struct PodList<'a> {

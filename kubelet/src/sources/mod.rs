@@ -17,14 +17,13 @@
 //! ```
 //! use futures_util::StreamExt;
 //! use futures_util::stream::select;
-//! use pod_index_kubelet::sources::file::FileSource;
-//! use pod_index_kubelet::sources::http::{HttpConfig, HttpSource};
-//! use pod_index_kubelet::sources::{Merge, NodeName, Source};
+//! use pod_index_kubelet::sources::http::HttpConfig;
+//! use pod_index_kubelet::sources::{Merge, NodeName, Source, file, http};
 //!
 //! # fn main() -> Result<(), pod_index_kubelet::sources::Problem> {
 //! let node = NodeName::new("node-1");
-//! let files = FileSource::new("/etc/kubernetes/manifests", node.clone());
-//! let url = HttpSource::new(HttpConfig::new("http://localhost:8000/pods")?, node)?;
+//! let files = file::follow("/etc/kubernetes/manifests", node.clone());
+//! let url = http::follow(HttpConfig::new("http://localhost:8000/pods")?, node)?;
 //! let mut updates = select(
 //!     files.map(|update| (Source::File, update)),
 //!     url.map(|update| (Source::Http, update)),
@@ -53,36 +52,6 @@
 //! in-memory form of the pod, which no other program can reproduce. The UIDs here are equally stable and
 //! unique, but not the kubelet's.
 
-/// Implements the stream and the status of a source, which has the fields `updates` and `status`.
-macro_rules! source {
-    ($name:ident $(<$parameter:ident>)?, $pod:ty) => {
-        impl $(<$parameter>)? $name $(<$parameter>)? {
-            /// The source's status. The receiver keeps the last value after the source is dropped.
-            #[must_use]
-            pub fn status(&self) -> tokio::sync::watch::Receiver<$crate::sources::SourceStatus> {
-                self.status.clone()
-            }
-        }
-
-        impl $(<$parameter>)? futures_util::Stream for $name $(<$parameter>)? {
-            type Item = $crate::sources::SourceUpdate<$pod>;
-
-            fn poll_next(
-                mut self: std::pin::Pin<&mut Self>,
-                context: &mut std::task::Context<'_>,
-            ) -> std::task::Poll<Option<Self::Item>> {
-                futures_util::StreamExt::poll_next_unpin(&mut self.updates, context)
-            }
-        }
-
-        impl $(<$parameter>)? std::fmt::Debug for $name $(<$parameter>)? {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name)).field("status", &*self.status.borrow()).finish_non_exhaustive()
-            }
-        }
-    };
-}
-
 #[cfg(feature = "api-server")]
 pub mod api_server;
 pub mod file;
@@ -96,6 +65,7 @@ mod problem;
 mod redact;
 pub mod static_pods;
 mod status;
+mod stream;
 mod update;
 
 pub use merge::{Merge, Merged};
@@ -104,4 +74,5 @@ pub use pod::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Differen
 pub use problem::{Problem, ProblemKind};
 pub use redact::redact_env;
 pub use status::SourceStatus;
+pub use stream::Updates;
 pub use update::{Nudge, Source, SourceUpdate};

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Operation, PodMeta, Reader};
-use pod_index_kubelet::sources::api_server::ApiServerSource;
-use pod_index_kubelet::sources::{SourceStatus, SourceUpdate};
+use pod_index_kubelet::sources::{SourceStatus, SourceUpdate, Updates};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -39,7 +38,7 @@ pub const STAYS: &str = "stays";
 
 impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
     /// `version` identifies versions of a pod; `None` if it cannot.
-    pub fn new(mut source: ApiServerSource<P>, version: fn(&P) -> Option<Version>) -> Self {
+    pub fn new(mut source: Updates<P>, version: fn(&P) -> Option<Version>) -> Self {
         let (mut writer, reader) = pod_index::new();
         let status = source.status();
         let said = Arc::new(Mutex::new(Vec::new()));
@@ -106,7 +105,7 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
 }
 
 impl Followed<Pod> {
-    pub fn whole(source: ApiServerSource<Pod>) -> Self {
+    pub fn whole(source: Updates<Pod>) -> Self {
         Self::new(source, |pod| Some((pod.uid().to_owned(), pod.metadata.resource_version.clone())))
     }
 

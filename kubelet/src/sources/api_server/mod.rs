@@ -38,4 +38,4 @@ mod source;
 
 pub use crate::reflector::Times;
 pub use connect::{authenticate, check_kubeconfig, connect, connect_with, load_config, server_url};
-pub use source::{ApiServer, ApiServerSource};
+pub use source::ApiServer;

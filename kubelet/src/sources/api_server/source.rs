@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use futures_util::stream::{BoxStream, StreamExt, unfold};
+use futures_util::stream::unfold;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
 use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 
 use crate::reflector::{Reflector, Requests, Times, Update};
 use crate::sources::status::StatusWriter;
-use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, redact_env};
+use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, Updates, redact_env};
 
 /// Which pods of an API server to follow. All namespaces and nodes by default.
 ///
@@ -85,9 +84,19 @@ impl ApiServer {
         self
     }
 
-    /// The pods, complete except for what [`managed_fields`](Self#structfield.managed_fields) and
+    /// The pods, as a stream that never ends.
+    ///
+    /// The first item is a [`SourceUpdate::Set`] of all pods. It comes when the first list is complete. If the
+    /// server is unreachable, [`status`](Updates::status) shows the reason. Later items are
+    /// [`Upsert`](SourceUpdate::Upsert)s and [`Remove`](SourceUpdate::Remove)s; changes that arrive together are
+    /// emitted together.
+    ///
+    /// The pods are complete except for what [`managed_fields`](Self#structfield.managed_fields) and
     /// [`redact_env`](Self#structfield.redact_env) remove.
-    pub fn pods(self) -> ApiServerSource<Pod> {
+    ///
+    /// Kubelet: `NewSourceApiserver` (`pkg/kubelet/config/apiserver.go`).
+    #[doc(alias = "NewSourceApiserver")]
+    pub fn pods(self) -> Updates<Pod> {
         self.pods_with(|pod| pod)
     }
 
@@ -95,7 +104,7 @@ impl ApiServer {
     pub fn pods_with<P: Send + Sync + 'static>(
         self,
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
-    ) -> ApiServerSource<P> {
+    ) -> Updates<P> {
         let redacts = self.redact_env;
         self.follow(move |mut pod| {
             if redacts {
@@ -112,14 +121,14 @@ impl ApiServer {
     /// # Examples
     /// ```no_run
     /// use k8s_openapi::api::core::v1::Node;
-    /// use pod_index_kubelet::sources::api_server::{ApiServer, ApiServerSource};
+    /// use pod_index_kubelet::sources::{Updates, api_server::ApiServer};
     ///
     /// # fn run(client: kube::Client) {
     /// let fields = vec!["metadata.name=node-1".to_owned()];
-    /// let node: ApiServerSource<Node> = ApiServer { fields, ..ApiServer::new(client) }.objects();
+    /// let node: Updates<Node> = ApiServer { fields, ..ApiServer::new(client) }.objects();
     /// # }
     /// ```
-    pub fn objects<K>(self) -> ApiServerSource<K>
+    pub fn objects<K>(self) -> Updates<K>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
@@ -153,7 +162,7 @@ impl ApiServer {
         Requests { client: self.client.clone(), path, fields, labels: self.labels.clone(), is_metadata }
     }
 
-    fn follow<K, P>(self, mut transform: impl FnMut(K) -> P + Send + 'static) -> ApiServerSource<P>
+    fn follow<K, P>(self, mut transform: impl FnMut(K) -> P + Send + 'static) -> Updates<P>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
         P: Send + Sync + 'static,
@@ -182,7 +191,7 @@ impl ApiServer {
                 return Some((update, (reflector, status)));
             }
         });
-        ApiServerSource { updates: updates.boxed(), status: receiver }
+        Updates::new(updates, receiver)
     }
 }
 
@@ -213,25 +222,6 @@ fn settled(mut pod: Pod) -> Pod {
 }
 
 impl_debug!(ApiServer, fields);
-
-/// The pods of an API server, as a stream that never ends.
-///
-/// The first item is a [`SourceUpdate::Set`] of all pods. It comes when the first list is complete. If the
-/// server is unreachable, [`status`](Self::status) shows the reason. Later items are
-/// [`Upsert`](SourceUpdate::Upsert)s and [`Remove`](SourceUpdate::Remove)s; changes that arrive together are
-/// emitted together.
-///
-/// Nothing happens unless polled. Poll the stream inside a tokio runtime with I/O and time enabled.
-///
-/// Kubelet: `NewSourceApiserver` (`pkg/kubelet/config/apiserver.go`).
-#[doc(alias = "NewSourceApiserver")]
-#[must_use = "a stream does nothing unless polled"]
-pub struct ApiServerSource<P> {
-    updates: BoxStream<'static, SourceUpdate<P>>,
-    status: watch::Receiver<SourceStatus>,
-}
-
-source!(ApiServerSource<P>, P);
 
 #[cfg(test)]
 mod tests {

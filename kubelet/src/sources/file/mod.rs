@@ -15,7 +15,7 @@
 //! * A path that does not exist is an empty set, and is reported.
 
 //!
-//! [`FileSource`] follows a path; [`list`] reads it once.
+//! [`follow`] follows a path; [`list`] reads it once.
 
 mod hints;
 mod list;
@@ -23,4 +23,4 @@ mod read;
 mod source;
 
 pub use list::{Listing, list};
-pub use source::{DEFAULT_PERIOD, FileSource};
+pub use source::{DEFAULT_PERIOD, follow, follow_with};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{BoxStream, StreamExt, unfold};
+use futures_util::stream::unfold;
 use k8s_openapi::api::core::v1::Pod;
 use notify::RecommendedWatcher;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -16,8 +16,8 @@ use tokio::time;
 
 use super::hints::watch;
 use super::list::{FileState, Files};
-use crate::sources::status::{SourceStatus, StatusWriter};
-use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate};
+use crate::sources::status::StatusWriter;
+use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate, Updates};
 
 /// Default time between two listings.
 ///
@@ -40,23 +40,22 @@ const MOST_LATE: usize = 8;
 /// A listing that takes longer is reported: the file system hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pods of a manifest directory or file, as a stream that never ends.
+/// Follows the pods that a manifest directory or file holds for `node`. Lists it every [`DEFAULT_PERIOD`] and after file
+/// events.
 ///
 /// The first item comes at once, whatever the path holds; then the source counts as seen. Later items come
 /// when the pods have changed. Each is a [`SourceUpdate::Set`] of all pods, in which unchanged pods are the
 /// same [`Arc`]s as before.
 ///
-/// Nothing happens unless polled: a slow consumer gets fewer, newer sets, not a queue of old ones. Poll the
-/// stream inside a tokio runtime with time enabled; files are read on threads of their own, so that a file system
-/// that hangs stops nothing else.
+/// Files are read on threads of their own, so that a file system that hangs stops nothing else.
 ///
 /// # Examples
 /// ```
 /// use futures_util::StreamExt;
-/// use pod_index_kubelet::sources::{NodeName, SourceUpdate, file::FileSource};
+/// use pod_index_kubelet::sources::{NodeName, SourceUpdate, file};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-/// let mut source = FileSource::new("/nonexistent/manifests", NodeName::new("node-1"));
+/// let mut source = file::follow("/nonexistent/manifests", NodeName::new("node-1"));
 /// let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a source starts with a set") };
 /// assert!(pods.is_empty());
 /// assert_eq!(source.status().borrow().problems[0].message(), "does not exist");
@@ -65,56 +64,40 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// Kubelet: `NewSourceFile` (`pkg/kubelet/config/file.go`).
 #[doc(alias = "NewSourceFile")]
-#[must_use = "a stream does nothing unless polled"]
-pub struct FileSource {
-    updates: BoxStream<'static, SourceUpdate<Pod>>,
-    status: tokio::sync::watch::Receiver<SourceStatus>,
+pub fn follow(path: impl AsRef<Path>, node: NodeName) -> Updates<Pod> {
+    follow_with(path, node, DEFAULT_PERIOD, |_| {}, Nudge::default())
 }
 
-impl FileSource {
-    /// The pods that `path` holds for `node`, listed every [`DEFAULT_PERIOD`] and after file events.
-    pub fn new(path: impl AsRef<Path>, node: NodeName) -> Self {
-        Self::with_period(path, node, DEFAULT_PERIOD)
-    }
-
-    /// Like [`new`](Self::new), with another time between two listings. Zero counts as a millisecond.
-    pub fn with_period(path: impl AsRef<Path>, node: NodeName, period: Duration) -> Self {
-        Self::with_nudge(path, node, period, |_| {}, Nudge::default())
-    }
-
-    /// Like [`with_period`](Self::with_period), with a function that changes each pod before it is stored,
-    /// such as [`redact_env`](super::super::redact_env). UIDs are derived from the manifest, before the
-    /// change. Also lists the path whenever `nudge` is used.
-    pub fn with_nudge(
-        path: impl AsRef<Path>,
-        node: NodeName,
-        period: Duration,
-        transform: fn(&mut Pod),
-        nudge: Nudge,
-    ) -> Self {
-        let path = path.as_ref();
-        let status = StatusWriter::new(Source::File, path.display().to_string());
-        let receiver = status.subscribe();
-        let following = Following {
-            files: Files::new(path, node, transform),
-            late: BTreeMap::new(),
-            period: period.max(Duration::from_millis(1)),
-            nudge,
-            hint: Arc::default(),
-            watcher: None,
-            status,
-            said: None,
-            cost: None,
-        };
-        let updates = unfold(following, async |mut following| {
-            let update = following.next().await;
-            Some((update, following))
-        });
-        Self { updates: updates.boxed(), status: receiver }
-    }
+/// Like [`follow`], with another time between two listings, and with a function that changes each pod before it is stored,
+/// such as [`redact_env`](super::super::redact_env). Zero counts as a millisecond. UIDs are derived from the manifest,
+/// before the change. Also lists the path whenever `nudge` is used.
+pub fn follow_with(
+    path: impl AsRef<Path>,
+    node: NodeName,
+    period: Duration,
+    transform: fn(&mut Pod),
+    nudge: Nudge,
+) -> Updates<Pod> {
+    let path = path.as_ref();
+    let status = StatusWriter::new(Source::File, path.display().to_string());
+    let receiver = status.subscribe();
+    let following = Following {
+        files: Files::new(path, node, transform),
+        late: BTreeMap::new(),
+        period: period.max(Duration::from_millis(1)),
+        nudge,
+        hint: Arc::default(),
+        watcher: None,
+        status,
+        said: None,
+        cost: None,
+    };
+    let updates = unfold(following, async |mut following| {
+        let update = following.next().await;
+        Some((update, following))
+    });
+    Updates::new(updates, receiver)
 }
-
-source!(FileSource, Pod);
 
 /// The state between two updates.
 struct Following {
@@ -337,7 +320,8 @@ mod tests {
         .unwrap();
         watcher.watch(&first, RecursiveMode::NonRecursive).unwrap();
 
-        let mut source = FileSource::with_period(&directory, NodeName::new("n1"), Duration::from_secs(3600));
+        let mut source =
+            follow_with(&directory, NodeName::new("n1"), Duration::from_secs(3600), |_| {}, Nudge::default());
         let followed = async {
             while let Some(SourceUpdate::Set(pods)) = source.next().await {
                 if pods.iter().any(|pod| pod.name() == "after-n1") {
@@ -374,7 +358,7 @@ mod tests {
             }
         };
         let (node, period) = (NodeName::new("n1"), Duration::from_millis(100));
-        let mut source = FileSource::with_nudge(directory.path(), node, period, hang, Nudge::default());
+        let mut source = follow_with(directory.path(), node, period, hang, Nudge::default());
         let mut next = async || {
             let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
             let names: Vec<_> = pods.iter().map(|pod| pod.name().to_owned()).collect();
@@ -403,7 +387,7 @@ mod tests {
         }
         let transform = |pod: &mut Pod| assert_ne!(pod.name(), "bad-n1", "the test's panic");
         let (node, period) = (NodeName::new("n1"), Duration::from_secs(3600));
-        let mut source = FileSource::with_nudge(directory.path(), node, period, transform, Nudge::default());
+        let mut source = follow_with(directory.path(), node, period, transform, Nudge::default());
         let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
         assert_eq!(pods.iter().map(PodMeta::name).collect::<Vec<_>>(), ["a-n1", "z-n1"]);
         let [problem] = &source.status().borrow().problems.clone()[..] else { panic!("one problem") };

@@ -21,4 +21,4 @@ mod source;
 
 pub use config::HttpConfig;
 pub(super) use poll::{Decoded, ask};
-pub use source::HttpSource;
+pub use source::follow;

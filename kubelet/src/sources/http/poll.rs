@@ -6,18 +6,17 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{BoxStream, StreamExt, unfold};
+use futures_util::stream::unfold;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::HttpConfig;
 use super::fetch::{HttpClient, client, fetch};
-use crate::sources::status::{SourceStatus, StatusWriter};
-use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, pod};
+use crate::sources::status::StatusWriter;
+use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, Updates, pod};
 
 /// The content of a body.
 #[derive(Default)]
@@ -60,7 +59,7 @@ struct Asking {
     said: Option<Vec<Arc<Pod>>>,
 }
 
-/// The endless stream of updates, and the source's status.
+/// Requests the configured URL for ever.
 ///
 /// # Errors
 /// If the URL is `https`, no authorities are given, and the system's cannot be read.
@@ -68,7 +67,7 @@ pub(in crate::sources) fn ask(
     source: Source,
     mut config: HttpConfig,
     decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
-) -> Result<(BoxStream<'static, SourceUpdate<Pod>>, watch::Receiver<SourceStatus>), Problem> {
+) -> Result<Updates<Pod>, Problem> {
     config.period = config.period.max(Duration::from_millis(1));
     let asking = Asking {
         source,
@@ -87,7 +86,7 @@ pub(in crate::sources) fn ask(
         let update = asking.next().await?;
         Some((update, asking))
     });
-    Ok((updates.boxed(), status))
+    Ok(Updates::new(updates, status))
 }
 
 impl Asking {

@@ -1,30 +1,28 @@
 //! The http source: requests a URL periodically and reports changed pods.
 
-use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::watch;
 
 use super::{Decoded, HttpConfig, ask};
 use crate::sources::manifest::{self, Origin};
-use crate::sources::status::SourceStatus;
-use crate::sources::{NodeName, Problem, Source, SourceUpdate};
+use crate::sources::{NodeName, Problem, Source, Updates};
 
-/// The pods that a URL serves, as a stream that never ends.
+/// Follows the pods that the configured URL serves for `node`.
 ///
 /// The first item comes with the first good answer; until then the source does not count as seen. Later items
-/// come when the pods have changed. Each is a [`SourceUpdate::Set`] of all pods, in which unchanged pods are
-/// the same [`Arc`](std::sync::Arc)s as before.
+/// come when the pods have changed. Each is a [`SourceUpdate::Set`](crate::sources::SourceUpdate::Set) of all pods, in
+/// which unchanged pods are the same [`Arc`](std::sync::Arc)s as before.
 ///
-/// Nothing happens unless polled. Poll the stream inside a tokio runtime with time and I/O enabled.
+/// # Errors
+/// If the URL is `https`, no authorities are given, and the system's cannot be read.
 ///
 /// # Examples
 /// ```no_run
 /// use futures_util::StreamExt;
-/// use pod_index_kubelet::sources::{NodeName, SourceUpdate, http::{HttpConfig, HttpSource}};
+/// use pod_index_kubelet::sources::{NodeName, SourceUpdate, http::{self, HttpConfig}};
 ///
 /// # async fn follow() -> Result<(), pod_index_kubelet::sources::Problem> {
 /// let config = HttpConfig::new("http://localhost:8000/pods.yaml")?;
-/// let mut source = HttpSource::new(config, NodeName::new("node-1"))?;
+/// let mut source = http::follow(config, NodeName::new("node-1"))?;
 /// while let Some(SourceUpdate::Set(pods)) = source.next().await {
 ///     println!("{} pods", pods.len());
 /// }
@@ -34,29 +32,14 @@ use crate::sources::{NodeName, Problem, Source, SourceUpdate};
 ///
 /// Kubelet: `NewSourceURL` (`pkg/kubelet/config/http.go`).
 #[doc(alias = "NewSourceURL")]
-#[must_use = "a stream does nothing unless polled"]
-pub struct HttpSource {
-    updates: BoxStream<'static, SourceUpdate<Pod>>,
-    status: watch::Receiver<SourceStatus>,
+pub fn follow(config: HttpConfig, node: NodeName) -> Result<Updates<Pod>, Problem> {
+    let url = config.url.clone();
+    let decode = move |bytes: &[u8]| {
+        let decoded = manifest::decode(bytes, Origin::Url(&url), &node);
+        // One bad pod makes the body unusable, as in the kubelet.
+        let is_whole = decoded.problems.iter().all(|problem| !problem.kind().is_grave());
+        let pods = is_whole.then_some(decoded.pods);
+        Decoded { pods, problems: decoded.problems, ..Decoded::default() }
+    };
+    ask(Source::Http, config, decode)
 }
-
-impl HttpSource {
-    /// The pods that the configured URL serves for `node`.
-    ///
-    /// # Errors
-    /// If the URL is `https`, no authorities are given, and the system's cannot be read.
-    pub fn new(config: HttpConfig, node: NodeName) -> Result<Self, Problem> {
-        let url = config.url.clone();
-        let decode = move |bytes: &[u8]| {
-            let decoded = manifest::decode(bytes, Origin::Url(&url), &node);
-            // One bad pod makes the body unusable, as in the kubelet.
-            let is_whole = decoded.problems.iter().all(|problem| !problem.kind().is_grave());
-            let pods = is_whole.then_some(decoded.pods);
-            Decoded { pods, problems: decoded.problems, ..Decoded::default() }
-        };
-        let (updates, status) = ask(Source::Http, config, decode)?;
-        Ok(Self { updates, status })
-    }
-}
-
-source!(HttpSource, Pod);

@@ -1,0 +1,51 @@
+//! What a source is for its user: a stream of updates, and a status.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::Stream;
+use futures_util::stream::{BoxStream, StreamExt};
+use tokio::sync::watch;
+
+use super::{SourceStatus, SourceUpdate};
+
+/// The updates of a source, as a stream that never ends.
+///
+/// Nothing happens unless polled: a slow consumer gets fewer, newer updates, not a queue of old ones. Poll the stream
+/// inside a tokio runtime with time and I/O enabled.
+#[must_use = "a stream does nothing unless polled"]
+pub struct Updates<P> {
+    updates: BoxStream<'static, SourceUpdate<P>>,
+    status: watch::Receiver<SourceStatus>,
+}
+
+impl<P> Updates<P> {
+    /// The updates of a source of your own.
+    pub fn new(
+        updates: impl Stream<Item = SourceUpdate<P>> + Send + 'static,
+        status: watch::Receiver<SourceStatus>,
+    ) -> Self {
+        Self { updates: updates.boxed(), status }
+    }
+
+    /// The source's status. The receiver keeps the last value after the source is dropped.
+    #[must_use]
+    pub fn status(&self) -> watch::Receiver<SourceStatus> {
+        self.status.clone()
+    }
+}
+
+impl<P> Stream for Updates<P> {
+    type Item = SourceUpdate<P>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.updates.poll_next_unpin(context)
+    }
+}
+
+impl<P> fmt::Debug for Updates<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Updates").field("status", &*self.status.borrow()).finish_non_exhaustive()
+    }
+}
