@@ -142,18 +142,15 @@ async fn pods_are_slimmed_before_they_are_stored() {
 }
 
 #[tokio::test]
-async fn managed_fields_are_kept_only_on_request() {
+async fn managed_fields_are_not_kept() {
     let server = ApiServer::start().await;
     let mut managed = pod("managed", "n1");
     managed["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update" }]);
     server.put("pods", &managed);
-    for keeps in [false, true] {
-        let source = Source { managed_fields: keeps, ..source(&server) };
-        let mut followed = Followed::whole(source.pods());
-        followed.until("the pod", |snapshot| snapshot.pods().len() == 1).await;
-        let snapshot = followed.reader.snapshot();
-        assert!(snapshot.pods().all(|pod| pod.metadata.managed_fields.is_some() == keeps), "{keeps}");
-    }
+    let mut followed = Followed::whole(source(&server).pods());
+    followed.until("the pod", |snapshot| snapshot.pods().len() == 1).await;
+    let snapshot = followed.reader.snapshot();
+    assert!(snapshot.pods().all(|pod| pod.metadata.managed_fields.is_none()));
 }
 
 #[tokio::test]

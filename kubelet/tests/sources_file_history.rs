@@ -10,6 +10,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::{NodeName, Nudge, ProblemKind, SourceUpdate, Updates, file};
 use pod_index_test_support::dice::Dice;

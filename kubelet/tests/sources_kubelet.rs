@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http_server::{Server, answer};
+use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_static_pod};
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::{

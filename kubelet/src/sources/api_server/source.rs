@@ -55,9 +55,6 @@ pub struct ApiServer {
     pub labels: Option<String>,
     /// Only pods that match all these field selectors, such as `status.phase=Running`.
     pub fields: Vec<String>,
-    /// Whether pods keep their `metadata.managedFields`; `false` by default, since these fields can take most
-    /// of a pod's memory.
-    pub managed_fields: bool,
     /// Whether literal values of environment variables are removed, as by [`redact_env`]; `false` by default.
     pub redact_env: bool,
     /// How long to wait for the server.
@@ -72,7 +69,6 @@ impl ApiServer {
             namespace: None,
             labels: None,
             fields: Vec::new(),
-            managed_fields: false,
             redact_env: false,
             times: Times::default(),
         }
@@ -91,8 +87,8 @@ impl ApiServer {
     /// [`Upsert`](SourceUpdate::Upsert)s and [`Remove`](SourceUpdate::Remove)s; changes that arrive together are
     /// emitted together.
     ///
-    /// The pods are complete except for what [`managed_fields`](Self#structfield.managed_fields) and
-    /// [`redact_env`](Self#structfield.redact_env) remove.
+    /// The pods are complete except for `metadata.managedFields`, which can take most of a pod's memory, and for what
+    /// [`redact_env`](Self#structfield.redact_env) removes.
     ///
     /// Kubelet: `NewSourceApiserver` (`pkg/kubelet/config/apiserver.go`).
     #[doc(alias = "NewSourceApiserver")]
@@ -170,11 +166,8 @@ impl ApiServer {
         let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), false);
         let status = Arc::new(StatusWriter::new(Source::Api, origin(&requests)));
         let receiver = status.subscribe();
-        let keeps_managed_fields = self.managed_fields;
         let keep = move |mut object: K| {
-            if !keeps_managed_fields {
-                object.meta_mut().managed_fields = None;
-            }
+            object.meta_mut().managed_fields = None;
             Some(Arc::new(transform(object)))
         };
         let reflector = Reflector::new(requests, self.times, Arc::clone(&status), keep);

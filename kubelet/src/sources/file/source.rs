@@ -285,6 +285,8 @@ mod tests {
     use notify::event::{AccessKind, EventKind};
     use notify::{RecursiveMode, Watcher};
 
+    use futures_util::StreamExt;
+
     use super::*;
     use pod_index::PodMeta;
 
