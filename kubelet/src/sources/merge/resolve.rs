@@ -316,7 +316,8 @@ impl Merge {
     /// Whether a claim can be judged now. Others wait for the next read of the Node object, or are about static pods that
     /// are not derived.
     fn is_judged(&self, claimed: &Claimed) -> bool {
-        !(self.manages_own && self.is_kubelets(&claimed.claim)) && !self.node.defers(claimed.ownership)
+        let is_managed = self.manages_own && self.is_kubelets(&claimed.claim);
+        !is_managed && !self.node.defers(claimed.ownership)
     }
 
     /// The mirror pod of the static pod `uid`, if one counts.
