@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use crate::error::Error;
@@ -38,8 +37,6 @@ use crate::writer::{Applied, Writer};
 pub struct PodManager<P> {
     writer: sync::Arc<Mutex<Writer<P>>>,
     reader: Reader<P>,
-    /// Length of the writer's retire queue after its last write.
-    retired: Arc<AtomicUsize>,
 }
 
 impl<P: PodMeta> PodManager<P> {
@@ -53,7 +50,7 @@ impl<P: PodMeta> PodManager<P> {
     #[must_use]
     pub fn with_options(options: Options) -> Self {
         let (writer, reader) = crate::with_options(options);
-        Self { writer: sync::Arc::new(Mutex::new(writer)), reader, retired: Arc::default() }
+        Self { writer: sync::Arc::new(Mutex::new(writer)), reader }
     }
 
     /// Calls any other method of the [`Writer`]. Returns its result.
@@ -62,16 +59,7 @@ impl<P: PodMeta> PodManager<P> {
     pub fn write<R>(&self, write: impl FnOnce(&mut Writer<P>) -> R) -> R {
         // A write may have panicked in the caller's code (an iterator, a pod's methods). It was published
         // completely or not at all, so the writer can be used again.
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = write(&mut writer);
-        self.retired.store(writer.retired_snapshots(), Ordering::Relaxed);
-        result
-    }
-
-    /// See [`Writer::retired_snapshots`]. Does not wait for a writer.
-    #[must_use]
-    pub fn retired_snapshots(&self) -> usize {
-        self.retired.load(Ordering::Relaxed)
+        write(&mut self.writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// See [`Writer::add_pod`].
@@ -97,11 +85,6 @@ impl<P: PodMeta> PodManager<P> {
     #[doc(alias = "DeletePod")]
     pub fn remove_pod(&self, pod: &P) -> Option<Arc<P>> {
         self.write(|writer| writer.remove_pod(pod))
-    }
-
-    /// See [`Writer::remove_pod_by_uid`].
-    pub fn remove_pod_by_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
-        self.write(|writer| writer.remove_pod_by_uid(uid))
     }
 
     /// See [`Writer::set_pods`].
@@ -171,8 +154,7 @@ impl<P: PodMeta> Default for PodManager<P> {
 
 impl<P> Clone for PodManager<P> {
     fn clone(&self) -> Self {
-        let Self { writer, reader, retired } = self;
-        Self { writer: sync::Arc::clone(writer), reader: reader.clone(), retired: Arc::clone(retired) }
+        Self { writer: sync::Arc::clone(&self.writer), reader: self.reader.clone() }
     }
 }
 

@@ -207,7 +207,7 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
     let cases: [Case; 5] = [
         (contended, |manager| drop(manager.add_pod(Trap(TestPod::fixed("s2", "web"))))),
         (contended, |manager| drop(manager.update_pod(Trap(TestPod::fixed("s", "other"))))),
-        (contended, |manager| drop(manager.remove_pod_by_uid("s"))),
+        (contended, |manager| drop(manager.write(|writer| writer.remove_pod_by_uid("s")))),
         (contended, |manager| drop(manager.add_pod(Trap(TestPod::plain("gone", "web"))))),
         (contended, |manager| {
             let _ =
@@ -221,7 +221,7 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
             let manager = PodManager::with_options(options);
             manager.write(|writer| writer.expire(Instant::now()));
             manager.add_pod(Trap(TestPod::plain("gone", "web"))).expect("a good pod");
-            manager.remove_pod_by_uid("gone").expect("a known pod");
+            manager.write(|writer| writer.remove_pod_by_uid("gone")).expect("a known pod");
             for pod in stored() {
                 manager.add_pod(Trap(pod)).expect("a good pod");
             }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pod_index::{
-    Change, Changes, FullName, Key, Operation, Options, PodManager, PodUid, Reader, Step, WaitError, Writer,
+    Change, Changes, FullName, Key, Operation, Options, PodManager, PodUid, Reader, Step, WaitError,
 };
 use support::{TestPod, guarded};
 
@@ -424,23 +424,4 @@ fn a_manager_can_be_followed_and_its_writer_is_gone_with_its_last_clone() {
     assert_eq!(changes.try_next().map(|step| summary(&step)), Err(WaitError::Empty));
     drop(same);
     assert!(changes.wait().is_none());
-}
-
-/// A metrics scrape must not wait for a long write.
-#[test]
-fn the_retired_snapshots_of_a_manager_are_available_during_a_write() {
-    let manager = PodManager::<TestPod>::new();
-    let held = manager.snapshot();
-    manager.add_pod(TestPod::plain("p", "web")).expect("a good pod");
-    let same = manager.clone();
-    let (asked, ask) = mpsc::channel();
-    let slow = [TestPod::plain("q", "db")].into_iter().inspect(|_| {
-        let (same, asked) = (same.clone(), asked.clone());
-        thread::spawn(move || asked.send(same.retired_snapshots()));
-        assert_eq!(ask.recv_timeout(DEADLINE), Ok(1), "the one that is held");
-    });
-    let _ = manager.set_pods(slow);
-    drop(held);
-    assert_eq!(manager.write(Writer::reclaim), 0);
-    assert_eq!(manager.retired_snapshots(), 0);
 }

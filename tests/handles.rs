@@ -113,8 +113,9 @@ fn a_manager_behaves_like_a_writer_and_a_reader() {
         manager.remove_pod(&TestPod::plain("q", "another")).map(|q| q.name.clone()),
         Some("queue".into())
     );
-    assert_eq!(manager.remove_pod_by_uid("p").map(|p| p.ephemeral), Some(2));
-    assert_eq!(manager.remove_pod_by_uid("p"), None);
+    let remove = || manager.write(|writer| writer.remove_pod_by_uid("p"));
+    assert_eq!(remove().map(|p| p.ephemeral), Some(2));
+    assert_eq!(remove(), None);
     let batch = [Operation::Add(update()), Operation::Remove("orphan".into())];
     let applied = manager.write(|writer| writer.apply(batch));
     assert_eq!((applied.generation, applied.published), (6, true));
@@ -137,11 +138,12 @@ fn a_manager_reports_held_snapshots_and_frees_the_others() {
             manager.load()
         })
         .collect();
-    assert_eq!(manager.clone().retired_snapshots(), 2, "the third one is current");
+    let retired = || manager.clone().write(|writer| writer.retired_snapshots());
+    assert_eq!(retired(), 2, "the third one is current");
     drop(held);
-    assert_eq!(manager.retired_snapshots(), 2, "no publication has checked");
+    assert_eq!(retired(), 2, "no publication has checked");
     assert_eq!(manager.write(Writer::reclaim), 0);
-    assert_eq!(manager.retired_snapshots(), 0);
+    assert_eq!(retired(), 0);
 }
 
 #[test]
@@ -310,7 +312,5 @@ fn uids_and_full_names_are_formatted_and_hashed_like_their_strings() {
         assert_ne!(PodUid::from(uid), "another");
         assert_eq!(PodUid::from(ResolvedPodUid::from(uid)), uid);
         assert_eq!(ResolvedPodUid::from(PodUid::from(uid)), uid);
-        assert!(!UidRef::from(uid).is_empty() && !PodUid::from(uid).is_empty());
     }
-    assert!(UidRef::from("").is_empty() && MirrorPodUid::from("").is_empty());
 }

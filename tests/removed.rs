@@ -299,7 +299,7 @@ fn a_manager_keeps_removed_pods_too() {
         PodManager::<TestPod>::with_options(Options::new().keep_removed(Duration::from_secs(60), 10));
     manager.write(|writer| writer.expire(time(5)));
     manager.add_pod(web(U1, ID)).expect("a good pod");
-    manager.remove_pod_by_uid(U1).expect("a known pod");
+    manager.write(|writer| writer.remove_pod_by_uid(U1)).expect("a known pod");
     assert_eq!(manager.write(|writer| writer.next_deadline()), Some(time(65)));
     assert_eq!(manager.load().removed().get(U1).expect("kept").removed_at, Some(time(5)));
     assert_eq!(manager.cached().load().removed().len(), 1);

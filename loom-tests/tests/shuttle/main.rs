@@ -121,7 +121,7 @@ mod schedules {
                         let mirror = format!("mirror-of-{uid}");
                         manager.add_pod(TestPod::mirror(&mirror, "web", uid)).expect("a good pod");
                         invariants::check(&manager.load());
-                        manager.remove_pod_by_uid(&mirror).expect("it is there");
+                        manager.write(|writer| writer.remove_pod_by_uid(&mirror)).expect("it is there");
                         invariants::check(&manager.load());
                     })
                 })
