@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::id::{PodUid, UidRef};
+use crate::id::UidRef;
 use crate::identity::{Cgroup, ContainerId, ContainerLog, Identity, PodLog};
 use crate::pod::PodMeta;
 use crate::snapshot::{Found, FoundBy, Key, Snapshot};
@@ -54,8 +54,9 @@ impl<'a> Identity<'a> {
     {
         match self {
             // Two spellings are two UIDs, so the exact one comes first.
-            Self::Uid(uid) => by_any_uid(snapshot, *uid)
-                .or_else(|| by_any_uid(snapshot, PodUid::in_lower_case(*uid)?.as_uid_ref())),
+            Self::Uid(uid) => {
+                by_any_uid(snapshot, *uid).or_else(|| by_any_uid(snapshot, uid.in_lower_case()?.as_uid_ref()))
+            }
             Self::Cgroup(cgroup) => by_cgroup(cgroup, |uid| by_uid(snapshot, uid), |id| snapshot.get(id))
                 .or_else(|| {
                     let by_id = |id| snapshot.removed().get(id);

@@ -312,5 +312,7 @@ fn uids_and_full_names_are_formatted_and_hashed_like_their_strings() {
         assert_ne!(PodUid::from(uid), "another");
         assert_eq!(PodUid::from(ResolvedPodUid::from(uid)), uid);
         assert_eq!(ResolvedPodUid::from(PodUid::from(uid)), uid);
+        assert!(!UidRef::from(uid).is_empty() && !PodUid::from(uid).is_empty());
     }
+    assert!(UidRef::from("").is_empty() && MirrorPodUid::from("").is_empty());
 }

@@ -39,7 +39,8 @@ impl Packed {
             let (words, wrong) = unhex_uuid(text);
             return (wrong == 0).then_some(Self { words, form: Form::Uuid });
         }
-        let (words, wrong) = unhex(text.try_into().ok()?);
+        let ([first, second], []) = text.as_chunks() else { return None };
+        let (words, wrong) = unhex(*first, *second);
         (wrong == 0).then_some(Self { words, form: Form::Hex })
     }
 
@@ -75,14 +76,14 @@ impl Packed {
 /// reversible order will do, and this one is the cheapest. Every lookup by string parses a UID, so this is
 /// straight-line vector code without a branch before the end.
 #[inline]
-fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
+fn unhex(first: [u8; 16], second: [u8; 16]) -> ((u64, u64), u128) {
     let mut bytes = [0u8; 16];
     let mut wrong = [0u8; 16];
     for at in 0..16 {
-        let (low, low_wrong) = nibble(digits[at]);
-        let (high, high_wrong) = nibble(digits[at + 16]);
+        let (low, low_wrong) = nibble(first[at]);
+        let (high, high_wrong) = nibble(second[at]);
         bytes[at] = join(low, high);
-        wrong[at] = any([low_wrong, high_wrong]);
+        wrong[at] = low_wrong | high_wrong;
     }
     (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
 }
@@ -90,8 +91,8 @@ fn unhex(digits: &[u8; 32]) -> ((u64, u64), u128) {
 /// Packs 64 lower-case hex digits into four words, in the same order as two times 32.
 #[inline]
 pub(crate) fn unhex_64(digits: &[u8; 64]) -> Option<[u64; 4]> {
-    let [first, second] = digits.as_chunks().0 else { return None };
-    let ((first, wrong), (second, more_wrong)) = (unhex(first), unhex(second));
+    let [a, b, c, d] = digits.as_chunks().0 else { return None };
+    let ((first, wrong), (second, more_wrong)) = (unhex(*a, *b), unhex(*c, *d));
     (wrong | more_wrong == 0).then_some([first.0, first.1, second.0, second.1])
 }
 
@@ -99,53 +100,39 @@ pub(crate) fn unhex_64(digits: &[u8; 64]) -> Option<[u64; 4]> {
 /// last four digits: the digit at that position if those four are repeated. So nothing has to be shifted.
 #[inline]
 fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
-    let mut bytes = [0u8; 16];
-    let mut wrong = [0u8; 16];
     let (mut first, mut second, mut last) = ([0; 16], [0; 16], [[0; 4]; 4]);
     first.copy_from_slice(&text[..16]);
     second.copy_from_slice(&text[16..32]);
     last[0].copy_from_slice(&text[32..]);
     last = [last[0]; 4];
     let last = last.as_flattened();
+    let mut no_hyphen = [0; 16];
     for at in 0..16 {
-        let (low, low_wrong) = nibble(first[at] ^ FIRST_HYPHENS[at] & (b'-' ^ b'0'));
-        let (high, high_wrong) = nibble(second[at] ^ SECOND_HYPHENS[at] & (b'-' ^ b'0'));
-        let (more, more_wrong) = nibble(last[at]);
-        bytes[at] =
-            join(low.wrapping_add(more & FIRST_HYPHENS[at]), high.wrapping_add(more & SECOND_HYPHENS[at]));
-        let no_hyphen = [low & FIRST_HYPHENS[at], high & SECOND_HYPHENS[at]];
-        wrong[at] = any([low_wrong, high_wrong, more_wrong, no_hyphen[0], no_hyphen[1]]);
+        let [hyphens, more_hyphens] = [IS_HYPHEN[0][at], IS_HYPHEN[1][at]];
+        no_hyphen[at] = (first[at] ^ b'-') & hyphens | (second[at] ^ b'-') & more_hyphens;
+        first[at] = first[at] & !hyphens | last[at] & hyphens;
+        second[at] = second[at] & !more_hyphens | last[at] & more_hyphens;
     }
-    (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
+    let (words, wrong) = unhex(first, second);
+    (words, wrong | u128::from_ne_bytes(no_hyphen))
 }
 
-/// All bits set at the hyphens of the first sixteen characters of a UUID, and of the next sixteen.
-const FIRST_HYPHENS: [u8; 16] = hyphens_from(0);
-const SECOND_HYPHENS: [u8; 16] = hyphens_from(16);
-
-const fn hyphens_from(first: usize) -> [u8; 16] {
-    let mut here = [0; 16];
+/// All bits set at the hyphens among the first sixteen characters of a UUID, and among the next.
+const IS_HYPHEN: [[u8; 16]; 2] = {
+    let mut is_hyphen = [[0; 16]; 2];
     let mut number = 0;
     while number < HYPHENS.len() {
-        if HYPHENS[number] / 16 == first / 16 {
-            here[HYPHENS[number] % 16] = 0xff;
-        }
+        is_hyphen[HYPHENS[number] / 16][HYPHENS[number] % 16] = 0xff;
         number += 1;
     }
-    here
-}
+    is_hyphen
+};
 
 #[inline]
 fn halves(both: u128) -> (u64, u64) {
     #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
     let words = (both as u64, (both >> 64) as u64);
     words
-}
-
-/// Not 0 if any of these is not 0.
-#[inline]
-fn any<const N: usize>(wrong: [u8; N]) -> u8 {
-    wrong.into_iter().fold(0, |all, one| all | one)
 }
 
 /// Two digits in a byte.

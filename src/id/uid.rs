@@ -19,10 +19,6 @@ enum Uid {
 }
 
 impl Uid {
-    fn new(text: &str) -> Self {
-        Packed::parse(text).map_or_else(|| Self::other(text), Self::packed)
-    }
-
     /// A UID in another than the usual spellings; cold, to keep the usual path short.
     #[cold]
     fn other(text: &str) -> Self {
@@ -103,12 +99,12 @@ impl<'a> UidRef<'a> {
 
     /// Whether this is a UUID with hyphens or 32 hex digits, in upper or lower case.
     pub(crate) fn is_usual_in_any_case(self) -> bool {
-        self.usual.is_some() || PodUid::in_lower_case(self).is_some()
+        self.usual.is_some() || self.in_lower_case().is_some()
     }
 
-    #[inline]
-    fn to_uid(self) -> Uid {
-        self.usual.map_or_else(|| Uid::other(self.other), Uid::packed)
+    /// This UID in lower case, if it is a usual spelling in upper case. No allocation.
+    pub(crate) fn in_lower_case(self) -> Option<PodUid> {
+        PodUid::usual(self.other, |byte| byte.to_ascii_lowercase())
     }
 }
 
@@ -188,14 +184,14 @@ macro_rules! uid_type {
         impl From<UidRef<'_>> for $name {
             #[inline]
             fn from(uid: UidRef<'_>) -> Self {
-                Self(uid.to_uid())
+                Self(uid.usual.map_or_else(|| Uid::other(uid.other), Uid::packed))
             }
         }
 
         /// Accepts the empty string too, as the kubelet's translation does. To refuse it, use [`FromStr`].
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
-                Self(Uid::new(text))
+                UidRef::from(text).into()
             }
         }
 
@@ -278,13 +274,12 @@ uid_type! {
 }
 
 impl PodUid {
-    /// This UID in lower case, if it is a usual spelling in upper case. No allocation.
-    pub(crate) fn in_lower_case(uid: UidRef<'_>) -> Option<Self> {
+    /// The UID that this text is with other bytes, if it is a usual spelling then. No allocation.
+    pub(crate) fn usual(text: &str, other: impl Fn(u8) -> u8) -> Option<Self> {
         let mut buffer = [0; 36];
-        let text = buffer.get_mut(..uid.other.len())?;
-        text.copy_from_slice(uid.other.as_bytes());
-        text.make_ascii_lowercase();
-        Packed::parse(str::from_utf8(text).ok()?).map(|packed| Self(Uid::packed(packed)))
+        let changed = buffer.get_mut(..text.len())?;
+        changed.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = other(from));
+        Packed::parse(str::from_utf8(changed).ok()?).map(|packed| Self(Uid::packed(packed)))
     }
 
     /// The text, if the UID has another than the usual spellings.

@@ -187,16 +187,9 @@ fn uid(text: &str, is_escaped: bool) -> Option<PodUid> {
     if text.is_empty() {
         return None;
     }
-    if !is_escaped || !text.contains('_') {
+    if !is_escaped {
         return Some(text.into());
     }
-    let mut uuid = [0; 36];
-    if text.len() != uuid.len() {
-        return Some(text.replace('_', "-").as_str().into());
-    }
-    for (to, from) in uuid.iter_mut().zip(text.bytes()) {
-        *to = if from == b'_' { b'-' } else { from };
-    }
-    // Only ASCII characters were replaced.
-    Some(str::from_utf8(&uuid).unwrap_or_default().into())
+    let unescaped = PodUid::usual(text, |byte| if byte == b'_' { b'-' } else { byte });
+    Some(unescaped.unwrap_or_else(|| text.replace('_', "-").as_str().into()))
 }
