@@ -183,15 +183,11 @@ impl Follower {
                 return found.ok_or(WaitError::WriterGone);
             }
             while !sleeper.woken.swap(false, Ordering::AcqRel) {
-                let Some(deadline) = deadline else {
-                    sleeper.parker.park();
-                    continue;
-                };
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) {
                     return Err(WaitError::TimedOut);
                 }
-                sleeper.parker.park_timeout(left);
+                sleeper.parker.park(left);
             }
         }
     }

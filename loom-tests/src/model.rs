@@ -257,17 +257,13 @@ impl Parker {
         Self { unparked: Mutex::new(false), sleeps: Condvar::new() }
     }
 
-    pub(crate) fn park(&self) {
+    /// The explorers have no time: the limit is never reached.
+    pub(crate) fn park(&self, _limit: Option<Duration>) {
         let mut unparked = self.unparked.lock().expect("no panic");
         while !*unparked {
             unparked = self.sleeps.wait(unparked).expect("no panic");
         }
         *unparked = false;
-    }
-
-    /// The explorers have no time: the limit is never reached.
-    pub(crate) fn park_timeout(&self, _limit: Duration) {
-        self.park();
     }
 
     pub(crate) fn unpark(&self) {

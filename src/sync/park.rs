@@ -12,16 +12,11 @@ impl Parker {
         Self(thread::current())
     }
 
-    /// Sleeps until [`unpark`](Self::unpark), which may have been called earlier. May return spuriously.
-    pub(crate) fn park(&self) {
+    /// Sleeps until [`unpark`](Self::unpark), which may have been called earlier, but no longer than the limit. May return
+    /// spuriously.
+    pub(crate) fn park(&self, limit: Option<Duration>) {
         debug_assert_eq!(self.0.id(), thread::current().id());
-        thread::park();
-    }
-
-    /// Like [`park`](Self::park), for at most `limit`.
-    pub(crate) fn park_timeout(&self, limit: Duration) {
-        debug_assert_eq!(self.0.id(), thread::current().id());
-        thread::park_timeout(limit);
+        limit.map_or_else(thread::park, thread::park_timeout);
     }
 
     /// Never waits. One system call if the thread sleeps, none otherwise.
