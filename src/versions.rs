@@ -39,8 +39,8 @@ pub(crate) struct Versions<P> {
     /// The retired version to check next.
     next: usize,
     memory: Memory<P>,
-    /// The last time that was passed to the writer.
-    now: Option<Instant>,
+    /// The last time that was passed to the writer. It never goes back.
+    pub(crate) now: Option<Instant>,
     /// The last wall-clock time that was passed to the writer.
     pub(crate) time: Option<Time>,
 }
@@ -125,15 +125,6 @@ impl<P> Versions<P> {
 
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
-    }
-
-    /// Sets the time for the next drafts. It never goes back.
-    pub(crate) fn set_now(&mut self, now: Instant) {
-        self.now = self.now.max(Some(now));
-    }
-
-    pub(crate) fn now(&self) -> Option<Instant> {
-        self.now
     }
 
     /// Starts a draft of the next version, based on the current one.

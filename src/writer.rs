@@ -196,11 +196,7 @@ impl<P: PodMeta> Writer<P> {
     /// Kubelet: `SetPods` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "SetPods")]
     pub fn set_pods(&mut self, pods: impl IntoIterator<Item = impl Into<Arc<P>>>) -> Applied {
-        let mut draft = self.versions.draft();
-        let refused = draft.set(pods.into_iter().map(Into::into)).into_iter();
-        let refused = refused.map(|(position, error)| Refused { operation: 0, position, error }).collect();
-        let published = publish_if_it_differs(draft, &self.announcer);
-        self.applied(published, refused)
+        self.apply([Operation::Set(pods.into_iter().map(Into::into).collect())])
     }
 
     /// Applies any mix of operations, in their order, and publishes once.
@@ -248,8 +244,17 @@ impl<P: PodMeta> Writer<P> {
                 Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref())),
             }
         }
-        let published = publish_if_it_differs(draft, &self.announcer);
-        self.applied(published, refused)
+        let differ = draft.pods_differ();
+        let published = differ || draft.removed_pods_differ();
+        if !differ {
+            draft.keeps_pods();
+        }
+        if published {
+            publish(draft, &self.announcer);
+        } else {
+            drop(draft);
+        }
+        Applied { generation: self.current().generation(), published, refused }
     }
 
     /// Sets the current time, and drops the removed pods that are too old, in one publication. Returns their number.
@@ -269,8 +274,9 @@ impl<P: PodMeta> Writer<P> {
     ///
     /// Kubelet: none; its pod manager forgets a removed pod at once.
     pub fn expire(&mut self, now: Instant) -> usize {
-        self.versions.set_now(now);
-        if self.next_deadline().is_none_or(|deadline| Some(deadline) > self.versions.now()) {
+        let now = self.versions.now.map_or(now, |last| last.max(now));
+        self.versions.now = Some(now);
+        if self.next_deadline().is_none_or(|deadline| deadline > now) {
             return 0;
         }
         let mut draft = self.versions.draft();
@@ -321,22 +327,6 @@ impl<P: PodMeta> Writer<P> {
             times.missed(until.into());
         }
     }
-
-    fn applied(&self, published: bool, refused: Vec<Refused>) -> Applied {
-        Applied { generation: self.current().generation(), published, refused }
-    }
-}
-
-/// Returns whether the draft was published.
-fn publish_if_it_differs<P: PodMeta>(mut draft: Draft<'_, P>, announcer: &Announcer) -> bool {
-    if !draft.pods_differ() {
-        if !draft.removed_pods_differ() {
-            return false;
-        }
-        draft.keeps_pods();
-    }
-    publish(draft, announcer);
-    true
 }
 
 /// Publishes the draft, and wakes the followers before anything is freed.

@@ -12,13 +12,12 @@ const RESERVED: usize = 4;
 
 impl<P: PodMeta> Draft<'_, P> {
     /// Replaces everything in the draft by `pods`, as if stored one by one in order. Returns the refused pods.
-    pub(crate) fn set(&mut self, pods: impl IntoIterator<Item = Arc<P>>) -> Vec<(usize, Error)> {
+    pub(crate) fn set(&mut self, pods: Vec<Arc<P>>) -> Vec<(usize, Error)> {
         let living = self.living();
-        let pods = pods.into_iter();
-        self.live_mut().clear(pods.size_hint().0.saturating_mul(RESERVED));
+        self.live_mut().clear(pods.len().saturating_mul(RESERVED));
         *self.history() = History::default();
         let mut refused = Vec::new();
-        for (position, pod) in pods.enumerate() {
+        for (position, pod) in pods.into_iter().enumerate() {
             if let Err(error) = self.upsert(&pod) {
                 self.drop_later(&pod);
                 refused.push((position, error));
