@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// assert_eq!(Time::from(SystemTime::from(time)), time);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Time(i64);
+pub struct Time(pub(crate) i64);
 
 impl Time {
     /// In the year 1823. A few spans can be added to any time without an overflow.
@@ -34,12 +34,6 @@ impl Time {
         } else {
             Self(nanos)
         }
-    }
-
-    /// What [`as_nanos`](Self::as_nanos) gave.
-    #[inline]
-    pub(crate) const fn stored(nanos: i64) -> Self {
-        Self(nanos)
     }
 
     /// From whole seconds since 1970, within the years 1824 to 2116.

@@ -88,12 +88,12 @@ impl Times {
     /// earlier floor would make the index sure of times at which it missed something.
     #[inline]
     pub(crate) fn as_of(&self) -> Time {
-        Time::stored(self.as_of.load(Ordering::Acquire))
+        Time(self.as_of.load(Ordering::Acquire))
     }
 
     /// Later than the first time, if anything was heard.
     pub(crate) fn floor(&self) -> Time {
-        Time::stored(self.floor.load(Ordering::Relaxed))
+        Time(self.floor.load(Ordering::Relaxed))
     }
 
     /// The pods of this snapshot are all that there were at this time, late news apart.
