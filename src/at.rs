@@ -374,8 +374,9 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 fn timed(key: Key<'_>) -> [Option<KeyRef<'_>>; 2] {
     match key {
         Key::Uid(_) | Key::ContainerId(_) => [None; 2],
-        Key::Name { .. } => [PodKind::Pod, PodKind::Mirror].map(|kind| key.claimed(kind)),
-        Key::Ip(_) | Key::Own(..) => [key.claimed(PodKind::Pod), None],
+        Key::Name { .. } | Key::Ip(_) | Key::Own(..) => {
+            [PodKind::Pod, PodKind::Mirror].map(|kind| key.claimed(kind))
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::Place;
+use crate::map::{Entry, Place};
 use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta};
 use crate::snapshot::{Contender, Mirror, RemovedSet, Translation, UidKey, between};
 use crate::versions::Draft;
@@ -60,14 +60,13 @@ impl<P: PodMeta> Draft<'_, P> {
             self.live_mut().of(|tables| &mut tables.names).replace(name, Arc::clone(pod));
             match kind {
                 PodKind::Pod => {
-                    self.change_keys(key.uid(), Some(&old), Some(pod));
+                    self.change_keys(key.uid, Some(&old), Some(pod));
                     self.live_mut().of(|tables| &mut tables.pods).replace(place, Arc::clone(pod));
                 }
                 PodKind::Mirror => {
-                    let target =
-                        self.live.mirror(key.uid(), &self.hashing).map(|mirror| mirror.target.clone());
-                    let mirror =
-                        Mirror { pod: Arc::clone(pod), target: target.unwrap_or(Translation::Identity) };
+                    let mirror = self.live.mirror(key.uid, &self.hashing);
+                    let target = mirror.map_or(Translation::Identity, |mirror| mirror.target.clone());
+                    let mirror = Mirror { pod: Arc::clone(pod), target };
                     self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror);
                 }
             }
@@ -125,21 +124,10 @@ impl<P: PodMeta> Draft<'_, P> {
         if self.removed.is_some() {
             self.drop_removed(pod.uid().into());
         }
-        match kind {
-            PodKind::Pod => {
-                self.change_keys(key.uid(), None, Some(pod));
-                self.live_mut().of(|tables| &mut tables.pods).insert(
-                    key.hash,
-                    key.tag,
-                    key.words,
-                    Arc::clone(pod),
-                );
-            }
-            PodKind::Mirror => {
-                let mirror = Mirror { pod: Arc::clone(pod), target: Translation::Identity };
-                self.live_mut().of(|tables| &mut tables.mirrors).insert(key.hash, key.tag, key.words, mirror);
-            }
+        if kind == PodKind::Pod {
+            self.change_keys(key.uid, None, Some(pod));
         }
+        self.live_mut().add_pod(kind, key, Arc::clone(pod), Translation::Identity);
         let previous = self.set_holder(kind, pod, &**pod);
         self.link(kind, pod, previous.as_ref());
         // A pod whose name has changed may have left its former name behind when it was removed.
@@ -166,23 +154,16 @@ impl<P: PodMeta> Draft<'_, P> {
             self.live_mut().contenders(contender.key.as_ref()).remove(&contender);
         }
         let (place, ..) = self.known(key)?;
-        match kind {
-            PodKind::Pod => {
-                self.live_mut().of(|tables| &mut tables.pods).remove(place);
-                self.change_keys(key.uid(), Some(&pod), None);
-            }
-            PodKind::Mirror => self.live_mut().of(|tables| &mut tables.mirrors).remove(place),
+        self.live_mut().remove_pod(kind, place);
+        if kind == PodKind::Pod {
+            self.change_keys(key.uid, Some(&pod), None);
         }
         Some(pod)
     }
 
     /// The pod or mirror with the UID of `key`, and its place.
     fn known(&self, key: UidKey<'_>) -> Option<(Place, PodKind, &Arc<P>)> {
-        if let Some((place, entry)) = self.live.pods.find(key.hash, key.tag, |entry| key.is(entry)) {
-            return Some((place, PodKind::Pod, &entry.value));
-        }
-        let (place, entry) = self.live.mirrors.find(key.hash, key.tag, |entry| key.is(entry))?;
-        Some((place, PodKind::Mirror, &entry.value.pod))
+        self.live.known(key, |words, pod| key.is(words, pod))
     }
 }
 
@@ -269,7 +250,8 @@ impl<P: PodMeta> Draft<'_, P> {
     /// The entry of this very mirror.
     fn locate_mirror(&self, mirror: &Arc<P>) -> Option<(Place, &Mirror<Arc<P>>)> {
         let key = UidKey::new(UidRef::from(mirror.uid()), &self.hashing);
-        let (place, entry) = self.live.mirrors.find(key.hash, key.tag, |entry| key.is(entry))?;
+        let is = |entry: &Entry<_, _>| key.is(entry.key, &entry.value);
+        let (place, entry) = self.live.mirrors.find(key.hash, key.tag, is)?;
         Arc::ptr_eq(&entry.value.pod, mirror).then_some((place, &entry.value))
     }
 

@@ -92,7 +92,7 @@ impl Text {
     /// Whether these are the two texts.
     #[expect(clippy::inline_always, reason = "on the way of every lookup by name")]
     #[inline(always)]
-    fn is(&self, first: &[u8], second: &[u8]) -> bool {
+    pub(crate) fn is(&self, first: &[u8], second: &[u8]) -> bool {
         let Some((length, texts)) = self.0.split_first_chunk() else { return false };
         let Some((one, other)) = texts.split_at_checked(first.len()) else { return false };
         usize::from_ne_bytes(*length) == first.len()
@@ -143,22 +143,6 @@ pub(crate) fn tag(hash: u64, first: NonZero<u8>, count: u8) -> NonZero<u8> {
 #[inline]
 pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
     tag(hash, NonZero::<u8>::MIN, u8::MAX)
-}
-
-impl<V> Table<Text, V> {
-    /// The entry with this text, whose tag and hash are given, and its place.
-    #[expect(clippy::inline_always, reason = "a call would pass the place through memory")]
-    #[inline(always)]
-    pub(crate) fn find_text(
-        &self,
-        tag: NonZero<u8>,
-        hash: u64,
-        first: impl AsRef<[u8]>,
-        second: impl AsRef<[u8]>,
-    ) -> Option<(Place, &Entry<Text, V>)> {
-        let (first, second) = (first.as_ref(), second.as_ref());
-        self.find(hash, tag, |entry| entry.key.is(first, second))
-    }
 }
 
 #[cfg(test)]

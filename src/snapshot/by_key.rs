@@ -138,7 +138,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<Found<'_, P>> {
-        self.live.by_container_id(id.try_into().ok()?, &self.hashing)
+        self.get(id.try_into().ok()?)
     }
 
     /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.
@@ -179,7 +179,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// # Examples
     /// See [`PodMeta::keys`].
     pub fn pods_by_key<'a>(&'a self, kind: KeyKind, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<P>> {
-        self.live.claimants(KeyRef::Own(kind, key), &self.hashing)
+        self.claimants((kind, key)).map(|found| found.pod)
     }
 
     /// Number of distinct keys that the pods of this snapshot name.

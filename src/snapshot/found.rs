@@ -92,12 +92,13 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// What pods of this kind claim. `None` for a UID, which only one pod has.
+    /// What pods of this kind claim. `None` for a UID, which only one pod has. Mirror pods claim only names.
     #[inline]
     pub(crate) fn claimed(self, kind: PodKind) -> Option<KeyRef<'a>> {
         match self {
             Self::Uid(_) => None,
             Self::Name { namespace, name } => Some(KeyRef::Name(kind, name, namespace)),
+            _ if kind == PodKind::Mirror => None,
             Self::ContainerId(id) => Some(KeyRef::ContainerId(id)),
             Self::Ip(ip) => Some(KeyRef::Ip(ip_number(ip))),
             Self::Own(kind, key) => Some(KeyRef::Own(kind, key)),

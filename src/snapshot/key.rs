@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::id::{Form, Packed, PodUid, UidRef};
-use crate::map::{Entry, Hashing, Value, Words, tag};
+use crate::map::{Hashing, Value, Words, tag};
 use crate::pod::PodMeta;
 
 /// A mirror pod, and its UID's translation.
@@ -53,8 +53,7 @@ pub(crate) struct UidKey<'u> {
     pub(crate) words: Words,
     pub(crate) tag: NonZero<u8>,
     pub(crate) hash: u64,
-    /// The UID itself, if the words are only its fingerprint; otherwise empty.
-    text: &'u str,
+    pub(crate) uid: UidRef<'u>,
 }
 
 /// The tags of the spellings: the first one, and their number.
@@ -66,7 +65,7 @@ impl<'u> UidKey<'u> {
     pub(crate) fn new(uid: UidRef<'u>, hashing: &Hashing) -> Self {
         match uid.usual {
             Some(packed) => Self::packed(packed, hashing),
-            None => Self::text(uid.other, hashing),
+            None => Self::text(uid, hashing),
         }
     }
 
@@ -75,33 +74,27 @@ impl<'u> UidKey<'u> {
     pub(crate) fn packed(uid: Packed, hashing: &Hashing) -> Self {
         let (first, count) = if uid.form == Form::Uuid { UUID } else { HEX };
         let hash = hashing.words(uid.words);
-        Self { words: Words(uid.words.0, uid.words.1), tag: tag(hash, first, count), hash, text: "" }
+        let (words, tag) = (Words(uid.words.0, uid.words.1), tag(hash, first, count));
+        Self { words, tag, hash, uid: UidRef { usual: Some(uid), other: "" } }
     }
 
     /// The key of a UID in any other spelling; several UIDs may share it.
     #[cold]
-    pub(crate) fn text(text: &'u str, hashing: &Hashing) -> Self {
-        let words = hashing.fingerprint(text);
+    fn text(uid: UidRef<'u>, hashing: &Hashing) -> Self {
+        let words = hashing.fingerprint(uid.other);
         let hash = hashing.words(words);
-        Self { words: Words(words.0, words.1), tag: tag(hash, OTHER.0, OTHER.1), hash, text }
+        Self { words: Words(words.0, words.1), tag: tag(hash, OTHER.0, OTHER.1), hash, uid }
     }
 
-    /// The UID.
-    pub(crate) fn uid(&self) -> UidRef<'u> {
-        let form = if self.tag < HEX.0 { Form::Uuid } else { Form::Hex };
-        let packed = Packed { words: (self.words.0, self.words.1), form };
-        UidRef { usual: (self.tag < OTHER.0).then_some(packed), other: self.text }
-    }
-
-    /// Whether an entry with this key's tag has this UID.
+    /// Whether this is the UID of an entry with this tag, these words and this value.
     #[inline]
-    pub(crate) fn is<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
-        entry.key == self.words && (self.tag < OTHER.0 || self.is_text(entry))
+    pub(crate) fn is<V: Value<Pod: PodMeta>>(&self, words: Words, value: &V) -> bool {
+        words == self.words && (self.uid.usual.is_some() || self.is_text(value))
     }
 
     #[cold]
-    fn is_text<V: Value<Pod: PodMeta>>(&self, entry: &Entry<Words, V>) -> bool {
-        PodMeta::uid(&**entry.value.pod()) == self.text
+    fn is_text<V: Value<Pod: PodMeta>>(&self, value: &V) -> bool {
+        PodMeta::uid(&**value.pod()) == self.uid.other
     }
 }
 
@@ -133,10 +126,10 @@ mod tests {
     /// Not reachable from outside: fingerprints use a random seed.
     #[test]
     fn two_uids_with_one_fingerprint_are_distinguished() {
-        let one = UidKey::text("one", &Hashing::new());
-        let other = UidKey { text: "other", ..one };
-        let entry = Entry { key: one.words, value: Arc::new(Pod("one")) };
-        assert!(one.is(&entry) && !other.is(&entry));
+        let one = UidKey::new("one".into(), &Hashing::new());
+        let other = UidKey { uid: "other".into(), ..one };
+        let pod = Arc::new(Pod("one"));
+        assert!(one.is(one.words, &pod) && !other.is(one.words, &pod));
     }
 
     /// The two spellings can have equal words; only the tag distinguishes them.

@@ -15,7 +15,7 @@ use super::tables::{Claimant, Tables};
 use crate::id::{PodUid, UidRef};
 use crate::map::{Hashing, Value};
 use crate::options::KeepRemoved;
-use crate::pod::{Claims, PodKind, PodMeta, Strength};
+use crate::pod::{Claims, PodMeta, Strength};
 
 /// The removed pods of a snapshot. Only an index that keeps them has one.
 pub(crate) struct RemovedSet<P> {
@@ -25,7 +25,7 @@ pub(crate) struct RemovedSet<P> {
 }
 
 /// The removals, by their number.
-pub(crate) type Removals = Queue<(PodKind, PodUid)>;
+pub(crate) type Removals = Queue<PodUid>;
 
 /// A removed pod or mirror.
 pub(crate) struct RemovedPod<P> {

@@ -180,12 +180,13 @@ impl<V> Tables<V> {
             }
             KeyRef::Own(kind, key) => {
                 let (kind, hash) = own_key(kind, key, hashing);
-                let (place, entry) = self.keys.find_text(any_tag(hash), hash, kind, key)?;
+                let (place, entry) = self.keys.find(hash, any_tag(hash), |entry| entry.key.is(&kind, key))?;
                 Some((place, &entry.value))
             }
             KeyRef::Name(kind, name, namespace) => {
                 let (tag, hash) = name_key(kind, name, namespace, hashing);
-                let (place, entry) = self.names.find_text(tag, hash, name, namespace)?;
+                let (name, namespace) = (name.as_bytes(), namespace.as_bytes());
+                let (place, entry) = self.names.find(hash, tag, |entry| entry.key.is(name, namespace))?;
                 Some((place, &entry.value))
             }
         }
@@ -222,38 +223,36 @@ impl<V: Claimant> Tables<V> {
     pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let pod = match key {
             Sought::Uid(uid) => self.pod(uid, hashing)?,
-            Sought::ContainerId(id) => return self.by_container_id(id, hashing),
+            Sought::ContainerId(id) => {
+                let (_, Container { pod, name }) = self.find_container(id, hashing)?;
+                return Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) });
+            }
             _ => self.find(key.claimed(PodKind::Pod)?, hashing)?.1,
         };
         Some(pod.found(key.found_by()))
-    }
-
-    #[expect(clippy::inline_always, reason = "a call would pass the place through memory")]
-    #[inline(always)]
-    pub(crate) fn by_container_id(&self, id: ContainerId, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
-        let (_, Container { pod, name }) = self.find_container(id, hashing)?;
-        Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) })
     }
 
     /// The mirror pod with this UID or name.
     pub(crate) fn get_mirror(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let pod = match key {
             Sought::Uid(uid) => &self.mirror(uid, hashing)?.pod,
-            Sought::Name { .. } => self.find(key.claimed(PodKind::Mirror)?, hashing)?.1,
-            _ => return None,
+            _ => self.find(key.claimed(PodKind::Mirror)?, hashing)?.1,
         };
         Some(pod.found(key.found_by()))
     }
 
-    /// All pods with this key, the strongest claim first, without mirrors.
+    /// All pods with this key, without mirrors: its holder, then the contenders, the strongest claim first.
     pub(crate) fn all<'a>(
         &'a self,
         key: Sought<'a>,
         hashing: &'a Hashing,
     ) -> impl Iterator<Item = Found<'a, V::Pod>> {
-        let others = key.claimed(PodKind::Pod).into_iter();
-        let others = others.flat_map(move |claimed| self.claimants(claimed, hashing).skip(1));
-        self.get(key, hashing).into_iter().chain(others.map(move |pod| pod.found(key.found_by())))
+        let holder = self.get(key, hashing);
+        let claimed = holder.and(key.claimed(PodKind::Pod));
+        let contested = claimed.filter(|claimed| self.first_contender(*claimed).is_some());
+        let contenders = contested.into_iter().flat_map(move |claimed| self.contenders_of(claimed));
+        let others = contenders.filter_map(move |contender| self.contending(contender, hashing));
+        holder.into_iter().chain(others.map(move |pod| pod.found(key.found_by())))
     }
 }
 
@@ -270,17 +269,17 @@ impl<V: Value<Pod: PodMeta>> Tables<V> {
         by_uid(&self.mirrors, uid, hashing)
     }
 
-    /// The pods that claim this key, the strongest claim first: its holder, then the contenders.
-    pub(crate) fn claimants<'a>(
-        &'a self,
-        key: KeyRef<'a>,
-        hashing: &'a Hashing,
-    ) -> impl Iterator<Item = &'a V> {
-        let holder = self.find(key, hashing).map(|(_, pod)| pod);
-        let contenders =
-            holder.and(self.first_contender(key)).into_iter().flat_map(move |_| self.contenders_of(key));
-        let others = contenders.filter_map(move |contender| self.contending(contender, hashing));
-        holder.into_iter().chain(others)
+    /// The pod or mirror pod under this UID whose words and value `is` accepts, with the place of its entry.
+    pub(crate) fn known(
+        &self,
+        key: UidKey<'_>,
+        is: impl Fn(Words, &V) -> bool,
+    ) -> Option<(Place, PodKind, &V)> {
+        if let Some((place, entry)) = self.pods.find(key.hash, key.tag, |entry| is(entry.key, &entry.value)) {
+            return Some((place, PodKind::Pod, &entry.value));
+        }
+        let (place, entry) = self.mirrors.find(key.hash, key.tag, |entry| is(entry.key, &entry.value.pod))?;
+        Some((place, PodKind::Mirror, &entry.value.pod))
     }
 
     /// The pod of a contender. `None` if the pod's own UID changed.
@@ -313,7 +312,7 @@ fn by_text_uid<'a, T: Value<Pod: PodMeta>>(
     hashing: &Hashing,
 ) -> Option<&'a T> {
     let key = UidKey::new(uid, hashing);
-    Some(&table.find(key.hash, key.tag, |entry| key.is(entry))?.1.value)
+    Some(&table.find(key.hash, key.tag, |entry| key.is(entry.key, &entry.value))?.1.value)
 }
 
 /// Which of the two sets has the contenders for a key.
@@ -338,7 +337,8 @@ pub(crate) fn ip_key(ip: u128, hashing: &Hashing) -> (Words, u64) {
 }
 
 /// The tag and the hash of a full name. Names of pods have the lower half of the tags, those of mirror pods the upper.
-#[inline]
+#[expect(clippy::inline_always, reason = "a call would pass the texts through memory")]
+#[inline(always)]
 pub(crate) fn name_key(kind: PodKind, name: &str, namespace: &str, hashing: &Hashing) -> (NonZero<u8>, u64) {
     let hash = hashing.pair(name, namespace);
     let (first, count) = match kind {

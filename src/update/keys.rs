@@ -9,8 +9,10 @@
 
 use crate::id::{PodUid, UidRef};
 use crate::map::{Place, any_tag};
-use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodMeta, Strength};
-use crate::snapshot::{Claimant, Container, Contender, container_key, ip_key, name_key, own_key};
+use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta, Strength};
+use crate::snapshot::{
+    Claimant, Container, Contender, Mirror, Translation, UidKey, container_key, ip_key, name_key, own_key,
+};
 use crate::versions::TablesMut;
 
 impl<V: Claimant> TablesMut<'_, V> {
@@ -96,6 +98,25 @@ impl<V: Claimant> TablesMut<'_, V> {
         let first = self.first_contender(key).map(|other| other.key.clone());
         let owned = first.unwrap_or_else(|| OwnedKey::new(key));
         self.contenders(key).insert(Contender { key: owned, strength, uid });
+    }
+
+    /// Stores a pod under a UID that the tables do not have. A mirror pod has a translation.
+    pub(super) fn add_pod(&mut self, kind: PodKind, key: UidKey<'_>, pod: V, target: Translation) {
+        let UidKey { hash, tag, words, .. } = key;
+        match kind {
+            PodKind::Pod => self.of(|tables| &mut tables.pods).insert(hash, tag, words, pod),
+            PodKind::Mirror => {
+                self.of(|tables| &mut tables.mirrors).insert(hash, tag, words, Mirror { pod, target });
+            }
+        }
+    }
+
+    /// Removes what [`add_pod`](Self::add_pod) stored.
+    pub(super) fn remove_pod(&mut self, kind: PodKind, place: Place) {
+        match kind {
+            PodKind::Pod => self.of(|tables| &mut tables.pods).remove(place),
+            PodKind::Mirror => self.of(|tables| &mut tables.mirrors).remove(place),
+        }
     }
 
     /// Stores a key without a holder.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
 use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
-use crate::snapshot::{Claimant, Mirror, RemovedPod, Translation, UidKey};
+use crate::snapshot::{Claimant, RemovedPod, Translation, UidKey};
 use crate::versions::Draft;
 
 /// A current pod that a set may remove. For a mirror, with its translation.
@@ -63,10 +63,9 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Drops a removed pod whose UID returns.
     pub(super) fn drop_removed(&mut self, uid: UidRef<'_>) {
         let Some(removed) = &self.removed else { return };
-        if let Some(pod) = removed.tables.pod(uid, &self.hashing) {
-            self.drop_removal(pod.number, PodKind::Pod, uid);
-        } else if let Some(mirror) = removed.tables.mirror(uid, &self.hashing) {
-            self.drop_removal(mirror.pod.number, PodKind::Mirror, uid);
+        let key = UidKey::new(uid, &self.hashing);
+        if let Some((_, _, pod)) = removed.tables.known(key, |words, pod| key.is(words, pod)) {
+            self.drop_removal(pod.number, uid);
         }
     }
 
@@ -90,24 +89,18 @@ impl<P: PodMeta> Draft<'_, P> {
         let (at, owner) = (self.now(), PodUid::from(uid));
         let Some(queue) = self.queue() else { return };
         let number = queue.number();
-        queue.insert(number, at, (*kind, owner.clone()));
+        queue.insert(number, at, owner.clone());
         let max_pods = queue.limits.max_pods;
         let removed = RemovedPod { pod: Arc::clone(pod), at, number };
         let key = UidKey::new(uid, &self.hashing);
         let Some(mut tables) = self.removed_mut() else { return };
         let name = KeyRef::Name(*kind, pod.name(), pod.namespace());
         tables.claim(NamedKey { key: name, container: None }, removed.strength(), &owner, &removed);
-        match kind {
-            PodKind::Pod => {
-                tables.change_claims(uid, None, Some(&removed));
-                tables.of(|tables| &mut tables.pods).insert(key.hash, key.tag, key.words, removed);
-            }
-            PodKind::Mirror => {
-                let target = target.clone().map_or(Translation::Identity, Translation::Pod);
-                let mirror = Mirror { pod: removed, target };
-                tables.of(|tables| &mut tables.mirrors).insert(key.hash, key.tag, key.words, mirror);
-            }
+        if *kind == PodKind::Pod {
+            tables.change_claims(uid, None, Some(&removed));
         }
+        let target = target.clone().map_or(Translation::Identity, Translation::Pod);
+        tables.add_pod(*kind, key, removed, target);
         while self.queue().is_some_and(|queue| queue.len() > max_pods) {
             self.drop_first();
         }
@@ -115,38 +108,27 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Drops the pod that was removed first.
     fn drop_first(&mut self) {
-        if let Some((number, (kind, uid))) = self.queue().and_then(|queue| queue.first()) {
-            self.drop_removal(number, kind, uid.as_uid_ref());
+        if let Some((number, uid)) = self.queue().and_then(|queue| queue.first()) {
+            self.drop_removal(number, uid.as_uid_ref());
         }
     }
 
-    fn drop_removal(&mut self, number: u64, kind: PodKind, uid: UidRef<'_>) {
+    fn drop_removal(&mut self, number: u64, uid: UidRef<'_>) {
         if let Some(queue) = self.queue() {
             queue.remove(number);
         }
         let Some(tables) = self.removed.as_ref().map(|removed| &removed.tables) else { return };
         let key = UidKey::new(uid, &self.hashing);
         // By its number: the pod itself may answer with another UID by now, although it must not.
-        let found = match kind {
-            PodKind::Pod => tables
-                .pods
-                .find(key.hash, key.tag, |entry| entry.value.number == number)
-                .map(|(place, entry)| (place, entry.value.clone())),
-            PodKind::Mirror => tables
-                .mirrors
-                .find(key.hash, key.tag, |entry| entry.value.pod.number == number)
-                .map(|(place, entry)| (place, entry.value.pod.clone())),
-        };
-        let Some((place, removed)) = found else { return };
+        let found = tables.known(key, |_, removed| removed.number == number);
+        let Some((place, kind, removed)) = found else { return };
+        let removed = removed.clone();
         let Some(mut tables) = self.removed_mut() else { return };
         let name = KeyRef::Name(kind, removed.pod.name(), removed.pod.namespace());
         tables.release(name, removed.strength(), &uid.into(), &removed);
-        match kind {
-            PodKind::Pod => {
-                tables.of(|tables| &mut tables.pods).remove(place);
-                tables.change_claims(uid, Some(&removed), None);
-            }
-            PodKind::Mirror => tables.of(|tables| &mut tables.mirrors).remove(place),
+        tables.remove_pod(kind, place);
+        if kind == PodKind::Pod {
+            tables.change_claims(uid, Some(&removed), None);
         }
     }
 }
