@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use std::{ptr, thread};
 
-use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Text, Value};
+use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Value};
 use crate::options::Options;
 use crate::pod::{KeyRef, Time};
 use crate::snapshot::{
@@ -263,10 +263,6 @@ impl<V: Value> TablesMut<'_, V> {
     pub(crate) fn clear(&mut self, capacity: usize) {
         self.tables.each(&Tables::new(), &mut Work::Clear(self.memory, self.hashing, capacity));
         self.tables.contenders = Default::default();
-    }
-
-    pub(crate) fn text(&mut self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Text {
-        self.memory.text(first, second)
     }
 
     pub(crate) fn contenders(&mut self, key: KeyRef<'_>) -> &mut OrdSet<Contender> {

@@ -50,9 +50,16 @@ pub(crate) trait Value {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Words(pub(crate) u64, pub(crate) u64);
 
-/// A key of two texts of any bytes: the length of the first, and then both.
+/// A key of two texts of any bytes, one after the other, with the length of the first. Most names and keys are short enough to
+/// be in the entry itself: a lookup then reads nothing else.
 #[derive(Clone)]
-pub(crate) struct Text(Arc<[u8]>);
+pub(crate) enum Text {
+    Here { first: u8, len: u8, bytes: [u8; TEXT_HERE] },
+    Elsewhere { first: usize, bytes: Arc<[u8]> },
+}
+
+/// Maximum length of a text in an entry: with the pod and its birth, the entry fills a line.
+const TEXT_HERE: usize = 45;
 
 impl Key for [Words; 2] {
     fn hash(&self, hashing: &Hashing) -> u64 {
@@ -69,36 +76,51 @@ impl Key for Words {
 
 impl Key for Text {
     fn hash(&self, hashing: &Hashing) -> u64 {
-        let Some((length, texts)) = self.0.split_first_chunk() else { return 0 };
-        let (first, second) = texts.split_at(usize::from_ne_bytes(*length));
+        let (first, texts) = self.parts();
+        let (first, second) = texts.split_at(first);
         hashing.pair(first, second)
     }
 
     fn into_text(self) -> Option<Arc<[u8]>> {
-        Some(self.0)
+        if let Self::Elsewhere { bytes, .. } = self { Some(bytes) } else { None }
     }
 }
 
 impl Text {
-    /// In one allocation. The buffer is used to put it together.
-    fn new(first: &[u8], second: &[u8], buffer: &mut Vec<u8>) -> Self {
-        buffer.clear();
-        for part in [&first.len().to_ne_bytes(), first, second] {
-            buffer.extend_from_slice(part);
+    pub(crate) fn new(first: &[u8], second: &[u8]) -> Self {
+        let len = first.len() + second.len();
+        if len > TEXT_HERE {
+            return Self::Elsewhere { first: first.len(), bytes: [first, second].concat().into() };
         }
-        Self(Arc::from(&**buffer))
+        let mut bytes = [0; TEXT_HERE];
+        bytes[..first.len()].copy_from_slice(first);
+        bytes[first.len()..len].copy_from_slice(second);
+        #[expect(clippy::cast_possible_truncation, reason = "compared before")]
+        let (first, len) = (first.len() as u8, len as u8);
+        Self::Here { first, len, bytes }
+    }
+
+    /// The length of the first text, and both.
+    #[inline]
+    fn parts(&self) -> (usize, &[u8]) {
+        match self {
+            Self::Here { first, len, bytes } => {
+                (usize::from(*first), bytes.get(..usize::from(*len)).unwrap_or_default())
+            }
+            Self::Elsewhere { first, bytes } => (*first, bytes),
+        }
     }
 
     /// Whether these are the two texts.
     #[expect(clippy::inline_always, reason = "on the way of every lookup by name")]
     #[inline(always)]
     pub(crate) fn is(&self, first: &[u8], second: &[u8]) -> bool {
-        let Some((length, texts)) = self.0.split_first_chunk() else { return false };
-        let Some((one, other)) = texts.split_at_checked(first.len()) else { return false };
-        usize::from_ne_bytes(*length) == first.len()
-            && other.len() == second.len()
-            && same(one, first)
-            && same(other, second)
+        let (length, texts) = self.parts();
+        if length != first.len() || texts.len() != first.len() + second.len() {
+            return false;
+        }
+        let (one, other) = texts.split_at_checked(length).unwrap_or_default();
+        same(one, first) && same(other, second)
     }
 }
 
@@ -147,13 +169,15 @@ pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hashing, Key, Text, same};
+    use super::{Hashing, Key, TEXT_HERE, Text, same};
 
     #[test]
     fn a_text_equals_only_its_two_strings() {
         let (hashing, long) = (Hashing::new(), "x".repeat(1000));
-        for (first, second) in [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&long, "ä")] {
-            let text = Text::new(first.as_bytes(), second.as_bytes(), &mut Vec::new());
+        let (fits, is_too_long) = (&long[..TEXT_HERE - 7], &long[..TEXT_HERE - 6]);
+        let texts = [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&*long, "ä")];
+        for (first, second) in texts.into_iter().chain([(fits, "default"), (is_too_long, "default")]) {
+            let text = Text::new(first.as_bytes(), second.as_bytes());
             assert!(text.is(first.as_bytes(), second.as_bytes()));
             assert_eq!(text.hash(&hashing), hashing.pair(first, second));
             for (other, another) in [("web", "0default"), ("web-", "0default"), ("webb", ""), ("a", "b")] {

@@ -153,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_holds_entries_of_three_words_and_of_six() {
+    fn a_page_holds_entries_of_three_six_and_seven_words() {
         assert_eq!(size_of::<Entry<Words, Arc<Pod>>>(), 24);
-        assert_eq!(size_of::<Entry<crate::map::Text, Arc<Pod>>>(), 24);
+        assert_eq!(size_of::<Entry<crate::map::Text, Arc<Pod>>>(), 56);
         assert_eq!(size_of::<Entry<Words, Mirror<Arc<Pod>>>>(), 48);
     }
 }

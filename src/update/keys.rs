@@ -8,7 +8,7 @@
 //! it is replaced or removed.
 
 use crate::id::{PodUid, UidRef};
-use crate::map::{Place, any_tag};
+use crate::map::{Place, Text, any_tag};
 use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta, Strength};
 use crate::snapshot::{
     Claimant, Container, Contender, Mirror, Translation, UidKey, container_key, ip_key, name_key, own_key,
@@ -134,12 +134,12 @@ impl<V: Claimant> TablesMut<'_, V> {
             }
             KeyRef::Own(kind, key) => {
                 let (kind, hash) = own_key(kind, key, hashing);
-                let text = self.text(kind, key);
+                let text = Text::new(&kind, key);
                 self.of(|tables| &mut tables.keys).insert(hash, any_tag(hash), text, pod);
             }
             KeyRef::Name(kind, name, namespace) => {
                 let (tag, hash) = name_key(kind, name, namespace, hashing);
-                let text = self.text(name, namespace);
+                let text = Text::new(name.as_bytes(), namespace.as_bytes());
                 self.of(|tables| &mut tables.names).insert(hash, tag, text, pod);
             }
         }

@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::super::Text;
 use super::super::pool::{Line, NodePool};
 
 /// The writer's memory for nodes, and what its draft has dropped.
@@ -22,11 +21,9 @@ pub(crate) struct Memory<P> {
     freed: Vec<Arc<P>>,
     /// An empty list, to reuse its memory.
     spare: DeadList<P>,
-    /// To put texts together.
-    buffer: Vec<u8>,
 }
 
-/// Maximum number of items for which an empty list keeps its memory, and of bytes for which the buffer does.
+/// Maximum number of items for which an empty list keeps its memory.
 const SPARE_ITEMS: usize = 1 << 12;
 
 /// What a version has and the next one does not, each with its birth. Dropping the list leaks its content.
@@ -64,8 +61,7 @@ impl<P> Default for DeadList<P> {
 impl<P> Default for Memory<P> {
     fn default() -> Self {
         let (dead, spare) = (DeadList::default(), DeadList::default());
-        let (pool, freed, buffer) = (NodePool::default(), Vec::new(), Vec::new());
-        Self { generation: 0, pool, dead, freed, spare, buffer }
+        Self { generation: 0, pool: NodePool::default(), dead, freed: Vec::new(), spare }
     }
 }
 
@@ -119,13 +115,6 @@ impl<P> Memory<P> {
     /// Keeps a pod until [`drop_freed`](Self::drop_freed).
     pub(crate) fn drop_later(&mut self, pod: Arc<P>) {
         self.freed.push(pod);
-    }
-
-    /// A key of two texts.
-    pub(crate) fn text(&mut self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> Text {
-        let text = Text::new(first.as_ref(), second.as_ref(), &mut self.buffer);
-        self.buffer.shrink_to(SPARE_ITEMS);
-        text
     }
 
     pub(super) fn allocate(&mut self, lines: usize) -> NonNull<Line> {
