@@ -17,6 +17,7 @@ const SECONDS: [f64; 5] = [100e-6, 1e-3, 10e-3, 100e-3, 1.0];
 pub(crate) struct Writing {
     publications: Counter,
     refused: Counter,
+    operations: Counter,
     duration: Histogram,
     retired: Gauge,
 }
@@ -31,6 +32,7 @@ impl Writing {
         Self {
             publications: counter("publications", "Snapshots published"),
             refused: counter("refused_pods", "Pods that the index refused"),
+            operations: counter("operations", "Operations of the sources' updates"),
             duration,
             retired: {
                 let help = "Replaced snapshots that readers still hold";
@@ -40,8 +42,9 @@ impl Writing {
     }
 
     /// Records a finished batch.
-    pub(crate) fn applied(&self, published: bool, took: Duration) {
+    pub(crate) fn applied(&self, operations: usize, published: bool, took: Duration) {
         self.published(published);
+        self.operations.inc_by(operations as u64);
         self.duration.observe(took.as_secs_f64());
     }
 

@@ -192,7 +192,7 @@ impl Work {
         let operations = batch.len();
         let applied = self.writer.apply(batch);
         // The merge has refused what the index would refuse.
-        self.counts.applied(applied.published, started.elapsed());
+        self.counts.applied(operations, applied.published, started.elapsed());
         if applied.published {
             let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");

@@ -234,6 +234,9 @@ fn the_ages_of_sources_and_the_number_of_watchers_are_shown() {
     let agent = Agent::on(&shipped());
     let browser = open(&agent);
     browser.until("document.querySelector('#figure-watchers').innerText === '1'");
+    for figure in ["generation", "publications", "changed"] {
+        browser.until(&format!("/^[\\d.,]+$/.test(document.querySelector('#figure-{figure}').textContent)"));
+    }
     let mut other = TcpStream::connect(agent.address).unwrap();
     write!(other, "GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     browser.until("document.querySelector('#figure-watchers').innerText === '2'");
