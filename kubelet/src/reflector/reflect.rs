@@ -119,12 +119,14 @@ where
             }
             let step = mem::replace(&mut self.step, Step::List);
             let is_list = matches!(step, Step::List);
+            let followed_since = if let Step::Follow(watch) = &step { Some(watch.began) } else { None };
             let done = match step {
                 Step::List => self.list().await,
                 Step::Watch => self.watch().await,
                 Step::Follow(watch) => self.follow(watch).await,
             };
             if let Err(failure) = done {
+                self.waits.followed(followed_since.map_or(Duration::ZERO, |began| began.elapsed()));
                 self.failed(&failure, is_list);
             }
         }

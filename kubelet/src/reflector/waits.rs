@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::backoff::Backoff;
 
-/// After this long without a compacted history, the next one counts as the first. If the history is compacted after each
-/// list, the next time is seconds later.
+/// After this long without a failure, the next one counts as the first.
+const FORGET: Duration = Duration::from_secs(30);
+/// The same for a compacted history. If the history is compacted after each list, the next time is seconds later.
 const FORGET_EXPIRY: Duration = Duration::from_secs(20);
 
 /// The waits after failures. A compacted history has its own: it is not the server's failure, and often the end
@@ -13,15 +14,22 @@ const FORGET_EXPIRY: Duration = Duration::from_secs(20);
 pub(super) struct Waits {
     failures: Backoff,
     expiries: Backoff,
+    times: (Duration, Duration),
 }
 
 impl Waits {
-    pub(super) fn new((least, most): (Duration, Duration)) -> Self {
-        let backoff = Backoff::new(least, most);
-        Self {
-            // Who followed for as long as the longest wait asks no more often than one who still waits.
-            failures: backoff.clone().forget_after(most),
-            expiries: backoff.forget_after(FORGET_EXPIRY.max(most.saturating_mul(2))),
+    pub(super) fn new(times: (Duration, Duration)) -> Self {
+        let backoff = |forget: Duration| {
+            Backoff::new(times.0, times.1).forget_after(forget.max(times.1.saturating_mul(2)))
+        };
+        Self { failures: backoff(FORGET), expiries: backoff(FORGET_EXPIRY), times }
+    }
+
+    /// Records how long a watch lasted that failed. If it lasted as long as the longest wait, its failure counts as the first:
+    /// even with the shortest wait, the server is asked no more often than by one that still waits.
+    pub(super) fn followed(&mut self, lasted: Duration) {
+        if lasted >= self.times.1 {
+            self.failures = Self::new(self.times).failures;
         }
     }
 
@@ -62,16 +70,27 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_after_the_longest_wait_without_one_waits_like_the_first_one() {
+    fn a_failure_after_half_a_minute_of_quiet_waits_like_the_first_one() {
         let mut waits = Waits::new((SECOND, 8 * SECOND));
         let mut now = Instant::now();
         // More than a minute, however the waits are shortened.
         for _ in 0..40 {
             now += waits.wait(false, now);
         }
-        now += 5 * SECOND;
-        let wait = waits.wait(false, now);
-        assert!(wait > 5 * SECOND, "still the same trouble");
-        assert!(waits.wait(false, now + wait + 12 * SECOND) <= SECOND);
+        assert!(waits.wait(false, now + 20 * SECOND) > 5 * SECOND, "still the same trouble");
+        assert!(waits.wait(false, now + 60 * SECOND) <= SECOND);
+    }
+
+    #[test]
+    fn a_watch_that_lasted_as_long_as_the_longest_wait_ends_the_trouble() {
+        let mut waits = Waits::new((SECOND, 8 * SECOND));
+        let now = Instant::now();
+        for _ in 0..10 {
+            let _ = waits.wait(false, now);
+        }
+        waits.followed(7 * SECOND);
+        assert!(waits.wait(false, now) > 5 * SECOND);
+        waits.followed(8 * SECOND);
+        assert!(waits.wait(false, now) <= SECOND);
     }
 }
