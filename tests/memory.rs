@@ -129,8 +129,9 @@ fn lists() {
     }
 }
 
-/// An entry in every table, with UIDs in every spelling, and with names and own keys that fit into an entry or do not. Pods are replaced and removed while a snapshot is held, and a
-/// batch that cancels out is not published. Then everything is dropped.
+/// An entry in every table, with UIDs in every spelling, and with names and own keys that fit into an entry or do not. Pods
+/// are replaced and removed while a snapshot is held, and a batch that cancels out is not published. Then everything is
+/// dropped.
 fn every_table() {
     let pod = |n: usize| {
         // A static pod and its mirror have one name.

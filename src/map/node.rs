@@ -327,7 +327,7 @@ impl<E> PageLink<E> {
     }
 
     /// Prefetches the first lines together: the head and about half of the entries of a full page, if an entry has three words.
-    /// Four lines if an entry has one: each further one would cost more instructions than it saves.
+    /// Four lines if each entry fills a line: each further one would cost more instructions than it saves.
     #[cfg_attr(not(target_arch = "x86_64"), expect(clippy::unused_self, reason = "only x86-64 prefetches"))]
     #[inline]
     pub(super) fn prefetch(&self) {

@@ -55,9 +55,10 @@ impl Selection {
     }
 
     /// The selected pods of `server`.
-    pub(crate) fn of(&self, server: ApiServer) -> ApiServer {
+    pub(crate) fn of(&self, mut server: ApiServer) -> ApiServer {
         let Self { namespace, labels, fields } = self.clone();
-        ApiServer { namespace, labels, fields: fields.into_iter().collect(), ..server }
+        server.fields.extend(fields);
+        ApiServer { namespace, labels, ..server }
     }
 }
 

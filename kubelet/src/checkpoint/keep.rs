@@ -115,7 +115,8 @@ impl<D: Disk> Keeper<D> {
     }
 
     pub(super) fn directory(&self) -> PathBuf {
-        self.disk.path("")
+        // Without a trailing separator.
+        self.disk.path("").components().collect()
     }
 
     /// The status, without its errors.

@@ -52,7 +52,7 @@ pub enum MirrorErrorKind {
     /// by a mirror whose deletion waits for a finalizer.
     Taken = "taken",
     /// The API server refuses the request (4xx): authentication or authorization failed, the namespace does
-    /// not exist, or the pod is invalid.
+    /// not exist, or the pod is invalid. Or the pod has no full name.
     Refused = "refused",
     /// The API server cannot be reached, has an internal problem (5xx), or asks the client to wait (408,
     /// 429).

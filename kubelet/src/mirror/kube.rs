@@ -42,7 +42,7 @@ impl KubeMirrorClient {
     ///
     /// # Errors
     /// If the node is unknown, has no UID or is being deleted; if another pod, which is not this pod's
-    /// mirror, has the name; if the API server refuses or cannot be reached.
+    /// mirror, has the name; if the pod has no full name; if the API server refuses or cannot be reached.
     ///
     /// Kubelet: `CreateMirrorPod`.
     #[doc(alias = "CreateMirrorPod")]

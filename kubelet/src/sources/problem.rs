@@ -181,7 +181,7 @@ mod tests {
     fn a_summary_of_many_problems_is_grave_if_one_of_them_is() {
         for (grave, expected) in [(18, ProblemKind::Syntax), (99, ProblemKind::Warning)] {
             let kind = |pod: &usize| if *pod == grave { ProblemKind::Syntax } else { ProblemKind::Warning };
-            let problems = limited(0..20, kind, |pod| undecodable(kind(&pod), "a", "b", ".", ""));
+            let problems = limited(0..20, kind, |pod| undecodable(kind(&pod), "a", "b", "", ""));
             let last = problems.last().unwrap();
             let said = (problems.len(), last.kind(), last.message());
             assert_eq!(said, (17, expected, "and 4 more pods have problems"));

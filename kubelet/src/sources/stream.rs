@@ -12,8 +12,7 @@ use super::{SourceStatus, SourceUpdate};
 
 /// The updates of a source, as a stream that never ends.
 ///
-/// Nothing happens unless polled: a slow consumer gets fewer, newer updates, not a queue of old ones. Poll the stream
-/// inside a tokio runtime with time and I/O enabled.
+/// Nothing happens unless polled. Poll the stream inside a tokio runtime with time and I/O enabled.
 #[must_use = "a stream does nothing unless polled"]
 pub struct Updates<P> {
     updates: BoxStream<'static, SourceUpdate<P>>,
@@ -21,7 +20,7 @@ pub struct Updates<P> {
 }
 
 impl<P> Updates<P> {
-    /// The updates of a source of your own.
+    /// These updates, with the status of the source from which they come.
     pub fn new(
         updates: impl Stream<Item = SourceUpdate<P>> + Send + 'static,
         status: watch::Receiver<SourceStatus>,

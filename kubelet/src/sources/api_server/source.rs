@@ -53,7 +53,7 @@ pub struct ApiServer {
     pub namespace: Option<String>,
     /// Only pods that match this label selector, such as `app=web,tier!=test`.
     pub labels: Option<String>,
-    /// Only pods that match all these field selectors, such as `status.phase=Running`.
+    /// Only pods that match all these field selectors, such as `status.phase=Running`. [`node`](Self::node) adds one.
     pub fields: Vec<String>,
     /// Whether literal values of environment variables are removed, as by [`redact_env`]; `false` by default.
     pub redact_env: bool,

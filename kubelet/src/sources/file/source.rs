@@ -28,7 +28,7 @@ pub const DEFAULT_PERIOD: Duration = Duration::from_secs(20);
 /// a file that is being written is more likely to be complete.
 const BURST: Duration = Duration::from_millis(50);
 
-/// The longest such pause. If a listing takes so long that it would be longer, the machine was busy or suspended.
+/// The longest such pause: a listing during which the machine was suspended must not delay the next one for long.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
 
 /// A file that takes longer is reported, and read in the background.
@@ -69,7 +69,7 @@ pub fn follow(path: impl AsRef<Path>, node: NodeName) -> Updates<Pod> {
 }
 
 /// Like [`follow`], with another time between two listings, and with a function that changes each pod before it is stored,
-/// such as [`redact_env`](super::super::redact_env). Zero counts as a millisecond. UIDs are derived from the manifest,
+/// such as [`redact_env`](super::super::redact_env). A period of zero counts as a millisecond. UIDs are derived from the manifest,
 /// before the change. Also lists the path whenever `nudge` is used.
 pub fn follow_with(
     path: impl AsRef<Path>,
@@ -260,7 +260,7 @@ impl Following {
 }
 
 /// The pause after a hint, if the last listing took `cost`: in a directory that always changes, listing takes at most a
-/// third of one core.
+/// third of one core, unless it takes longer than half a second.
 fn burst(cost: Duration) -> Duration {
     (cost * 2).clamp(BURST, LONGEST_BURST)
 }
