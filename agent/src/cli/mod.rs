@@ -73,7 +73,7 @@ pub(crate) fn runtime_apart() -> Result<Runtime, Failure> {
 pub(crate) enum Command {
     #[command(flatten)]
     Query(Query),
-    /// Check settings, rights, sources and limits, and print fixes.
+    /// Check settings, rights and sources, and print fixes.
     #[command(after_help = "\
 Takes the agent's own options (see pod-index --help). Without any, checks only the running agent.
 

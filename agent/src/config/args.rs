@@ -176,8 +176,8 @@ pub(crate) struct Shared {
     #[arg(long, value_name = "WATCHES", default_value = "1024")]
     pub(crate) max_watches: usize,
 
-    /// Maximum number of open watches of one client. A client is the name in its certificate or token; without one, its
-    /// IP address or its user on the socket.
+    /// Maximum number of open watches of one client. A client is the common name in its certificate or the name in its
+    /// token; without one, its IP address or its user on the socket.
     #[arg(long, value_name = "WATCHES", default_value = "256")]
     pub(crate) max_watches_per_client: usize,
 
@@ -230,7 +230,7 @@ pub(crate) struct Shared {
     pub(crate) redact_env: bool,
 
     /// The minimum level of the log, which goes to standard error.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true)]
     pub(crate) log_level: LogLevel,
 
     /// text for people, json for programs.

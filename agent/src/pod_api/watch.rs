@@ -41,10 +41,13 @@ pub(super) async fn body(
     let with_initial = options.send_initial_events.unwrap_or(!matches!(options.version, Version::At(_)));
     let after = match options.version {
         // One that does not exist yet is of another run: the watch begins with the error.
-        Version::At(version) if !with_initial || history.check(version, false).is_err() => Some(version),
+        Version::At(version) if with_initial => match history.check(version, false) {
+            Ok(()) => None,
+            Err(refusal) => return Ok(error(&refusal).into()),
+        },
+        Version::At(version) => Some(version),
         _ => None,
     };
-    let with_initial = with_initial && after.is_none();
     let selection = Arc::new(options.selection);
     let (watcher, state) = history.watch(Arc::clone(&selection), &client.share, after)?;
     let mut initial = Vec::new();
