@@ -32,8 +32,8 @@ pub(crate) struct Clients {
 /// What one client may have at once.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// The common name in its certificate or the name in its token, otherwise its address or its user on the socket. A name is better: clients
-    /// can share an address, and a client can have several.
+    /// The common name in its certificate or the name in its token, otherwise its address or its user on the socket. A name
+    /// is better: clients can share an address, and a client can have several.
     pub(crate) name: Arc<str>,
     turn: Semaphore,
     turns: Arc<Semaphore>,

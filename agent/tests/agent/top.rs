@@ -174,7 +174,7 @@ async fn no_name_reaches_the_terminal_as_anything_but_text() {
     directory.write("bad\x1b]0;owned\x07.yaml", "kind: Pod");
     let agent = Agent::on_with(&directory.0, &["--kubeconfig", &kubeconfig(&directory, &server)]);
     let mut terminal = top(&agent);
-    terminal.until(|seen| seen.contains("]0;owned"));
+    terminal.until(|seen| seen.contains("31mred"));
     terminal.until(|seen| seen.contains("]0;owned.yaml"));
     terminal.press("q");
     assert_eq!(terminal.wait(), 0);
