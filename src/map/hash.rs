@@ -1,32 +1,32 @@
 //! Hashing of keys: seeded, so that chosen names or UIDs cannot cause collisions.
 
-use std::hash::{BuildHasher, Hasher};
-
 use ahash::RandomState;
+
+use super::ends;
 
 /// The seeds of one index. All snapshots of an index share them.
 #[derive(Clone)]
 pub(crate) struct Hashing {
-    text: RandomState,
-    /// For sixteen-byte keys: one multiplication mixes them well enough and is several times faster.
+    /// For long texts.
+    texts: RandomState,
+    /// For keys of a few words: one multiplication for two of them mixes them well enough and is several times faster.
     words: (u64, u64),
 }
 
 impl Hashing {
     pub(crate) fn new() -> Self {
         // loom repeats runs, so a run must not depend on random values.
-        let text = if cfg!(loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() };
-        let words = (text.hash_one(0u64), text.hash_one(1u64));
-        Self { text, words }
+        let texts = if cfg!(loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() };
+        let words = (texts.hash_one(0u64), texts.hash_one(1u64));
+        Self { texts, words }
     }
 
     /// The hash of a sixteen-byte key.
     #[inline]
     pub(crate) fn words(&self, key: (u64, u64)) -> u64 {
         let product = u128::from(key.0 ^ self.words.0) * u128::from(key.1 ^ self.words.1);
-        #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
-        let folded = product as u64 ^ (product >> 64) as u64;
-        folded
+        let (low, high) = halves(product);
+        low ^ high
     }
 
     /// The hash of a key of 32 bytes. The first half seeds the second, so that chosen halves cannot cancel
@@ -40,17 +40,43 @@ impl Hashing {
     /// The hash of a pair of texts.
     #[inline]
     pub(crate) fn pair(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> u64 {
-        let mut hasher = self.text.build_hasher();
-        hasher.write(first.as_ref());
-        hasher.write(second.as_ref());
-        hasher.finish()
+        self.words((self.text(first.as_ref()), self.text(second.as_ref())))
+    }
+
+    /// The hash of a text. Names are short: the two ends of up to 32 bytes have all of them, and take one or two
+    /// multiplications.
+    #[inline]
+    fn text(&self, text: &[u8]) -> u64 {
+        // Texts of different lengths can have the same ends.
+        #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
+        let seed = self.words.0 ^ self.words.0.rotate_left(text.len() as u32);
+        if text.len() > 32 {
+            self.texts.hash_one(text)
+        } else if let Some((first, last)) = ends(text) {
+            let ((a, b), (c, d)) = (halves(u128::from_ne_bytes(first)), halves(u128::from_ne_bytes(last)));
+            self.four_words([a ^ seed, b, c, d])
+        } else if let Some((first, last)) = ends(text) {
+            self.words((u64::from_ne_bytes(first) ^ seed, u64::from_ne_bytes(last)))
+        } else if let Some((first, last)) = ends(text) {
+            self.words((u64::from(u32::from_ne_bytes(first)) ^ seed, u32::from_ne_bytes(last).into()))
+        } else if let Some((first, last)) = ends(text) {
+            self.words((u64::from(u16::from_ne_bytes(first)) ^ seed, u16::from_ne_bytes(last).into()))
+        } else {
+            self.words((seed, text.first().copied().unwrap_or_default().into()))
+        }
     }
 
     /// Sixteen bytes that represent a string without a sixteen-byte form of its own. Equal strings have equal
     /// fingerprints; unequal ones almost never do, so the strings must still be compared.
     pub(crate) fn fingerprint(&self, text: &str) -> (u64, u64) {
-        (self.pair(text, ""), self.pair("", text))
+        (self.text(text.as_bytes()), self.texts.hash_one(text))
     }
+}
+
+/// The low and the high half of a number.
+#[expect(clippy::cast_possible_truncation, reason = "both halves are returned")]
+fn halves(number: u128) -> (u64, u64) {
+    (number as u64, (number >> 64) as u64)
 }
 
 #[cfg(test)]
@@ -92,6 +118,44 @@ mod tests {
                 hashes().map(|hash| hash & 0xffff).collect::<HashSet<_>>().len(),
             ];
             assert!(ends.iter().all(|different| *different > 20_000), "{ends:?}");
+        }
+    }
+
+    /// Names count, in front or at the end, in short and in long texts.
+    #[test]
+    fn texts_spread_over_both_ends_of_the_hash() {
+        let alike: [&dyn Fn(u64) -> [String; 2]; 6] = [
+            &|n| [format!("web-{n}"), "default".into()],
+            &|n| [format!("{n}-web"), "shop".into()],
+            &|n| [format!("web-7d9c5b6f4-{n:05x}"), "default".into()],
+            &|n| [format!("{n:04x}"), String::new()],
+            &|n| ["workload".into(), format!("shop/ReplicaSet/web-with-a-long-name-{n}")],
+            // Halves that are equal.
+            &|n| [format!("{n:08x}").repeat(4), format!("{n:08x}").repeat(4)],
+        ];
+        for key in alike {
+            let hashing = Hashing::new();
+            let hashes = || (0..1 << 16).map(|n| key(n)).map(|[first, second]| hashing.pair(first, second));
+            let ends = [
+                hashes().map(|hash| hash >> 48).collect::<HashSet<_>>().len(),
+                hashes().map(|hash| hash & 0xffff).collect::<HashSet<_>>().len(),
+            ];
+            assert!(ends.iter().all(|different| *different > 40_000), "{:?}: {ends:?}", key(1));
+        }
+    }
+
+    #[test]
+    fn texts_of_one_letter_that_differ_in_a_letter_or_in_length_have_different_hashes() {
+        let hashing = Hashing::new();
+        let mut hashes = HashSet::new();
+        for length in 0..70 {
+            let text = "x".repeat(length);
+            assert!(hashes.insert(hashing.pair(&text, "")), "{length}");
+            for at in 0..length {
+                let mut other = text.clone().into_bytes();
+                other[at] = b'y';
+                assert!(hashes.insert(hashing.pair(&other, "")), "{at} of {length}");
+            }
         }
     }
 

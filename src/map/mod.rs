@@ -124,12 +124,15 @@ impl Text {
     }
 }
 
+/// The first and the last bytes, which may overlap.
+#[inline]
+fn ends<const N: usize>(bytes: &[u8]) -> Option<([u8; N], [u8; N])> {
+    Some((*bytes.first_chunk()?, *bytes.last_chunk()?))
+}
+
 /// Whether two texts of the same length are equal. Names are short: two overlapping loads are cheaper than a call.
 #[inline]
 fn same(one: &[u8], other: &[u8]) -> bool {
-    fn ends<const N: usize>(bytes: &[u8]) -> Option<([u8; N], [u8; N])> {
-        Some((*bytes.first_chunk()?, *bytes.last_chunk()?))
-    }
     match one.len() {
         16..=32 => ends::<16>(one) == ends::<16>(other),
         8..16 => ends::<8>(one) == ends::<8>(other),
