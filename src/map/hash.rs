@@ -52,14 +52,14 @@ impl Hashing {
         let seed = self.words.0 ^ self.words.0.rotate_left(text.len() as u32);
         if text.len() > 32 {
             self.texts.hash_one(text)
-        } else if let Some((first, last)) = ends(text) {
+        } else if let Some((first, last)) = ends::<16>(text) {
             let ((a, b), (c, d)) = (halves(u128::from_ne_bytes(first)), halves(u128::from_ne_bytes(last)));
             self.four_words([a ^ seed, b, c, d])
-        } else if let Some((first, last)) = ends(text) {
+        } else if let Some((first, last)) = ends::<8>(text) {
             self.words((u64::from_ne_bytes(first) ^ seed, u64::from_ne_bytes(last)))
-        } else if let Some((first, last)) = ends(text) {
+        } else if let Some((first, last)) = ends::<4>(text) {
             self.words((u64::from(u32::from_ne_bytes(first)) ^ seed, u32::from_ne_bytes(last).into()))
-        } else if let Some((first, last)) = ends(text) {
+        } else if let Some((first, last)) = ends::<2>(text) {
             self.words((u64::from(u16::from_ne_bytes(first)) ^ seed, u16::from_ne_bytes(last).into()))
         } else {
             self.words((seed, text.first().copied().unwrap_or_default().into()))
@@ -135,7 +135,7 @@ mod tests {
         ];
         for key in alike {
             let hashing = Hashing::new();
-            let hashes = || (0..1 << 16).map(|n| key(n)).map(|[first, second]| hashing.pair(first, second));
+            let hashes = || (0..1 << 16).map(key).map(|[first, second]| hashing.pair(first, second));
             let ends = [
                 hashes().map(|hash| hash >> 48).collect::<HashSet<_>>().len(),
                 hashes().map(|hash| hash & 0xffff).collect::<HashSet<_>>().len(),
