@@ -14,7 +14,6 @@
 //! | signal | what it does |
 //! |---|---|
 //! | SIGTERM, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal; the second: ends at once |
-//! | SIGHUP | reloads the configuration file and updates the sources; on an error nothing changes; not with `--once` |
 //!
 //! # Exit codes
 //! | code | meaning |
@@ -53,7 +52,7 @@ pub fn main() -> ExitCode {
         None => {
             let given = given(cli.run);
             cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
-                if given.run.check { check::check(&settings) } else { run::run(given, settings) }
+                if given.run.check { check::check(&settings) } else { run::run(settings) }
             })
         }
         Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),

@@ -11,7 +11,7 @@ use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGua
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, Registry, fmt, registry, reload};
+use tracing_subscriber::{Layer, fmt, registry};
 
 use crate::api::table::escaped;
 use crate::config::values::{LogFormat, LogLevel};
@@ -19,10 +19,9 @@ use crate::config::values::{LogFormat, LogLevel};
 /// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;
 
-/// Sets the filter while the agent runs.
+/// The running log.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    filter: reload::Handle<Targets, Registry>,
     dropped: ErrorCounter,
     /// Writes the queued lines when dropped.
     writer: Arc<Mutex<Option<WorkerGuard>>>,
@@ -31,7 +30,6 @@ pub(crate) struct Log {
 impl Log {
     /// Starts logging.
     pub(crate) fn start(level: LogLevel, format: LogFormat) -> Self {
-        let (filter, handle) = reload::Layer::new(filter(level));
         let (lines, writer) = NonBlockingBuilder::default()
             .buffered_lines_limit(WAITING)
             .lossy(true)
@@ -45,8 +43,8 @@ impl Log {
             LogFormat::Json => lines.json().flatten_event(true).boxed(),
         };
         // Fails if a logger is already installed. That one stays.
-        let _ = registry().with(filter).with(lines).try_init();
-        Self { filter: handle, dropped, writer: Arc::new(Mutex::new(Some(writer))) }
+        let _ = registry().with(filter(level)).with(lines).try_init();
+        Self { dropped, writer: Arc::new(Mutex::new(Some(writer))) }
     }
 
     /// The number of lines dropped because the queue was full.
@@ -57,12 +55,6 @@ impl Log {
     /// Writes the queued lines, for at most a second. Lines logged later are lost.
     pub(crate) fn finish(&self) {
         drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
-
-    /// Sets what is logged.
-    pub(crate) fn show(&self, level: LogLevel) {
-        // Fails if the logger is gone.
-        let _ = self.filter.reload(filter(level));
     }
 }
 

@@ -39,14 +39,6 @@ const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccou
 pub(crate) const NO_SOURCES: &str =
     "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server";
 
-/// The keys that a reload may change, besides those of the API server. No other setting can change while the agent runs.
-#[rustfmt::skip]
-const CHANGEABLE: [&str; 15] = [
-    "staticPodPath", "fileCheckFrequency", "staticPodURL", "manifestUrlCa", "httpCheckFrequency", "kubelet",
-    "kubeletTokenFile", "kubeletCa", "kubeletInsecureSkipTlsVerify", "kubeletCheckFrequency", "namespace",
-    "podSelector", "podFieldSelector", "allowRemoteClients", "logLevel",
-];
-
 /// The agent's settings.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -142,13 +134,6 @@ impl Settings {
         run: &RunArgs,
         output: Output,
     ) -> Result<Self, Failure> {
-        // So that another order, or a repeated item, is no difference at a reload.
-        given.serve_resources.sort_unstable();
-        given.serve_resources.dedup();
-        given.allowed_client_names.sort_unstable();
-        given.allowed_client_names.dedup();
-        given.allowed_client_groups.sort_unstable();
-        given.allowed_client_groups.dedup();
         let tls = tls(&given)?;
         let address = server.address;
         rule(
@@ -185,7 +170,7 @@ impl Settings {
             "checkpointAllPods needs a directory (--checkpoint-dir)",
         )?;
         rule(server.socket.is_some() || !set.contains("socketMode"), "socketMode needs a socket (--socket)")?;
-        // As it applies: for its display, and to be compared at a reload.
+        // As it applies, for its display.
         given.hostname_override = Some(node.to_string());
         Ok(Self {
             node,
@@ -226,42 +211,19 @@ impl Settings {
         table::table(["SETTING", "VALUE"], rows.iter().map(|[key, value]| [&**key, &**value]))
     }
 
-    /// What is set, and where the agent is.
+    /// What is set, and where the agent is, by key. Headers, which may be secret, are left out.
     fn shown(&self) -> impl Iterator<Item = [String; 2]> {
-        let is_shown =
-            |key: &str| self.set.contains(key) || ["address", "hostnameOverride", "port"].contains(&key);
-        self.rows().into_iter().filter(move |(key, _)| is_shown(key)).map(<[String; 2]>::from)
-    }
-
-    /// What is configured, by key. Headers, which may be secret, are left out.
-    fn rows(&self) -> BTreeMap<String, String> {
         let values = [serde_json::to_value(&self.given), serde_json::to_value(&self.server)];
         let fields = values.into_iter().flatten().filter_map(|value| value.as_object().cloned()).flatten();
-        let texts = fields.filter_map(|(id, value)| match value {
+        let fields: BTreeMap<_, _> = fields.map(|(id, value)| (key(&id), value)).collect();
+        let is_shown =
+            |key: &str| self.set.contains(key) || ["address", "hostnameOverride", "port"].contains(&key);
+        fields.into_iter().filter(move |(key, _)| is_shown(key)).filter_map(|(key, value)| match value {
             Value::Null | Value::Bool(false) => None,
             Value::Array(items) if items.is_empty() => None,
-            Value::String(text) => Some((key(&id), text)),
-            other => Some((key(&id), other.to_string())),
-        });
-        texts.collect()
-    }
-
-    /// The key of a setting that differs in `new` but cannot change while the agent runs.
-    pub(crate) fn fixed_difference(&self, new: &Self) -> Option<String> {
-        let (old, new) = (self.rows(), new.rows());
-        let changed = old.keys().chain(new.keys()).filter(|key| old.get(*key) != new.get(*key));
-        let of_the_server = ["kubeconfig", "apiServer", "allNodes"];
-        let may_change = |key: &str| {
-            CHANGEABLE.contains(&key) || (of_the_server.contains(&key) && !self.keeps_api_server())
-        };
-        changed.filter(|key| !may_change(key)).min().cloned()
-    }
-
-    /// Whether the agent must stay with the API server of the start. With another one, the mirror pods on the old API
-    /// server would stay there, and reviews of the old one would still admit clients.
-    pub(crate) fn keeps_api_server(&self) -> bool {
-        let Self { mirrors, access, given, .. } = self;
-        *mirrors != Management::Off || access.tokens || access.rights || !given.serve_resources.is_empty()
+            Value::String(text) => Some([key, text]),
+            other => Some([key, other.to_string()]),
+        })
     }
 }
 
@@ -411,14 +373,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_a_reload_may_change_are_keys_of_the_file() {
-        let keys: Vec<_> = settings().into_iter().map(|(key, _)| key).collect();
-        for key in CHANGEABLE {
-            assert!(keys.iter().any(|known| known == key), "{key}");
-        }
-    }
-
     /// The settings of an agent that follows the API server, with these flags.
     fn resolved(flags: &[&str]) -> Result<Settings, Failure> {
         let command = ServerArgs::augment_args(RunArgs::augment_args(Command::new("pod-index")));
@@ -426,18 +380,6 @@ mod tests {
         let run = RunArgs::from_arg_matches(&command.clone().get_matches_from(&words)).unwrap();
         let arguments = words.into_iter().map(OsString::from).collect();
         Given { command, arguments, run, output: Output::Table }.resolve()
-    }
-
-    #[test]
-    fn a_default_or_another_order_is_no_difference() {
-        let old = resolved(&["--serve-resources=nodes,namespaces"]).unwrap();
-        for (flags, differs) in [
-            (&["--serve-resources=namespaces,nodes", "--max-watches=1024", "--keep-removed=1m"][..], None),
-            (&["--serve-resources=nodes"], Some("serveResources")),
-            (&["--serve-resources=nodes,namespaces", "--max-watches=1"], Some("maxWatches")),
-        ] {
-            assert_eq!(old.fixed_difference(&resolved(flags).unwrap()).as_deref(), differs);
-        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use pod_index_kubelet::sources::static_pods::OwnNode;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::api_clients::{Clients, answer, may};
+use super::api_clients::{answer, may};
 use super::writer::Command;
 
 /// The shortest time between two reads. Anyone who may create pods can cause a read.
@@ -23,18 +23,16 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause after a failure.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// Reads the Node object whenever the writer thread needs it, with the last of `clients`. Ends with the writer thread.
+/// Reads the Node object whenever the writer thread needs it. Ends with the writer thread.
 pub(crate) async fn follow(
-    mut clients: watch::Receiver<Option<Clients>>,
+    client: Client,
     node: String,
     mut needed: watch::Receiver<bool>,
     writer: Sender<Command>,
 ) {
-    let new_backoff = || Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
-    let (mut backoff, mut reported) = (new_backoff(), false);
+    let mut backoff = Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
+    let mut reported = false;
     while needed.wait_for(|needed| *needed).await.is_ok() {
-        let clients_now = clients.wait_for(Option::is_some).await.map(|clients| clients.clone());
-        let Ok(Some(Clients { others: client, .. })) = clients_now else { return };
         let found = look_up(&client, &node).await;
         let pause = if found.is_ok() { PAUSE } else { backoff.wait(Instant::now()) };
         if let Err(why) = &found
@@ -45,11 +43,7 @@ pub(crate) async fn follow(
         if writer.send(Command::OwnNode(found.ok())).is_err() {
             return;
         }
-        tokio::select! {
-            () = sleep(pause) => {}
-            // A new client may have other rights: do not wait.
-            Ok(()) = clients.changed() => (backoff, reported) = (new_backoff(), false),
-        }
+        sleep(pause).await;
     }
 }
 

@@ -1,12 +1,12 @@
 //! The state of each source, and readiness: the agent is ready once the pods of all sources are in the index.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::sources::Opened;
 use pod_index_kubelet::sources::{Nudge, Problem, ProblemKind, Source, SourceStatus};
 
 /// Maximum number of remembered conflicts for a source that never reports a full set.
@@ -16,22 +16,16 @@ const PASSED_OVER: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Readiness {
     lines: Mutex<Vec<Line>>,
-    /// Changes only under the lock of `lines`.
     ready: watch::Sender<bool>,
-    /// Every source configured at the start has reported.
-    merged: AtomicBool,
-    /// The index has the pods of the last run.
-    restored: AtomicBool,
-    /// How often a source joined or left.
-    moves: AtomicU64,
-    /// By source. A restarted source has the same one.
-    nudges: BTreeMap<Source, Nudge>,
+    /// Whether the index has the pods of the last run.
+    is_restored: bool,
 }
 
 #[derive(Debug)]
 struct Line {
     source: Source,
     status: watch::Receiver<SourceStatus>,
+    nudge: Nudge,
     /// Its pods that the merge rejected.
     passed_over: Vec<Problem>,
     /// Its mirror pods from which no static pod is derived.
@@ -40,46 +34,26 @@ struct Line {
 }
 
 impl Readiness {
-    /// Without sources; [`join`](Self::join) adds them.
-    pub(crate) fn new() -> Self {
-        Self {
-            lines: Mutex::default(),
-            ready: watch::Sender::new(false),
-            merged: AtomicBool::new(false),
-            restored: AtomicBool::new(false),
-            moves: AtomicU64::new(0),
-            nudges: Source::ALL.map(|source| (source, Nudge::default())).into(),
-        }
-    }
-
-    /// Makes this source read at once.
-    pub(crate) fn nudge(&self, source: Source) -> Nudge {
-        self.nudges.get(&source).cloned().unwrap_or_default()
-    }
-
-    /// Adds a source. The agent is not ready before it has reported. A restarted source replaces its old entry.
-    pub(crate) fn join(&self, source: Source, status: watch::Receiver<SourceStatus>) {
-        let mut lines = self.lock();
-        self.moves.fetch_add(1, Ordering::Relaxed);
-        match lines.iter_mut().find(|line| line.source == source) {
-            Some(line) => line.status = status,
-            None => lines.push(Line {
+    /// None of the sources has reported yet.
+    pub(crate) fn new(sources: &[Opened], is_restored: bool) -> Self {
+        let lines = sources.iter().map(|(updates, nudge)| {
+            let (status, nudge) = (updates.status(), nudge.clone());
+            let source = status.borrow().source;
+            Line {
                 source,
                 status,
+                nudge,
                 passed_over: Vec::new(),
                 refused_claims: Vec::new(),
                 indexed: false,
-            }),
-        }
-        self.judge(&lines);
+            }
+        });
+        Self { lines: Mutex::new(lines.collect()), ready: watch::Sender::new(false), is_restored }
     }
 
-    /// Removes a source that is no longer configured. The agent no longer waits for it.
-    pub(crate) fn leave(&self, source: Source) {
-        let mut lines = self.lock();
-        self.moves.fetch_add(1, Ordering::Relaxed);
-        lines.retain(|line| line.source != source);
-        self.judge(&lines);
+    /// Makes this source read at once.
+    pub(crate) fn nudge(&self, source: Source) {
+        self.lock().iter().filter(|line| line.source == source).for_each(|line| line.nudge.nudge());
     }
 
     /// Records why the merge rejected pods of this source. With `whole`, they replace the earlier problems.
@@ -108,19 +82,11 @@ impl Readiness {
     }
 
     /// The reports of these sources have been published.
-    pub(crate) fn indexed(&self, sources: impl IntoIterator<Item = Source>) {
+    pub(crate) fn indexed(&self, sources: &[Source]) {
         let mut lines = self.lock();
-        for source in sources {
-            lines.iter_mut().filter(|line| line.source == source).for_each(|line| line.indexed = true);
-        }
-        self.judge(&lines);
-    }
-
-    /// The reports of all sources configured at the start have been published.
-    pub(crate) fn all_indexed(&self) {
-        let lines = self.lock();
-        self.merged.store(true, Ordering::Relaxed);
-        self.judge(&lines);
+        lines.iter_mut().for_each(|line| line.indexed |= sources.contains(&line.source));
+        let ready = lines.iter().all(|line| line.indexed);
+        self.ready.send_if_modified(|before| std::mem::replace(before, ready) != ready);
     }
 
     /// Whether the first set of every source is in the index.
@@ -128,31 +94,14 @@ impl Readiness {
         *self.ready.borrow()
     }
 
-    /// The pods of the last run are in the index.
-    pub(crate) fn restored(&self) {
-        self.restored.store(true, Ordering::Relaxed);
-    }
-
     /// Whether the index has the pods of every source or, until then, those of the last run.
     pub(crate) fn has_pods(&self) -> bool {
-        self.is_ready() || self.restored.load(Ordering::Relaxed)
+        self.is_restored || self.is_ready()
     }
 
-    /// Readiness, to wait for. It becomes `false` for a while if a source is configured later.
+    /// Readiness, to wait for.
     pub(crate) fn seen(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
-    }
-
-    /// Sends "not ready" before any pod is removed, because a new source joins before another one leaves.
-    fn judge(&self, lines: &[Line]) {
-        let ready = self.merged.load(Ordering::Relaxed) && lines.iter().all(|line| line.indexed);
-        self.ready.send_if_modified(|before| std::mem::replace(before, ready) != ready);
-    }
-
-    /// Waits until the first set of every source is in the index.
-    pub(crate) async fn ready(&self) {
-        // Fails only if the sender is gone, but `self` holds it.
-        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
     }
 
     /// The current state of the sources. `seen` applies to those whose pods are in the index.
@@ -187,12 +136,9 @@ impl Readiness {
         ages.into_iter().reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
-    /// Changes whenever pods may have come and gone unseen: how often a source joined or left, and how often those of now
-    /// have listed all their pods anew.
-    pub(crate) fn gaps(&self) -> (u64, u64) {
-        let lines = self.lock();
-        let relists = lines.iter().map(|line| line.status.borrow().relists).sum();
-        (self.moves.load(Ordering::Relaxed), relists)
+    /// How often the sources have listed all their pods anew. In between, pods may have come and gone unseen.
+    pub(crate) fn relists(&self) -> u64 {
+        self.lock().iter().map(|line| line.status.borrow().relists).sum()
     }
 
     /// What keeps the agent from being ready: each source that is not in the index, and its problem.
@@ -219,15 +165,23 @@ fn added(problems: &[Problem], before: &[Problem]) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_index_kubelet::sources::{NodeName, file};
+    use pod_index_kubelet::sources::http::HttpConfig;
+    use pod_index_kubelet::sources::{NodeName, file, http};
+
+    /// The readiness of a directory and a URL.
+    fn of_two_sources() -> Readiness {
+        let node = NodeName::new("n");
+        let url = HttpConfig::new("http://localhost:1/").unwrap();
+        let sources = [file::follow("/nonexistent", node.clone()), http::follow(url, node).unwrap()];
+        Readiness::new(&sources.map(|source| (source, Nudge::default())), false)
+    }
 
     #[test]
     fn rejected_pods_are_problems_of_their_source_and_reported_once() {
         let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
-        let readiness = Readiness::new();
-        readiness.join(Source::Http, file::follow("/nonexistent", NodeName::new("n")).status());
+        let readiness = of_two_sources();
         let shown =
-            || readiness.sources()[0].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
+            || readiness.sources()[1].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
         assert_eq!(readiness.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
         assert_eq!(
             readiness.passed_over(Source::Http, true, vec![problem("b"), problem("c")]),
@@ -242,7 +196,7 @@ mod tests {
         let many = (0..1_000).map(|i| problem(&i.to_string())).collect();
         assert_eq!(readiness.passed_over(Source::Http, false, many).len(), 1_000);
         assert_eq!(
-            readiness.sources()[0].problems.len(),
+            readiness.sources()[1].problems.len(),
             PASSED_OVER,
             "an endless series of problems does not fill the memory"
         );
@@ -251,42 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_source_is_still_in_the_index() {
-        let status = || file::follow("/nonexistent", NodeName::new("n")).status();
-        let readiness = Readiness::new();
-        readiness.join(Source::File, status());
-        readiness.join(Source::Http, status());
-        readiness.indexed([Source::File]);
-        readiness.join(Source::File, status());
-        assert_eq!(readiness.sources().iter().map(|status| status.seen).collect::<Vec<_>>(), [true, false]);
-    }
-
-    #[test]
-    fn the_agent_waits_for_an_added_source_until_it_is_read_or_removed() {
-        let status = || file::follow("/nonexistent", NodeName::new("n")).status();
-        let readiness = Readiness::new();
+    fn the_agent_is_ready_once_every_source_is_in_the_index() {
+        let readiness = of_two_sources();
         let seen = readiness.seen();
-        readiness.join(Source::File, status());
-        readiness.indexed([Source::File]);
-        assert!(!*seen.borrow(), "the merge still has restored pods");
-        readiness.all_indexed();
-        assert!(*seen.borrow());
-        for read in [true, false] {
-            readiness.join(Source::Http, status());
-            assert!(!*seen.borrow(), "before any source has reported");
-            readiness.indexed([Source::File]);
-            readiness.all_indexed();
-            assert_eq!(
-                (*seen.borrow(), readiness.is_ready()),
-                (false, false),
-                "another source speaks, not this one"
-            );
-            if read {
-                readiness.indexed([Source::Http]);
-                assert!(*seen.borrow());
-            }
-            readiness.leave(Source::Http);
-            assert!(*seen.borrow());
+        for (indexed, missing) in [(&[][..], 2), (&[Source::Http], 1), (&[Source::Http], 1)] {
+            readiness.indexed(indexed);
+            assert_eq!((*seen.borrow(), readiness.missing().len()), (false, missing));
         }
+        readiness.indexed(&[Source::File]);
+        assert!(*seen.borrow() && readiness.is_ready());
+        assert_eq!(readiness.missing(), [""; 0]);
     }
 }

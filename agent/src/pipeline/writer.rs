@@ -84,7 +84,7 @@ impl WriterThread {
         let (commands, commanded) = unbounded();
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::new(pods, sources));
-        let (heard, gaps) = ((Instant::now(), None), (readiness.gaps(), Some(SystemTime::now())));
+        let (heard, gaps) = ((Instant::now(), None), (0, Some(SystemTime::now())));
         let suspension = Suspension::new(Instant::now(), SystemTime::now());
         let mut work =
             Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps, suspension };
@@ -106,9 +106,9 @@ struct Work {
     needs_own_node: watch::Sender<bool>,
     /// The last look at the sources, and until when they had told everything.
     heard: (Instant, Option<SystemTime>),
-    /// The last count of gaps (see [`Readiness::gaps`]), and until when pods may have come and gone unseen, unless
+    /// The last count of gaps (see [`Readiness::relists`]), and until when pods may have come and gone unseen, unless
     /// everything since is known.
-    gaps: ((u64, u64), Option<SystemTime>),
+    gaps: (u64, Option<SystemTime>),
     suspension: Suspension,
 }
 
@@ -164,7 +164,7 @@ impl Work {
             if let Some(update) = update {
                 let whole = matches!(update, SourceUpdate::Set(_));
                 let mut merged = self.merge.update(source, update);
-                merged.due.iter().for_each(|source| self.readiness.nudge(*source).nudge());
+                merged.due.iter().for_each(|source| self.readiness.nudge(*source));
                 for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems))
                 {
                     self.counts.refused(problem.kind() == ProblemKind::Invalid);
@@ -199,10 +199,7 @@ impl Work {
         }
         // Remove these pods before announcing the source: a client must not find pods that the source did not name.
         self.let_go(&sound);
-        self.readiness.indexed(sources);
-        if self.merge.all_sources_seen() {
-            self.readiness.all_indexed();
-        }
+        self.readiness.indexed(&sources);
     }
 
     /// Says until when everything is known. What the sources had told at the last look has arrived since.
@@ -221,7 +218,7 @@ impl Work {
         let age = self.readiness.age().unwrap_or(Duration::MAX);
         let known = wall.checked_sub(age).filter(|_| self.suspension.covers(age, now, wall));
         let known = known.filter(|_| self.merge.all_sources_seen() && self.restored.is_none());
-        let gaps = self.readiness.gaps();
+        let gaps = self.readiness.relists();
         // At the start, the sources are not read yet.
         if known.is_none() || (gaps != self.gaps.0 && self.heard.1.is_some()) {
             self.gaps.1 = Some(wall);
@@ -281,14 +278,16 @@ fn unmark(pod: &mut Arc<Pod>) {
 mod tests {
     use super::*;
     use pod_index::PodUid;
-    use pod_index_kubelet::sources::{NodeName, file};
+    use pod_index_kubelet::sources::http::HttpConfig;
+    use pod_index_kubelet::sources::{NodeName, Nudge, kubelet};
     use serde_json::json;
 
     #[test]
     fn a_pod_that_the_index_would_refuse_is_counted_and_a_problem_of_its_source() {
         let (writer, reader) = pod_index::new();
-        let (readiness, mut metrics) = (Arc::new(Readiness::new()), Metrics::new(&reader));
-        readiness.join(Source::Kubelet, file::follow("/nonexistent", NodeName::new("n")).status());
+        let source = kubelet::follow(HttpConfig::of_kubelet("https://localhost:1").unwrap()).unwrap();
+        let readiness = Arc::new(Readiness::new(&[(source, Nudge::default())], false));
+        let mut metrics = Metrics::new(&reader);
         let merge = Merge::new([Source::Kubelet]).derive_static_pods(NodeName::new("n"));
         let (thread, reports, work) =
             WriterThread::new(writer, None, &[Source::Kubelet], merge, Arc::clone(&readiness), &mut metrics);

@@ -2,7 +2,6 @@
 
 pub(crate) mod check;
 mod descriptors;
-mod reload;
 pub(crate) mod signals;
 mod systemd;
 mod tasks;
@@ -14,33 +13,32 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::api::table;
 use crate::cli::format;
+use crate::config::Settings;
 use crate::config::args::Output;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::BUDGET;
 use crate::config::values::{Bounds, Management};
-use crate::config::{Given, Settings};
 use crate::http;
 use crate::http::access::Access;
 use crate::http::serve::{App, Requests, Socket};
 use crate::http::tls::Tls;
 use crate::metrics::{Metrics, registered};
-use crate::pipeline::api_clients::ApiClients;
+use crate::pipeline::api_clients::Clients;
 use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
-use crate::pipeline::sources::SourceTasks;
 use crate::pipeline::writer::{Command, WriterThread};
 use crate::pipeline::{checkpoints, mirror_metrics, own_node, source_metrics, sources};
 use crate::pod_api::{self, PodApi};
-use crate::run::reload::Reload;
 use crate::run::signals::Signals;
 use crate::run::tasks::{End, Tasks};
 use crate::whois::{Lookups, Processes, Whois};
@@ -49,13 +47,13 @@ use pod_index_kubelet::checkpoint::Checkpointing;
 use pod_index_kubelet::sources::Merge;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, one for each
-/// name lookup, and those of reloads. Together with the other threads they stay below the unit's limit (`TasksMax`). Work
-/// that finds no free thread waits.
-const BLOCKING: usize = 16 + reload::READS;
+/// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, and one for each
+/// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
+/// thread waits.
+const BLOCKING: usize = 16;
 
-/// Runs the agent to its end. `given` is resolved again on a reload.
-pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
+/// Runs the agent to its end.
+pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     let log = Log::start(settings.given.log_level, settings.given.log_format);
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -64,7 +62,7 @@ pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| tasks::cannot_start("the runtime", error))?;
-    let done = runtime.block_on(live(Arc::new(given), Arc::new(settings), log.clone()));
+    let done = runtime.block_on(live(Arc::new(settings), log.clone()));
     // Do not wait for a source: it may hang in a read on an unresponsive file system.
     runtime.shutdown_background();
     log.finish();
@@ -72,32 +70,22 @@ pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
 }
 
 /// From the first moment on, the agent hears signals. Nothing here blocks the thread.
-async fn live(given: Arc<Given>, settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
+async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
     let mut tasks = Tasks::default();
-    let mut signals = Signals::start(&mut tasks, log.clone(), !settings.once)?;
+    let mut signals = Signals::start(&mut tasks, log.clone())?;
     let started = tokio::select! {
         started = start(&settings, &log, &mut tasks) => started?,
         signal = signals.end() => return unfinished(&settings, signal, "the start is complete"),
     };
     let app = started.app;
-    let latest = started.clients.latest(|clients| &clients.others);
     let (stop, stopped) = watch::channel(false);
     let tls = started.tls;
     let serve = |listeners| serve(&settings, listeners, tls, &app, &mut tasks, stopped);
     let server = started.listeners.map(serve).transpose()?;
-    let reload = Reload {
-        given,
-        settings: Arc::clone(&settings),
-        log,
-        source_tasks: started.source_tasks,
-        clients: started.clients,
-        hangups: signals.hangups.clone(),
-    };
     let done = tokio::select! {
         failure = tasks.ended() => return Err(failure),
-        failure = app.mirrors.keep(latest, &app.reader, &app.readiness, &started.writer.commands) => Err(failure),
+        failure = app.mirrors.keep(started.client, &app.reader, &app.readiness, &started.writer.commands) => Err(failure),
         done = when_ready(&settings, &app, server.as_ref()) => done,
-        never = reload.whenever_asked() => never,
         signal = signals.end() => {
             if settings.once {
                 unfinished(&settings, signal, "all sources were read")
@@ -145,8 +133,8 @@ struct Started {
     checkpoints: Option<Checkpointing>,
     /// The end of the thread that follows the index.
     follower: End,
-    source_tasks: SourceTasks,
-    clients: ApiClients,
+    /// Of the API server, for mirror pods.
+    client: Option<Client>,
 }
 
 /// Starts all parts. Waits for no server.
@@ -155,11 +143,8 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let given = &settings.given;
     let options = Options::new().keep_removed(given.keep_removed.0, given.keep_removed_max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
-    let readiness = Arc::new(Readiness::new());
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(settings)?.map(Arc::new);
-    let sources = Arc::clone(&readiness);
-    metrics.collect(move |to| source_metrics::show(&sources, to));
     if let Some(tls) = tls.clone() {
         metrics.collect(move |to| tls.show(to));
     }
@@ -169,7 +154,13 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let opened = opened.map_err(|error| Failure::unable("cannot open the checkpoints", error))?;
     let (checkpoints, restored) = opened?.unzip();
     let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
-    let sources = sources::configured(settings);
+    let requests = ApiRequests::register(metrics.ours());
+    let Clients { pods, others: client, reviews } = Clients::new(settings, &requests).await?;
+    let opened = sources::open(settings, pods)?;
+    let sources: Vec<_> = opened.iter().map(|(updates, _)| updates.status().borrow().source).collect();
+    let readiness = Arc::new(Readiness::new(&opened, has_restored));
+    let of_sources = Arc::clone(&readiness);
+    metrics.collect(move |to| source_metrics::show(&of_sources, to));
     let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
     if settings.mirrors != Management::Off {
         // This agent has the static pods of this node.
@@ -178,20 +169,16 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let (writer, reports, write) =
         WriterThread::new(index, restored, &sources, merge, Arc::clone(&readiness), &mut metrics);
     let writer_end = tasks.thread("index", write)?;
-    if has_restored {
-        readiness.restored();
-    }
     let checkpoints = checkpoints.map(|found| found.keep(reader.clone())).transpose();
     let checkpoints = checkpoints.map_err(|error| tasks::cannot_start("the checkpoint thread", error))?;
-    let clients = ApiClients::start(settings, ApiRequests::register(metrics.ours())).await?;
-    let node = settings.node.to_string();
-    tasks.spawn(
-        "the reader of the Node",
-        own_node::follow(clients.follow(), node, writer.needs_own_node.clone(), writer.commands.clone()),
-    );
-    let reviews = clients.latest(|clients| &clients.reviews);
-    let mut source_tasks = SourceTasks::new(&readiness, reports);
-    source_tasks.follow(settings, clients.current()).await?;
+    if let Some(client) = client.clone() {
+        let (needed, commands) = (writer.needs_own_node.clone(), writer.commands.clone());
+        let follow = own_node::follow(client, settings.node.to_string(), needed, commands);
+        tasks.spawn("the reader of the Node", follow);
+    }
+    for (updates, _) in opened {
+        tasks.spawn("a source", sources::pass_on(updates, reports.clone()));
+    }
     if let Some(status) = checkpoints.as_ref().map(Checkpointing::status) {
         let reader = reader.clone();
         metrics.collect(move |to| checkpoints::show(&status.borrow(), &reader.load(), to));
@@ -205,11 +192,11 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         registered(metrics.ours(), "http_connections", "Open client connections", Gauge::default());
     let (pods, follow) = PodApi::new(&reader, &readiness, given, Events::register(metrics.ours()));
     let follower = tasks.thread("changes", follow)?;
-    let latest = clients.latest(|clients| &clients.others);
+    let of_resources = client.clone();
     let (all, mut served) = (Arc::clone(settings), pods.clone());
     let (of_pods, until) = (reader.clone(), Arc::clone(&readiness));
     // Reads the checkpoints of the other resources.
-    let also = move || (served.serve_also(&all, latest.as_ref(), (&of_pods, &until)), served);
+    let also = move || (served.serve_also(&all, of_resources.as_ref(), (&of_pods, &until)), served);
     let also = tokio::task::spawn_blocking(also).await;
     let (all, pods) = also.map_err(|error| Failure::unable("cannot serve the other resources", error))?;
     for (name, work) in all {
@@ -231,7 +218,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     });
     let metrics = Arc::new(metrics);
     let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
-    Ok(Started { app, tls, listeners, writer, writer_end, checkpoints, follower, source_tasks, clients })
+    Ok(Started { app, tls, listeners, writer, writer_end, checkpoints, follower, client })
 }
 
 /// The running server.
@@ -297,15 +284,18 @@ fn serve_apart(
 
 /// Prints the pods once all sources are read. With `--once`, that is all.
 async fn when_ready(settings: &Settings, app: &App, server: Option<&Server>) -> Result<(), Failure> {
+    let mut seen = app.readiness.seen();
+    // Fails only if the sender is gone, but `app` holds it.
+    let ready = seen.wait_for(|ready| *ready);
     let Some(Server { url, .. }) = server else {
         let patience = settings.once_timeout.unwrap_or(Duration::MAX);
-        if timeout(patience, app.readiness.ready()).await.is_err() {
+        if timeout(patience, ready).await.is_err() {
             return Err(late(settings, &app.readiness));
         }
         show(settings.output, &app.reader)?;
         return verdict(&app.readiness);
     };
-    app.readiness.ready().await;
+    let _ = ready.await;
     let pods = app.reader.load().pods().len();
     tracing::info!(pods, "ready: the pods of every source are in the index");
     systemd::notify(&format!("STATUS=ready, started with {pods} pods"));

@@ -1,28 +1,23 @@
-//! SIGTERM and Ctrl-C: the first shuts down gracefully, the second at once. SIGHUP: reloads the configuration.
+//! SIGTERM and Ctrl-C: the first shuts down gracefully, the second at once.
 //!
 //! A thread of its own receives them, so that nothing else can delay it.
 
 use std::future::pending;
 
-use futures_util::future::OptionFuture;
 use tokio::runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::tasks::{Tasks, cannot_start};
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 
-/// The received signals.
-pub(crate) struct Signals {
-    end: watch::Receiver<Option<&'static str>>,
-    /// Changes at each reload signal. Signals that arrive before the change is seen count as one.
-    pub(super) hangups: watch::Receiver<()>,
-}
+/// The name of the first signal.
+pub(crate) struct Signals(watch::Receiver<Option<&'static str>>);
 
 impl Signals {
-    /// From now on, SIGTERM and SIGINT do not end the process by themselves; with `reloads`, nor does SIGHUP.
-    pub(crate) fn start(tasks: &mut Tasks, log: Log, reloads: bool) -> Result<Self, Failure> {
+    /// From now on, SIGTERM and SIGINT do not end the process by themselves.
+    pub(crate) fn start(tasks: &mut Tasks, log: Log) -> Result<Self, Failure> {
         let name = "signals";
         let runtime = runtime::Builder::new_current_thread().enable_io().build();
         let runtime = runtime.map_err(|error| cannot_start(name, error))?;
@@ -32,18 +27,12 @@ impl Signals {
         };
         let mut terminate = register(SignalKind::terminate())?;
         let mut interrupt = register(SignalKind::interrupt())?;
-        let mut hangup = reloads.then(|| register(SignalKind::hangup())).transpose()?;
         let (first, end) = watch::channel(None);
-        let (reload, hangups) = watch::channel(());
         let receive = async move {
             loop {
                 let (name, kind) = tokio::select! {
                     _ = terminate.recv() => ("SIGTERM", SignalKind::terminate()),
                     _ = interrupt.recv() => ("SIGINT", SignalKind::interrupt()),
-                    Some(_) = OptionFuture::from(hangup.as_mut().map(Signal::recv)) => {
-                        reload.send_replace(());
-                        continue;
-                    }
                 };
                 if first.send_replace(Some(name)).is_some() {
                     tracing::warn!(signal = name, "second signal, exiting at once");
@@ -54,13 +43,13 @@ impl Signals {
             }
         };
         tasks.thread(name, move || runtime.block_on(receive))?;
-        Ok(Self { end, hangups })
+        Ok(Self(end))
     }
 
     /// Waits for the first signal that ends the agent. Returns its name.
     pub(crate) async fn end(&mut self) -> &'static str {
         // Fails if the thread has panicked, which ends the agent.
-        match self.end.wait_for(Option::is_some).await.map(|name| *name) {
+        match self.0.wait_for(Option::is_some).await.map(|name| *name) {
             Ok(Some(name)) => name,
             _ => pending().await,
         }

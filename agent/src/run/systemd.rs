@@ -6,15 +6,6 @@
 use std::env;
 use std::os::unix::net::UnixDatagram;
 
-use rustix::time::{ClockId, clock_gettime};
-
-/// The configuration is about to be reloaded; `READY=1` follows.
-pub(crate) fn reloading() {
-    // `Type=notify-reload` needs the time, by systemd's clock.
-    let now = clock_gettime(ClockId::Monotonic);
-    notify(&format!("RELOADING=1\nMONOTONIC_USEC={}{:06}", now.tv_sec, now.tv_nsec / 1_000));
-}
-
 pub(crate) fn notify(message: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return };
     let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to(message.as_bytes(), path));

@@ -2,7 +2,7 @@
 //!
 //! The rule: none of them ends before the agent. One that ends or panics ends the agent with an error that names it, and
 //! what started the agent starts it again. An agent that lacks a part would answer wrongly, or not at all, for ever. What
-//! may fail and begin again, such as a source, does so within its task.
+//! may fail and begin again, such as a request of a source, does so within its task.
 
 use std::collections::HashMap;
 use std::future::Future;

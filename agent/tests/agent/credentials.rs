@@ -77,41 +77,8 @@ impl Site {
     }
 }
 
-/// A user's certificate and key within a kubeconfig.
-fn inline((certificate, key): (String, String)) -> Value {
-    let base64 = |pem: String| ByteString(pem.into_bytes());
-    json!({ "client-certificate-data": base64(certificate), "client-key-data": base64(key) })
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_reload_all_requests_use_the_new_client_certificate_and_after_a_failed_one_the_old_one() {
-    let site = Site::new().await;
-    let kubeconfig = site.kubeconfig(&inline(site.demand_another()));
-    let agent = site.start(&kubeconfig).await;
-    site.all_parts_are_served(&agent, "one").await;
-
-    // An agent with mirror pods stays at its server. Some proxies distinguish clusters by the path.
-    let (old, url) = (std::fs::read_to_string(&kubeconfig).unwrap(), site.server.url());
-    let another = "the server in the kubeconfig cannot change while the agent runs";
-    for (text, why) in [
-        ("no kubeconfig".to_owned(), "is not a kubeconfig"),
-        (old.replace(&url, "https://127.0.0.1:1"), another),
-        (old.replace(&url, &format!("{url}/clusters/other")), another),
-    ] {
-        std::fs::write(&kubeconfig, text).unwrap();
-        agent.signal("HUP");
-        let line = agent.wait_for_log("the configuration is unchanged");
-        assert!(line.contains(why), "{line}");
-    }
-    site.all_parts_are_served(&agent, "two").await;
-
-    site.kubeconfig(&inline(site.demand_another()));
-    agent.reload();
-    site.all_parts_are_served(&agent, "three").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rotated_file_of_the_client_certificate_is_used_without_a_reload() {
+async fn after_a_rotation_all_requests_use_the_new_client_certificate() {
     let site = Site::new().await;
     let rotate = || {
         let (certificate, key) = site.demand_another();

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 
 use nix::sys::stat::Mode;
 use pod_index_test_support::files::names;
@@ -9,7 +10,9 @@ use pod_index_test_support::port::Port;
 use serde_json::json;
 
 use crate::api::kubeconfig_with;
-use crate::support::{Agent, Directory, manifest, node_1, refused, shipped, started_by, wait_for};
+use crate::support::{
+    Agent, Directory, PATIENCE, binary, manifest, node_1, refused, shipped, started_by, wait_for,
+};
 
 #[test]
 fn the_first_signal_ends_the_agent_with_0() {
@@ -67,20 +70,30 @@ fn a_signal_ends_an_agent_whose_credential_plugin_hangs() {
     agent.end();
 }
 
-/// A named pipe blocks its reader, as a file system that hangs does.
 #[test]
-fn a_signal_is_heard_while_a_reload_reads_a_file_that_blocks() {
+fn systemd_is_notified_of_start_and_shutdown() {
     let directory = Directory::new();
-    directory.write("web.yaml", &manifest("web"));
-    let config = directory.0.join(".config.yaml");
-    std::fs::write(&config, format!("staticPodPath: {}\n", directory.0.display())).unwrap();
-    let mut agent = Agent::start(&["--config", config.to_str().unwrap(), "--hostname-override", "node-1"]);
-    std::fs::remove_file(&config).unwrap();
-    nix::unistd::mkfifo(&config, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
-    agent.signal("HUP");
-    // Opens once the agent has opened it to read.
-    let _unwritten = std::fs::OpenOptions::new().write(true).open(&config).unwrap();
-    agent.end();
+    directory.write("a.yaml", &manifest("a"));
+    let socket = directory.0.join(".notify");
+    let heard = UnixDatagram::bind(&socket).unwrap();
+    heard.set_read_timeout(Some(PATIENCE)).unwrap();
+    let hear = |word: &str| {
+        loop {
+            let mut bytes = [0; 512];
+            let length = heard.recv(&mut bytes).unwrap_or_else(|_| panic!("nothing with {word}"));
+            if String::from_utf8_lossy(&bytes[..length]).contains(word) {
+                return;
+            }
+        }
+    };
+    let mut command = binary(&["--pod-manifest-path", directory.0.to_str().unwrap()]);
+    command.env("NOTIFY_SOCKET", &socket);
+    let mut agent = Agent::spawn(command);
+    hear("READY=1");
+    hear("STATUS=ready, started with 1 pods");
+    agent.signal("TERM");
+    hear("STOPPING=1");
+    assert_eq!(agent.wait(), Some(0));
 }
 
 #[test]

@@ -28,7 +28,6 @@ mod noise;
 mod own_node;
 mod page;
 mod pod_api;
-mod reload;
 mod restart;
 mod secrets;
 mod served;

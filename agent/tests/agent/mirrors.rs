@@ -1,7 +1,6 @@
 //! The agent manages its node's mirror pods, on an API server that grants it no more than a node's rights.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -10,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, mirror, pod};
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
-use crate::config::serve_manifests;
 use crate::support::{Agent, Answer, Directory, manifest, node_1, refused};
 
 const NODE: &str = "node-1";
@@ -267,46 +265,6 @@ async fn pairs_out_of_sync_show_the_reason() {
         healed["pods"][0]["mirrorUID"],
         site.server.object("pods", "default", "web-node-1").unwrap()["metadata"]["uid"]
     );
-}
-
-/// While the directory was no longer read and the URL not yet read, its name looked like an orphan's.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answer_is_not_deleted() {
-    let site = Site::new().await;
-    let text = manifest("web").replace("{name: web}", "{name: web, uid: u-web}");
-    site.directory.write("web.yaml", &text);
-    let body = Arc::new(Mutex::new(String::new()));
-    let url = serve_manifests(Arc::clone(&body), Arc::default());
-    let common = |source: &str| {
-        let kubeconfig = site.directory.0.join(".kubeconfig");
-        format!(
-            "{source}\nhttpCheckFrequency: 100ms\nkubeconfig: {}\nnodeName: {NODE}\nmanageMirrorPods: true\n",
-            kubeconfig.display()
-        )
-    };
-    let config = site.directory.0.join(".config.yaml");
-    std::fs::write(&config, common(&format!("staticPodPath: {}", site.directory.0.display()))).unwrap();
-    let agent = Agent::start(&["--config", config.to_str().unwrap()]);
-    in_sync(&agent, 1);
-
-    std::fs::write(&config, common(&format!("staticPodURL: {url}"))).unwrap();
-    agent.reload();
-    let waits = |answer: &Answer| {
-        let orphan = &answer.json::<Value>()["orphans"][0];
-        orphan["name"] == "web-node-1" && orphan["waitsFor"] == "sources"
-    };
-    agent.until("/mirrors", waits);
-    assert_eq!(agent.get("/readyz").code, 503);
-    looks(&agent, 2);
-    *body.lock().unwrap() = text;
-    in_sync(&agent, 1);
-    assert_eq!(site.counts(), [1, 0, 0]);
-
-    // A static pod that is really gone is deleted, once the source has reported it.
-    *body.lock().unwrap() = manifest("other");
-    site.server.until("the other", |_| site.mirrors().contains_key("other-node-1")).await;
-    in_sync(&agent, 1);
-    assert_eq!(site.counts(), [2, 0, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

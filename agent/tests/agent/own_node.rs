@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{following, kubeconfig_with, pod};
+use crate::api::{following, pod};
 use crate::api_server::{ApiServer, Right, Verb, shipped};
 use crate::support::{Agent, Directory};
 
@@ -57,23 +57,6 @@ async fn with_a_nodes_credentials_a_mirror_pod_of_another_node_object_is_refused
     });
     assert_eq!(agent.get(&format!("/pods/{FORGED}")).code, 404, "what was refuted stays refuted");
     assert_eq!(server.requests(Verb::Get), 2, "only when a mirror pod has another owner");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_reload_the_node_is_read_with_the_new_credentials() {
-    let (server, directory) = (ApiServer::start().await, Directory::new());
-    server.put("nodes", &node("n1", 1));
-    server.put("pods", &pod("web", NODE, &json!({})));
-    let with_token = |token: &str| {
-        server.demand_token(token);
-        kubeconfig_with(&directory, &json!({ "server": server.url() }), &json!({ "token": token }))
-    };
-    let kubeconfig = with_token("one");
-    let agent = Agent::start(&["--kubeconfig", &kubeconfig, "--hostname-override", NODE]).ready();
-    with_token("two");
-    agent.reload();
-    server.put("pods", &mirror("forged-node-1", FORGED, "n0", 2));
-    agent.until("/sources", |answer| answer.body.contains("must have the UID of the Node object"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -347,12 +347,6 @@ impl Agent {
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    /// Waits until it has read its configuration again.
-    pub fn reload(&self) {
-        self.signal("HUP");
-        self.wait_for_log("reloaded the configuration");
-    }
-
     /// Ends it by a signal.
     #[track_caller]
     pub fn end(&mut self) {

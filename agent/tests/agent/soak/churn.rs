@@ -17,7 +17,6 @@ pub struct Counts {
     pub rude: AtomicU64,
     /// Times that the API server ended its watches.
     pub interruptions: AtomicU64,
-    pub hangups: AtomicU64,
 }
 
 pub fn one(counter: &AtomicU64) {
@@ -32,12 +31,11 @@ impl Counts {
     pub fn report(&self) -> String {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         format!(
-            "{} requests answered, {} clients that left or hung, {} changes of pods, {} times watches ended, {} SIGHUPs",
+            "{} requests answered, {} clients that left or hung, {} changes of pods, {} times watches ended",
             of(&self.requests),
             of(&self.rude),
             of(&self.changes),
-            of(&self.interruptions),
-            of(&self.hangups)
+            of(&self.interruptions)
         )
     }
 }

@@ -1,5 +1,5 @@
 //! The faults of a year on a node, one after another: the API server restarts, connections fall silent, the clock
-//! jumps, the disk is full, certificates are renewed, SIGHUP arrives.
+//! jumps, the disk is full, certificates are renewed.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use pod_index_test_support::proxy::Forwards;
 use tokio::runtime::Handle;
 
-use super::churn::{Counts, one};
 use super::doors::Doors;
 use super::site::Site;
 use crate::metrics::value;
@@ -25,13 +24,10 @@ pub struct Faults<'a> {
     pub site: &'a Site,
     pub agent: &'a Agent,
     pub doors: &'a Doors,
-    pub counts: &'a Counts,
     /// The double's runtime.
     pub runtime: Handle,
     /// Each fault occurs once within this time.
     pub cycle: Duration,
-    /// Interval of SIGHUPs.
-    pub hangup: Duration,
     pub stop: &'a Stop,
 }
 
@@ -47,12 +43,6 @@ impl Faults<'_> {
             _ => self.fall_silent(turn),
         }
         self.wait(due.saturating_duration_since(Instant::now()));
-    }
-
-    pub fn hang_up(&self) {
-        self.wait(self.hangup);
-        self.agent.signal("HUP");
-        one(&self.counts.hangups);
     }
 
     /// Nothing else reads the log.

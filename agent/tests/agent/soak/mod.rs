@@ -50,14 +50,12 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         site: &site,
         agent: &agent,
         doors: &doors,
-        counts: &counts,
         runtime: Handle::current(),
         // Two in each quarter, so that the quarters compare.
         cycle: Duration::from_secs(seconds) / 8,
-        hangup: Duration::from_secs((seconds / 10).min(60)),
         stop: &stop,
     };
-    let works: [Work<'_>; 10] = [
+    let works: [Work<'_>; 9] = [
         Box::new(|turn| churn::change_manifests(&site, turn, &counts)),
         Box::new(|turn| churn::change_the_served_manifest(&site, turn, &counts)),
         Box::new(|turn| churn::change_pods(&site, turn, &counts)),
@@ -67,7 +65,6 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         Box::new(|turn| clients::on_one_connection(&doors, turn, &counts)),
         Box::new(|turn| clients::rude(&doors, turn, &counts)),
         Box::new(|turn| faults.next(turn)),
-        Box::new(|_| faults.hang_up()),
     ];
     let samples = std::thread::scope(|scope| {
         let (stop, gone, doors, watchers) = (&stop, &gone, &doors, &watchers);

@@ -148,25 +148,6 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
     setup.agent.until(&format!("/whois?q=10.0.0.99&at={second}"), |answer| {
         answer.body.contains("before what the agent knows")
     });
-    // After each reload, too: the sources were not followed meanwhile.
-    for _ in 0..2 {
-        let before = loop {
-            let at = Timestamp::now().to_string();
-            let answer = setup.agent.until(&format!("/whois?q=10.0.0.99&at={at}"), |answer| {
-                setup.server.send_bookmarks();
-                !answer.body.contains("not known yet")
-            });
-            // Otherwise the gap is not over.
-            if answer.body.contains("no pod is known") {
-                break at;
-            }
-        };
-        setup.agent.signal("HUP");
-        setup.agent.until(&format!("/whois?q=10.0.0.99&at={before}"), |answer| {
-            setup.server.send_bookmarks();
-            answer.body.contains("before what the agent knows")
-        });
-    }
     assert_eq!(get("10.0.0.7", "yesterday").code, 400);
     let process: Value = get("1", &second).json();
     assert!(process["error"].as_str().unwrap().contains("PID@NANOSECONDS"), "{process}");
