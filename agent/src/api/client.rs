@@ -12,13 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
-/// Request bodies that one client may have in memory.
-const BODIES: usize = 4;
 /// Known clients that are gone, before they are forgotten.
 const GONE: usize = 256;
 
@@ -39,8 +37,6 @@ pub(crate) struct Share {
     turns: Arc<Semaphore>,
     /// Shared with each open watch of the client.
     pub(crate) watches: Arc<()>,
-    /// For the bodies of its requests.
-    pub(crate) bodies: Places,
     /// Held while processes are read for it. A `/proc` that blocks must not keep the client's turn.
     pub(crate) processes: Semaphore,
 }
@@ -65,7 +61,6 @@ impl Clients {
             turn: Semaphore::new(1),
             turns: Arc::clone(&self.turns),
             watches: Arc::default(),
-            bodies: Places::new(BODIES),
             processes: Semaphore::new(1),
         });
         known.insert(name, Arc::downgrade(&share));
@@ -88,32 +83,6 @@ impl Clients {
             has_handshake: AtomicBool::new(false),
             is_watching: AtomicBool::new(false),
         })
-    }
-}
-
-/// A limited number of places.
-#[derive(Debug)]
-pub(crate) struct Places {
-    permits: Arc<Semaphore>,
-    /// Shared with those that wait.
-    waiting: Arc<()>,
-}
-
-impl Places {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(most)), waiting: Arc::default() }
-    }
-
-    pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            return Some(permit);
-        }
-        let _waiting = Arc::clone(&self.waiting);
-        Arc::clone(&self.permits).acquire_owned().await.ok()
-    }
-
-    pub(crate) fn are_wanted(&self) -> bool {
-        Arc::strong_count(&self.waiting) > 1
     }
 }
 
@@ -204,22 +173,6 @@ mod tests {
         }
         assert!(clients.known.lock().unwrap().len() <= GONE);
         assert!(Arc::ptr_eq(&held, &clients.named("held")));
-    }
-
-    #[tokio::test]
-    async fn places_are_wanted_only_while_somebody_waits() {
-        let places = Places::new(1);
-        // After some of them, tokio would make the task yield.
-        for _ in 0..1000 {
-            let mut take = Box::pin(places.take());
-            let permit = (&mut take).now_or_never().flatten();
-            assert!(permit.is_some() && !places.are_wanted());
-        }
-        let held = places.take().await;
-        let mut waits = Box::pin(places.take());
-        assert!((&mut waits).now_or_never().is_none() && places.are_wanted());
-        drop(held);
-        assert!(waits.await.is_some() && !places.are_wanted());
     }
 
     #[tokio::test]

@@ -15,12 +15,10 @@ mod whois;
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::args::{Output, RunArgs, ServerArgs};
-use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 
 /// An index of the node's pods: which pod is this?
@@ -146,26 +144,17 @@ and labels, and how it was found.
 
 ANYTHING is one of:
   a UID, NAMESPACE/NAME, or a full name (NAME_NAMESPACE)
-  NAMESPACE/KIND/NAME of a workload
   a container ID, or at least its first 12 digits
   an IP address
   a process ID of the agent's host, or PID@NANOSECONDS with its start since boot
   the path of a log, a cgroup path, or the lines of /proc/PID/cgroup
 
-Without ANYTHING, or with -, each line of standard input is a query, or JSON like \
-{\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}.
+Without ANYTHING, or with -, each line of standard input is a query.
 
 With a time, an IP or a name finds the pod that had it then, if that is certain. Otherwise standard error lists the pods \
 that may have had it.
 
 -o json prints one line for each query, in their order. It begins with {\"found\":true or {\"found\":false.";
-
-/// The fields of an answer that the table can show. The agent sends the last four on request.
-#[rustfmt::skip]
-const FIELDS: [&str; 18] = [
-    "query", "kind", "foundBy", "namespace", "name", "container", "node", "owner", "workload", "podUID", "mirrorUID",
-    "labels", "at", "removed", "podIP", "phase", "image", "annotations",
-];
 
 /// What to look up.
 #[derive(Args, Clone, Debug)]
@@ -173,32 +162,9 @@ pub(crate) struct WhoisArgs {
     /// What to look up; - for the lines of standard input.
     pub(crate) anything: Vec<String>,
 
-    /// The namespace of what to look up: -n shop web-0, -n shop deploy/web.
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-
     /// When the events happened: RFC 3339, or s, ms, us or ns since 1970. A query may end with its own: " at=TIME".
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
-
-    /// Of each line of standard input, field N is the time of its event, and the others are the query.
-    #[arg(long, value_name = "N", conflicts_with = "at", value_parser = clap::value_parser!(u8).range(1..))]
-    pub(crate) time_field: Option<u8>,
-
-    /// The columns of the table, separated by commas.
-    #[arg(
-        long,
-        value_name = "FIELD",
-        value_delimiter = ',',
-        value_parser = PossibleValuesParser::new(FIELDS),
-        default_value = "query,foundBy,namespace,name,container,node,workload,podUID,mirrorUID,labels",
-        hide_default_value = true
-    )]
-    pub(crate) fields: Vec<String>,
-
-    /// How long to wait for unknown pods, for example 5s.
-    #[arg(long, value_name = "DURATION")]
-    pub(crate) wait: Option<GoDuration>,
 }
 
 /// How client commands connect to an agent with TLS. The flags have kubectl's names.

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, ApiResource, DynamicObject, GetParams};
 use kube::{Client, Error};
-use pod_index::workload::{WORKLOAD, Workload, controller, is_often_controlled};
-use pod_index::{PodMeta, Reader, Snapshot};
+use pod_index::workload::{controller, is_often_controlled};
+use pod_index::{PodMeta, Reader};
 use pod_index_kubelet::backoff::{Backoff, jitter};
 use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::text::api_causes;
@@ -50,39 +50,6 @@ impl Owners {
         let owner = controller(&pod.metadata).filter(|owner| is_often_controlled(owner))?;
         let key = format!("{}/{}", pod.namespace(), owner.uid);
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
-    }
-
-    /// The current pods of a workload or of a controller, sorted by name. `kind` may be a name of the resource.
-    ///
-    /// The index has them by the workload that is derived from the pod alone. Owners that were read lead to the others.
-    pub(crate) fn pods(
-        &self,
-        snapshot: &Snapshot<Pod>,
-        namespace: &str,
-        kind: &str,
-        name: &str,
-    ) -> Vec<Arc<Pod>> {
-        let kind = KINDS.iter().find(|(of, _)| of.is_called(kind)).map_or(kind, |(of, _)| of.kind);
-        let is_it = |owner: &OwnerReference| (&*owner.kind, &*owner.name) == (kind, name);
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // Those of other namespaces lead to no pod.
-        let read = known.values().map(|owner| &owner.metadata);
-        let names =
-            read.filter(|read| controller(read).is_some_and(is_it)).filter_map(|read| read.name.as_deref());
-        let names = names.chain([name]);
-        let mut keys: HashSet<_> = names.flat_map(|name| Workload::keys_of(namespace, name)).collect();
-        keys.insert(Workload { kind, name, derived: false }.key(namespace));
-        drop(known);
-        let is_of_it = |pod: &&Arc<Pod>| {
-            let owner = self.of(pod);
-            let workload = Workload::of(&pod.metadata, owner.as_ref().map(|owner| &owner.metadata));
-            workload.is_some_and(|workload| (workload.kind, workload.name) == (kind, name))
-                || controller(&pod.metadata).is_some_and(is_it)
-        };
-        let pods = keys.iter().flat_map(|key| snapshot.pods_by_key(WORKLOAD, key.as_bytes()));
-        let mut pods: Vec<_> = pods.filter(is_of_it).cloned().collect();
-        pods.sort_by(|one, other| one.name().cmp(other.name()));
-        pods
     }
 
     fn keep(&self, name: &Key, owner: Option<&Arc<Owner>>) {
@@ -577,108 +544,5 @@ mod tests {
             assert_eq!(writer.retired_snapshots(), 0, "while {name} is requested");
             sleep(PATIENCE).await;
         }
-    }
-
-    /// Compared with a walk through all pods, for everything that could be asked.
-    #[test]
-    fn a_workload_has_the_pods_of_a_walk_whether_its_owners_were_read_or_are_gone() {
-        let (too_long, just_long) = (format!("{}-1", "x".repeat(1024)), format!("{}-1", "x".repeat(900)));
-        let controllers = [
-            ("apps/v1", "ReplicaSet", "web-1", Some(("Deployment", "web"))),
-            ("apps/v1", "ReplicaSet", "web-x", Some(("Deployment", "web"))),
-            ("apps/v1", "ReplicaSet", "odd", Some(("Rollout", "web"))),
-            ("apps/v1", "ReplicaSet", "a-b-1", Some(("Deployment", "other"))),
-            ("apps/v1", "ReplicaSet", "other-1", None),
-            ("batch/v1", "Job", "web-29123456", Some(("CronJob", "odd"))),
-            ("batch/v1", "Job", "once", Some(("CronJob", "odd"))),
-            ("apps/v1", "StatefulSet", "web", Some(("Database", "web"))),
-            ("apps/v1", "Deployment", "web", None),
-            ("argoproj.io/v1alpha1", "Rollout", "web", None),
-            ("example.com/v1", "ReplicaSet", "web-1", None),
-            ("v1", "Node", "web", None),
-            ("apps/v1", "ReplicaSet", "web/../1", Some(("Deployment", "web/.."))),
-            ("apps/v1", "Deployment/web", "1", None),
-            ("apps/v1", "ReplicaSet", "\0\n\u{1b}[2J-1", Some(("\r", "\0"))),
-            ("apps/v1", "ReplicaSet", &just_long, Some(("Deployment", &*just_long))),
-            ("apps/v1", "ReplicaSet", &too_long, Some(("Deployment", &*too_long))),
-        ];
-        let labels =
-            [json!({}), json!({ "pod-template-hash": "1" }), json!({ "rollouts-pod-template-hash": "1" })];
-        let reference = |version: &str, kind: &str, name: &str, uid: &str| json!([{ "apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": true }]);
-        let (mut writer, _) = pod_index::new::<Pod>();
-        let owners = Owners::default();
-        for namespace in ["shop", "else"] {
-            for (number, (version, kind, name, _)) in controllers.iter().enumerate() {
-                for (at, labels) in labels.iter().enumerate() {
-                    let (uid, owner) = (format!("{namespace}-{number}-{at}"), number.to_string());
-                    let metadata = json!({ "namespace": namespace, "name": uid, "uid": uid, "labels": labels, "ownerReferences": reference(version, kind, name, &owner) });
-                    writer
-                        .add_pod(serde_json::from_value::<Pod>(json!({ "metadata": metadata })).unwrap())
-                        .unwrap();
-                }
-            }
-        }
-        let snapshot = writer.current();
-        let ignored = snapshot.ignored_key_count();
-        assert!(ignored > 0, "a name that is too long for a key");
-        let check = || {
-            let workload = |pod: &Pod| {
-                let owner = owners.of(pod);
-                let workload = Workload::of(&pod.metadata, owner.as_ref().map(|owner| &owner.metadata))?;
-                Some((workload.kind.to_owned(), workload.name.to_owned()))
-            };
-            let mut asked: HashSet<_> = snapshot.pods().filter_map(|pod| workload(pod)).collect();
-            let names = controllers
-                .iter()
-                .flat_map(|(_, kind, name, upper)| upper.iter().copied().chain([(*kind, *name)]));
-            asked.extend(names.map(|(kind, name)| (kind.to_owned(), name.to_owned())));
-            let (mut found, mut missed) = (0, 0);
-            for namespace in ["shop", "else", "none"] {
-                for (kind, name) in &asked {
-                    let is_it = |pod: &&Arc<Pod>| {
-                        let owner = controller(&pod.metadata).unwrap();
-                        let workload = workload(pod);
-                        pod.namespace() == namespace
-                            && (workload.is_some_and(|(k, n)| (&k, &n) == (kind, name))
-                                || (owner.kind != "Node" && (&owner.kind, &owner.name) == (kind, name)))
-                    };
-                    let mut walked: Vec<_> = snapshot.pods().filter(is_it).map(PodMeta::name).collect();
-                    walked.sort_unstable();
-                    let pods = owners.pods(snapshot, namespace, kind, name);
-                    let pods: Vec<_> = pods.iter().map(PodMeta::name).collect();
-                    if name.len() > 1000 {
-                        missed += walked.len() - pods.len();
-                    } else {
-                        assert_eq!(pods, walked, "{namespace}/{kind}/{name:?}");
-                    }
-                    found += pods.len();
-                }
-            }
-            (found, missed)
-        };
-        let derived = check();
-        let keep = |is_read: bool| {
-            for namespace in ["shop", "else"] {
-                for (number, (_, _, name, upper)) in controllers.iter().enumerate() {
-                    // Of the two namespaces, one has other owners.
-                    let upper = upper
-                        .filter(|_| namespace == "shop")
-                        .map(|(kind, name)| reference("v1", kind, name, "u"));
-                    let metadata = json!({ "namespace": namespace, "name": name, "uid": number.to_string(), "ownerReferences": upper });
-                    let owner = Arc::new(Owner { metadata: serde_json::from_value(metadata).unwrap() });
-                    let [namespace, name, uid] = [namespace, *name, &*number.to_string()].map(str::to_owned);
-                    owners.keep(&Key { kind: 0, namespace, name, uid }, Some(&owner).filter(|_| is_read));
-                }
-            }
-        };
-        keep(true);
-        assert_ne!(check(), derived);
-        let of = |kind: &str| owners.pods(snapshot, "shop", kind, "web").len();
-        assert!(of("Deployment") > 0);
-        for alias in ["deployment", "deployments", "deploy", "DEPLOYMENT"] {
-            assert_eq!(of(alias), of("Deployment"), "{alias}");
-        }
-        keep(false);
-        assert_eq!(check(), derived, "owners that were deleted");
     }
 }

