@@ -28,7 +28,7 @@ use crate::config::failure::Failure;
 /// Characters that a path need not escape (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Timeout of the head of a response, and of its body if all of it is awaited.
+/// Timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running agent. Requests share connections.
@@ -42,9 +42,6 @@ pub(crate) struct Server {
     base: String,
     client: BoxCloneSyncService<Request<Body>, Response<Incoming>, legacy::Error>,
 }
-
-/// Why there is no body, with the code of the response, if there is one: it is not 200.
-pub(crate) type Denied = (Option<StatusCode>, Failure);
 
 impl Server {
     /// The agent that the flags name: its socket, or else its address and port.
@@ -85,58 +82,37 @@ impl Server {
     }
 
     /// The body at `path`.
-    pub(crate) async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Bytes, Failure> {
-        let body = self.stream(path, headers).await.map_err(|(_, failure)| failure)?;
-        self.whole(body).await
+    pub(crate) async fn get(&self, path: &str) -> Result<Bytes, Failure> {
+        self.ask(Method::GET, path, Bytes::new()).await
+    }
+
+    /// The body of the response to a POST.
+    pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, Failure> {
+        self.ask(Method::POST, path, body).await
     }
 
     /// The body at `path`, parsed as JSON.
     pub(crate) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        let body = self.get(path, &[]).await?;
+        let body = self.get(path).await?;
         // As a string, as pods are decoded everywhere: each other type of input adds 400 KB of machine code.
         serde_json::from_str(&String::from_utf8_lossy(&body))
             .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
     }
 
-    /// The result of a step of a request, unless it takes too long.
-    async fn within<T>(&self, step: impl Future<Output = T>) -> Result<T, Failure> {
-        let late =
-            |_| Failure::Unable(format!("the agent on {} did not answer within {TIMEOUT:?}", self.place));
-        timeout(TIMEOUT, step).await.map_err(late)
-    }
-
-    /// The body of the response to a POST.
-    pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, Failure> {
-        let body = self.open(Method::POST, path, &[], body).await.map_err(|(_, failure)| failure)?;
-        self.whole(body).await
-    }
-
-    /// The body at `path`, to be read as it comes.
-    pub(crate) async fn stream(&self, path: &str, headers: &[(&str, &str)]) -> Result<Incoming, Denied> {
-        self.open(Method::GET, path, headers, Bytes::new()).await
-    }
-
-    async fn open(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Bytes,
-    ) -> Result<Incoming, Denied> {
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request
             .body(Body::from(body))
-            .map_err(|error| (None, Failure::Usage(format!("invalid request: {error}"))))?;
-        let response = self.within(self.client.clone().oneshot(request)).await;
-        let response = response.and_then(|done| done.map_err(|error| self.unreachable(&error)));
-        let response = response.map_err(|failure| (None, failure))?;
-        let (code, body) = (response.status(), response.into_body());
-        if code == StatusCode::OK {
-            return Ok(body);
-        }
-        let body = self.whole(body).await.map_err(|failure| (None, failure))?;
-        Err((Some(code), self.refusal(code, &body)))
+            .map_err(|error| Failure::Usage(format!("invalid request: {error}")))?;
+        let answer = async {
+            let response =
+                self.client.clone().oneshot(request).await.map_err(|error| self.unreachable(&error))?;
+            let (code, body) = (response.status(), response.into_body());
+            let body = body.collect().await.map_err(|error| self.unreachable(&error))?.to_bytes();
+            if code == StatusCode::OK { Ok(body) } else { Err(self.refusal(code, &body)) }
+        };
+        let late = format!("the agent on {} did not answer within {TIMEOUT:?}", self.place);
+        timeout(TIMEOUT, answer).await.map_err(|_| Failure::Unable(late))?
     }
 
     /// A client of its API, inside a runtime. `is_own`: for the pods of `/pods`, which are there before all sources are read.
@@ -149,10 +125,6 @@ impl Server {
             request
         });
         kube::Client::new(client, "default")
-    }
-
-    async fn whole(&self, body: Incoming) -> Result<Bytes, Failure> {
-        Ok(self.within(body.collect()).await?.map_err(|error| self.unreachable(&error))?.to_bytes())
     }
 
     /// The agent's reason for a response other than 200.

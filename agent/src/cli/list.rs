@@ -1,20 +1,23 @@
 //! `pod-index list`: the pods as kubectl prints them; with `-w`, also each change.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::{mem, slice};
 
 use form_urlencoded::Serializer;
-use hyper::StatusCode;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use pod_index::{CONFIG_SEEN_ANNOTATION, PodMeta};
+use pod_index::{CONFIG_SEEN_ANNOTATION, PodMeta, PodUid};
+use pod_index_kubelet::sources::SourceUpdate;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use serde_json::Value;
 
 use super::client::{Server, escaped};
-use super::follow::{Follower, Key, follow};
+use super::follow::follow;
 use super::{ListArgs, Output, format, runtime};
 use crate::api::table;
+use crate::api::table::harmless;
 use crate::config::failure::Failure;
 use crate::config::selection::Selection;
 use crate::pod_api::printed::{COLUMNS, cells};
@@ -22,18 +25,12 @@ use crate::pod_api::printed::{COLUMNS, cells};
 /// Prints the pods, and with `-w` each of their changes.
 pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(), Failure> {
     let has_namespaces = asked.namespace.is_none();
-    let mut printer = Printer {
-        output,
-        has_namespaces,
-        is_headed: false,
-        widths: Vec::new(),
-        rows: Vec::new(),
-        text: String::new(),
-    };
+    let mut printer =
+        Printer { output, has_namespaces, is_headed: false, widths: Vec::new(), rows: Vec::new() };
     if asked.watch {
         return watched(server, asked, &mut printer);
     }
-    let path = path(asked, &[]);
+    let path = path(asked);
     if matches!(output, Output::Json | Output::Yaml) {
         let list: Value = runtime()?.block_on(server.get_json(&path))?;
         return format::answer(output, &list, |_| String::new());
@@ -43,39 +40,56 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
         eprintln!("No pods found");
     }
     printer.add(&list.items);
-    printer.flush().map(drop)
+    printer.tell(&[]).map(drop)
 }
 
 /// The path and the query of these pods.
-fn path(asked: &ListArgs, more: &[(&str, &str)]) -> String {
+fn path(asked: &ListArgs) -> String {
     let within = asked.namespace.as_ref().map(|namespace| format!("/namespaces/{}", escaped(namespace)));
     let selectors = [("labelSelector", &asked.selector), ("fieldSelector", &asked.field_selector)];
     let mut query = Serializer::new(String::new());
     query.extend_pairs(selectors.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))));
-    let query = query.extend_pairs(more).finish();
+    let query = query.finish();
     format!("/api/v1{}/pods?{query}", within.unwrap_or_default())
 }
 
-/// Follows these pods. Fails if the agent does not answer at all, or refuses.
+/// Follows these pods, after a list that fails if the agent does not answer at all, or refuses.
 fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(), Failure> {
-    // First a watch that ends at once: following would retry what the agent refuses, such as a bad selector, for ever.
-    let trial = [
-        ("watch", "true"),
-        ("sendInitialEvents", "false"),
-        ("resourceVersionMatch", "NotOlderThan"),
-        ("timeoutSeconds", "-1"),
-    ];
-    let trial = path(asked, &trial);
     runtime()?.block_on(async {
-        match server.stream(&trial, &[]).await {
-            // The agent is starting, or has too many watches.
-            Err((Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS), _)) => {}
-            answer => drop(answer.map_err(|(_, failure)| failure)?),
-        }
+        server.get(&path(asked)).await?;
         let ListArgs { namespace, selector: labels, field_selector: fields, .. } = asked.clone();
         let selection = Selection { namespace, labels, fields };
-        follow(selection.of(ApiServer::new(server.api(false))), printer).await
+        let mut known = HashMap::new();
+        let update = |update| printer.tell(&changed(&mut known, update));
+        follow(selection.of(ApiServer::new(server.api(false))), update, |problem| match problem {
+            Some(problem) => {
+                eprintln!("pod-index: {}; the watch continues when it answers", harmless(problem));
+            }
+            None => eprintln!("pod-index: the agent answers again"),
+        })
+        .await
     })
+}
+
+/// The pods to print: those that were added or have changed, and, as last seen, those that are gone. After a lost version,
+/// the list has all pods again.
+fn changed(known: &mut HashMap<PodUid, Arc<Pod>>, update: SourceUpdate<Pod>) -> Vec<Arc<Pod>> {
+    let (pods, mut changed) = match update {
+        SourceUpdate::Upsert(pods) => (pods, Vec::new()),
+        SourceUpdate::Set(pods) => {
+            let listed: HashSet<PodUid> = pods.iter().map(|pod| pod.uid().into()).collect();
+            let gone = known.extract_if(|uid, _| !listed.contains(uid)).map(|(_, pod)| pod).collect();
+            (pods, gone)
+        }
+        SourceUpdate::Remove(uids) => (Vec::new(), uids.iter().filter_map(|uid| known.remove(uid)).collect()),
+    };
+    for pod in pods {
+        let before = known.insert(pod.uid().into(), Arc::clone(&pod));
+        if before.is_none_or(|before| content(&before) != content(&pod)) {
+            changed.push(pod);
+        }
+    }
+    changed
 }
 
 /// Prints pods in one form.
@@ -84,9 +98,8 @@ struct Printer {
     has_namespaces: bool,
     is_headed: bool,
     widths: Vec<usize>,
-    /// What was not printed yet: rows of the table, which are aligned together, or other text.
+    /// The rows that were not printed yet. They are aligned together.
     rows: Vec<Vec<String>>,
-    text: String,
 }
 
 impl Printer {
@@ -107,6 +120,21 @@ impl Printer {
         self.rows.extend(heading.into_iter().chain(pods.iter().map(row)));
         self.is_headed |= has_heading;
     }
+
+    /// Prints these pods. `false`: nobody reads them any more.
+    fn tell(&mut self, pods: &[Arc<Pod>]) -> Result<bool, Failure> {
+        let mut text = String::new();
+        for pod in pods {
+            match self.output {
+                // Serializing a pod does not fail.
+                Output::Json => text += &(serde_json::to_string(&**pod).unwrap_or_default() + "\n"),
+                Output::Yaml => text.extend(["---\n", &format::yaml(&**pod).unwrap_or_default()]),
+                _ => self.add(slice::from_ref(&**pod)),
+            }
+        }
+        text += &table::lines(&mut self.widths, &mem::take(&mut self.rows));
+        format::write(text.as_bytes())
+    }
 }
 
 /// What only a change of the pod changes.
@@ -119,27 +147,45 @@ fn content(pod: &Pod) -> Pod {
     pod
 }
 
-impl Follower for Printer {
-    type Kept = Pod;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn keep(&mut self, pod: &Pod) -> Pod {
-        pod.clone()
+    fn pods<const N: usize>(pods: [(&str, &str, &str); N]) -> Vec<Arc<Pod>> {
+        let pod = |(name, uid, node): (&str, &str, &str)| {
+            let mut pod = Pod::default();
+            pod.metadata.name = Some(name.to_owned());
+            pod.metadata.uid = Some(uid.to_owned());
+            pod.spec.get_or_insert_default().node_name = Some(node.to_owned());
+            Arc::new(pod)
+        };
+        pods.map(pod).into()
     }
 
-    fn change(&mut self, _: &Key, before: Option<&Pod>, after: Option<&Pod>) {
-        // After a lost version, the list has all pods again.
-        let is_same = before.zip(after).is_some_and(|(before, after)| content(before) == content(after));
-        let Some(pod) = after.or(before).filter(|_| !is_same) else { return };
-        match self.output {
-            // Serializing a pod does not fail.
-            Output::Json => self.text += &(serde_json::to_string(pod).unwrap_or_default() + "\n"),
-            Output::Yaml => self.text.extend(["---\n", &format::yaml(pod).unwrap_or_default()]),
-            _ => self.add(slice::from_ref(pod)),
-        }
-    }
-
-    fn flush(&mut self) -> Result<bool, Failure> {
-        self.text += &table::lines(&mut self.widths, &mem::take(&mut self.rows));
-        format::write(mem::take(&mut self.text).as_bytes())
+    #[test]
+    fn only_differences_are_told() {
+        let mut known = HashMap::new();
+        let mut told = |update| {
+            let pods = changed(&mut known, update);
+            let node = |pod: &Pod| pod.spec.clone().unwrap_or_default().node_name.unwrap_or_default();
+            let mut told: Vec<_> =
+                pods.iter().map(|pod| format!("{} on {}", pod.name(), node(pod))).collect();
+            told.sort();
+            told
+        };
+        let first = [("stays", "1", "a"), ("changes", "2", "a"), ("goes", "3", "a"), ("replaced", "4", "a")];
+        assert_eq!(
+            told(SourceUpdate::Set(pods(first))),
+            ["changes on a", "goes on a", "replaced on a", "stays on a"]
+        );
+        let again = [("stays", "1", "a"), ("changes", "2", "b"), ("replaced", "9", "b"), ("comes", "5", "a")];
+        assert_eq!(
+            told(SourceUpdate::Set(pods(again))),
+            ["changes on b", "comes on a", "goes on a", "replaced on a", "replaced on b"]
+        );
+        let some = pods([("comes", "5", "b"), ("changes", "2", "b")]);
+        assert_eq!(told(SourceUpdate::Upsert(some)), ["comes on b"]);
+        let gone = ["1", "unknown"].map(PodUid::from).into();
+        assert_eq!(told(SourceUpdate::Remove(gone)), ["stays on a"]);
     }
 }

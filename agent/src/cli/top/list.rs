@@ -2,31 +2,17 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// A column. If space is short, the columns with the highest weight are shown.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
-    pub(super) name: &'static str,
-    pub(super) weight: u8,
-    /// Its index in [`TABLE_COLUMNS`](crate::api::types::TABLE_COLUMNS).
-    pub(super) cell: usize,
-}
-
-const fn column(name: &'static str, weight: u8, cell: usize) -> Column {
-    Column { name, weight, cell }
-}
-
+/// The columns, each with its index in [`TABLE_COLUMNS`](crate::api::types::TABLE_COLUMNS). If space is short, the last ones
+/// are left out.
 #[rustfmt::skip]
-pub(super) const COLUMNS: [Column; 14] = [
-    column("NAMESPACE", 14, 0), column("NAME", 13, 1), column("READY", 11, 7), column("STATUS", 12, 8),
-    column("RESTARTS", 10, 9), column("AGE", 9, 10), column("KIND", 8, 4), column("IP", 7, 11), column("NODE", 5, 6),
-    column("SOURCE", 4, 3), column("WORKLOAD", 6, 12), column("UID", 3, 2), column("IMAGES", 2, 13),
-    column("LABELS", 1, 14),
+pub(super) const COLUMNS: [(&str, usize); 14] = [
+    ("NAMESPACE", 0), ("NAME", 1), ("STATUS", 8), ("READY", 7), ("RESTARTS", 9), ("AGE", 10), ("KIND", 4), ("IP", 11),
+    ("WORKLOAD", 12), ("NODE", 6), ("SOURCE", 3), ("UID", 2), ("IMAGES", 13), ("LABELS", 14),
 ];
 /// Indexes of columns.
-pub(super) const STATUS: usize = 3;
+pub(super) const STATUS: usize = 2;
 /// The creation time, which is shown as an age.
 pub(super) const AGE: usize = 5;
-pub(super) const UID: usize = 11;
 
 /// One row. The first two cells identify it.
 pub(super) type Row = [String; COLUMNS.len()];
@@ -47,6 +33,8 @@ pub(super) struct List {
     pub(super) first: usize,
     /// The width of each column over all rows.
     pub(super) widths: Vec<usize>,
+    /// The number of columns that fit.
+    pub(super) columns: usize,
 }
 
 impl List {
@@ -105,7 +93,7 @@ impl List {
     }
 
     pub(super) fn sort_by_next(&mut self) {
-        self.sorted_by = (self.sorted_by + 1) % COLUMNS.len();
+        self.sorted_by = (self.sorted_by + 1) % self.columns.max(1);
         self.is_reversed = false;
         self.select();
     }

@@ -12,15 +12,16 @@ mod list;
 mod model;
 
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
+use k8s_openapi::jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use self::ask::{News, Seen};
-use self::model::{Model, Moment};
+use self::ask::Seen;
+use self::model::Model;
 use super::client::Server;
 use super::runtime_apart;
 use crate::config::failure::Failure;
@@ -61,19 +62,11 @@ async fn show(server: Server) -> io::Result<()> {
     let mut model = Model::new(server.place.clone());
     let (heard, mut news) = mpsc::channel(1);
     let (seen, mut pods) = watch::channel(Seen::default());
-    let (wanted, wishes) = watch::channel(None);
     tokio::spawn(ask::follow_pods(server.clone(), seen));
-    tokio::spawn(ask::read(server.clone(), wishes, heard.clone()));
     tokio::spawn(ask::poll(server, heard));
     let mut tick = tokio::time::interval(TICK);
     loop {
-        terminal.draw(|frame| draw::draw(&mut model, Moment::now(), frame))?;
-        wanted.send_if_modified(|asked| {
-            let now = model.wanted();
-            let is_new = *asked != now;
-            *asked = now;
-            is_new
-        });
+        terminal.draw(|frame| draw::draw(&mut model, Timestamp::now(), frame))?;
         tokio::select! {
             event = keys.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => {
@@ -85,14 +78,7 @@ async fn show(server: Server) -> io::Result<()> {
                 Some(Err(error)) => return Err(error),
                 None => return Ok(()),
             },
-            Some(answer) = news.recv() => match answer {
-                News::Sources(answer) => {
-                    model.hear(answer, Instant::now());
-                    // What is shown of one pod is as recent as the rest.
-                    wanted.send_if_modified(|uid| uid.is_some());
-                }
-                News::Yaml(uid, text) => model.read(&uid, text),
-            },
+            Some(answer) = news.recv() => model.hear(answer, Timestamp::now()),
             Ok(()) = pods.changed() => model.list(&pods.borrow_and_update()),
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),

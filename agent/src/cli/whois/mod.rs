@@ -33,7 +33,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     } else {
         let mut answers = Vec::new();
         for text in &asked.anything {
-            answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(text)), &[]))?);
+            answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(text))))?);
         }
         printer.print(&answers)?;
     }

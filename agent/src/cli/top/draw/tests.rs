@@ -2,25 +2,20 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::LazyLock;
-use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
+use unicode_width::UnicodeWidthStr;
 
 use super::*;
 use crate::api::seen::Sources;
 use crate::cli::top::ask::Seen;
 
 /// 2025-06-01 12:00:00 UTC plus this many seconds.
-fn at(seconds: u64) -> Moment {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    Moment {
-        steady: *START + Duration::from_secs(seconds),
-        wall: UNIX_EPOCH + Duration::from_secs(1_748_779_200 + seconds),
-    }
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_748_779_200 + seconds).unwrap()
 }
 
 /// Pods by their first cells; the others are empty.
@@ -28,7 +23,7 @@ fn seen(rows: &[&[&str]]) -> Seen {
     let cells = |row: &[&str]| -> Row {
         std::array::from_fn(|at| row.get(at).copied().unwrap_or_default().to_owned())
     };
-    let pods = rows.iter().map(|row| ((row[0].to_owned(), row[1].to_owned()), cells(row))).collect();
+    let pods = rows.iter().map(|row| (row[1].into(), cells(row))).collect();
     Seen { pods, problem: None }
 }
 
@@ -36,19 +31,19 @@ fn seen(rows: &[&[&str]]) -> Seen {
 fn pods() -> Seen {
     let (morning, may) = ("2025-06-01T09:00:00Z", "2025-05-12T12:00:00Z");
     seen(&[
-        &["kube-system", "etcd-node-1", "1/1", "Running", "0", may, "static", "", "node-1", "file", "",
+        &["kube-system", "etcd-node-1", "Running", "1/1", "0", may, "static", "", "", "node-1", "file",
           "2aaea51d8c8cbc4da88efc0d83bc17e8", "registry.k8s.io/etcd:3.6", "component=etcd"],
-        &["default", "static-web-node-1", "0/1", "Pending", "0", morning, "static", "", "node-1", "file", "",
+        &["default", "static-web-node-1", "Pending", "0/1", "0", morning, "static", "", "", "node-1", "file",
           "62072cebf7599e62412bb4184152288f", "nginx:1.27", ""],
-        &["default", "web-7c5ddbdf54-q4x2n", "1/2", "CrashLoopBackOff", "12", morning, "pod", "10.244.1.17", "node-1", "api",
-          "Deployment/web", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "nginx:1.27,envoy:1.36", "app=web,tier=front"],
-        &["default", "\u{fffd}[31mred", "1/1", "Running", "2", may, "pod", "", "node-1", "api", "", "e-v-i-l"],
+        &["default", "web-7c5ddbdf54-q4x2n", "CrashLoopBackOff", "1/2", "12", morning, "pod", "10.244.1.17", "Deployment/web",
+          "node-1", "api", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "nginx:1.27,envoy:1.36", "app=web,tier=front"],
+        &["default", "\u{fffd}[31mred", "Running", "1/1", "2", may, "pod", "", "", "node-1", "api", "e-v-i-l"],
     ])
 }
 
 fn model() -> Model {
     let mut model = Model::new("127.0.0.1:10270".to_owned());
-    model.hear(Ok(sources()), at(4).steady);
+    model.hear(Ok(sources()), at(4));
     model.list(&pods());
     model
 }
@@ -80,14 +75,14 @@ fn typed(model: &mut Model, text: &str) {
 }
 
 /// Draws the model on a terminal of this size.
-fn drawn(model: &mut Model, now: Moment, width: u16, height: u16) -> Terminal<TestBackend> {
+fn drawn(model: &mut Model, now: Timestamp, width: u16, height: u16) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(model, now, frame)).unwrap();
     terminal
 }
 
 /// The lines of the screen.
-fn plain(model: &mut Model, now: Moment, width: u16, height: u16) -> String {
+fn plain(model: &mut Model, now: Timestamp, width: u16, height: u16) -> String {
     let terminal = drawn(model, now, width, height);
     let buffer = terminal.backend().buffer();
     let line = |row| {
@@ -124,40 +119,17 @@ fn each_width_shows_what_matters_most() {
 }
 
 #[test]
-fn a_pod_and_the_keys_have_their_own_pages() {
+fn a_pod_has_its_own_page() {
     let mut model = model();
     typed(&mut model, "j");
     assert!(!key(&mut model, KeyCode::Enter));
     assert_golden("pod.txt", &plain(&mut model, at(5), 80, 22));
+    typed(&mut model, "k");
+    assert!(plain(&mut model, at(5), 80, 22).contains("static-web-node-1"), "another pod");
     assert!(!key(&mut model, KeyCode::Esc), "closes the pod");
-    typed(&mut model, "?");
-    assert_golden("keys.txt", &plain(&mut model, at(5), 80, 18));
-    typed(&mut model, "?");
-    assert_eq!(model.page, None, "the same key closes the keys");
-    typed(&mut model, "?");
-    typed(&mut model, "qjj");
+    typed(&mut model, "jj");
     assert!(plain(&mut model, at(5), 80, 12).contains("NAMESPACE↑"));
-    assert_eq!(model.pods.selected, 3);
-}
-
-#[test]
-fn the_yaml_of_the_selected_pod_is_asked_for_and_shown_as_it_comes() {
-    let mut model = model();
-    assert_eq!(model.wanted(), None);
-    typed(&mut model, "jy");
-    let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
-    assert_eq!(model.wanted().as_deref(), Some(uid));
-    assert!(plain(&mut model, at(5), 80, 12).contains("asking …"));
-    model.read("another", Ok("kind: Nothing".to_owned()));
-    let yaml = (0..100).fold("kind: Pod\n".to_owned(), |yaml, line| yaml + &format!("line: {line}\n"));
-    model.read(uid, Ok(yaml));
-    assert!(plain(&mut model, at(5), 80, 12).contains("kind: Pod\nline: 0\n"));
-    key(&mut model, KeyCode::End);
-    assert!(plain(&mut model, at(5), 80, 12).contains("line: 99\nEsc close"));
-    model.read(uid, Err("no pod has the UID".to_owned()));
-    assert!(plain(&mut model, at(5), 80, 12).contains("no pod has the UID"));
-    typed(&mut model, "q");
-    assert_eq!(model.wanted(), None);
+    assert_eq!(model.pods.selected, 2);
 }
 
 #[test]
@@ -185,9 +157,9 @@ fn a_status_that_asks_for_attention_is_red() {
 #[test]
 fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     let mut model = model();
-    model.hear(Err("connection refused".to_owned()), at(16).steady);
+    model.hear(Err("connection refused".to_owned()), at(16));
     assert_golden("away.txt", &plain(&mut model, at(16), 100, 12));
-    model.hear(Ok(sources()), at(20).steady);
+    model.hear(Ok(sources()), at(20));
     let text = plain(&mut model, at(20), 100, 12);
     assert!(!text.contains("no answer") && text.contains("etcd-node-1"), "{text}");
     model.list(&Seen { problem: Some("127.0.0.1:10270 is silent for 150s".to_owned()), ..pods() });
@@ -195,7 +167,7 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     assert!(text.contains("the pods are outdated: 127.0.0.1:10270 is silent"), "{text}");
     let mut never = Model::new("127.0.0.1:10270".to_owned());
     assert!(plain(&mut never, at(0), 100, 12).contains("asking"));
-    never.hear(Err("connection refused".to_owned()), at(1).steady);
+    never.hear(Err("connection refused".to_owned()), at(1));
     assert!(plain(&mut never, at(1), 100, 12).contains("trying again: connection refused"));
 }
 
@@ -236,9 +208,10 @@ fn q_escape_and_control_c_leave() {
     ] {
         assert!(model().key(key), "{key:?}");
     }
-    for before in ["/x", "?", "y"] {
+    for before in ["/x", "\n"] {
         let mut model = model();
-        typed(&mut model, before);
+        typed(&mut model, before.trim_end());
+        key(&mut model, KeyCode::Enter);
         assert!(model.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
     }
 }
@@ -250,16 +223,17 @@ fn rows_are_sorted_by_any_column_and_backwards() {
     assert_eq!(names(&model)[0], "static-web-node-1");
     key(&mut model, KeyCode::Char('r'));
     assert_eq!(names(&model)[0], "etcd-node-1");
-    for _ in 0..COLUMNS.len() {
+    plain(&mut model, at(5), 80, 12);
+    for _ in 0..model.pods.columns {
         key(&mut model, KeyCode::Char('s'));
-        let by = COLUMNS[model.pods.sorted_by].name;
+        let by = COLUMNS[model.pods.sorted_by].0;
         let text = plain(&mut model, at(5), 80, 12);
         assert!(text.contains(&format!("{by}↑")), "{by} in {text}");
         if by == "RESTARTS" {
             assert_eq!(names(&model)[3], "web-7c5ddbdf54-q4x2n", "12 is more than 2");
         }
     }
-    assert_eq!(model.pods.sorted_by, 0);
+    assert_eq!(model.pods.sorted_by, 0, "of the columns that are shown");
 }
 
 #[test]
@@ -305,7 +279,7 @@ fn no_size_or_name_breaks_a_frame() {
     model.list(&seen(&[&[&*long; COLUMNS.len()]]));
     typed(&mut model, "/\u{7}日");
     key(&mut model, KeyCode::Enter);
-    for view in ["", "\n", "q?", "qy"] {
+    for view in ["", "\n"] {
         for c in view.chars() {
             key(&mut model, if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) });
         }
