@@ -13,29 +13,54 @@ use tokio::sync::Notify;
 
 /// Watches a path: the directory and its parent, so that creation, removal and replacement are seen. If the path does not
 /// exist, watches the nearest existing ancestor. All hints since the last wait count as one.
-///
-/// Call this *before* each listing: a change between a listing and this call would be missed until the next listing.
-/// A name may refer to another directory each time.
-pub(super) fn watch(path: &Path, hint: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
-    // Events carry absolute paths.
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let parent = path.parent().into_iter().flat_map(Path::ancestors).find(|path| path.is_dir());
-    let places: Vec<_> =
-        path.is_dir().then_some(&*path).into_iter().chain(parent).map(Path::to_owned).collect();
+pub(super) struct Hints {
+    path: PathBuf,
+    hint: Arc<Notify>,
+    watcher: Option<RecommendedWatcher>,
+    /// What is watched now.
+    places: Vec<PathBuf>,
+}
+
+impl Hints {
+    pub(super) fn new(path: &Path, hint: Arc<Notify>) -> Self {
+        // Events carry absolute paths.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Self { path, hint, watcher: None, places: Vec::new() }
+    }
+
+    /// Call this *before* each listing: a change between a listing and this call would be missed until the next listing.
+    /// A name may refer to another directory each time.
+    pub(super) fn watch(&mut self) -> notify::Result<()> {
+        let path = &self.path;
+        let watcher = match &mut self.watcher {
+            Some(watcher) => watcher,
+            none => none.insert(watcher(path.clone(), Arc::clone(&self.hint))?),
+        };
+        for place in self.places.drain(..) {
+            // It may be gone.
+            let _ = watcher.unwatch(&place);
+        }
+        let parent = path.parent().into_iter().flat_map(Path::ancestors).find(|path| path.is_dir());
+        for place in path.is_dir().then_some(&**path).into_iter().chain(parent) {
+            watcher.watch(place, RecursiveMode::NonRecursive)?;
+            self.places.push(place.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A watcher that gives a hint at each event that concerns the path.
+fn watcher(path: PathBuf, hint: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
     let is_hint = move |event: &Event| {
         // Events were lost; anything may have changed.
         event.need_rescan()
             || !is_reading(event.kind) && event.paths.iter().any(|event: &PathBuf| concerns(event, &path))
     };
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+    notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.as_ref().map_or(true, &is_hint) {
             hint.notify_one();
         }
-    })?;
-    for place in places {
-        watcher.watch(&place, RecursiveMode::NonRecursive)?;
-    }
-    Ok(watcher)
+    })
 }
 
 /// The listing itself opens and reads files. If these events counted, it would trigger itself forever.

@@ -1,15 +1,15 @@
 //! The pods of a path's files. Unchanged files are not decoded again.
 
-use std::collections::hash_map::{Entry, HashMap};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::read::{LARGEST_MANIFEST, ReadError, read};
+use super::read::read;
 use crate::sources::manifest::{self, Origin};
 use crate::sources::{NodeName, Problem, ProblemKind, pod};
 use pod_index::PodMeta;
@@ -45,35 +45,28 @@ pub struct Listing {
 #[doc(alias = "extractFromDir")]
 #[must_use]
 pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
-    let mut files = Files::new(path.as_ref(), node.clone(), |_| {});
-    let names = files.reading.names();
-    for path in files.named(names) {
-        let look = files.reading.look(&path, None);
-        files.found(&path, look);
-    }
+    let path: PathBuf = path.as_ref().components().collect();
+    let mut files = Files::new(&path, node.clone(), |_| {});
+    files.read();
     files.listing()
 }
 
-/// The files of a path, as far as they were read.
+/// The files of a path, as last read.
 pub(super) struct Files {
-    pub(super) reading: Arc<Reading>,
+    path: PathBuf,
+    node: NodeName,
+    /// Changes each pod before it is stored.
+    transform: fn(&mut Pod),
+    hasher: RandomState,
     /// Sorted by name.
     by_path: BTreeMap<PathBuf, Arc<FileState>>,
     /// A problem with the path itself.
-    pub(super) problem: Option<Problem>,
-}
-
-/// What is needed to read a file.
-pub(super) struct Reading {
-    pub(super) path: PathBuf,
-    node: NodeName,
-    transform: fn(&mut Pod),
-    hasher: RandomState,
+    problem: Option<Problem>,
 }
 
 /// State of one file.
 #[derive(Default)]
-pub(super) struct FileState {
+struct FileState {
     /// A hash of what was decoded.
     content: Option<u64>,
     /// Its pods. While the file is invalid, the pods of its last valid version.
@@ -82,48 +75,58 @@ pub(super) struct FileState {
 }
 
 impl Files {
-    /// `transform` changes each pod before it is stored.
     pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod)) -> Self {
-        // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
-        let path = path.components().collect();
-        let reading = Arc::new(Reading { path, node, transform, hasher: RandomState::new() });
-        Self { reading, by_path: BTreeMap::new(), problem: None }
+        let (path, hasher) = (path.to_owned(), RandomState::new());
+        Self { path, node, transform, hasher, by_path: BTreeMap::new(), problem: None }
     }
 
-    /// Takes the names of the files that exist now, or why they cannot be listed. Returns the files to read.
-    pub(super) fn named(&mut self, names: io::Result<Vec<PathBuf>>) -> Vec<PathBuf> {
-        self.problem = None;
-        match names {
+    /// Reads all files. Returns why the path could not be listed.
+    pub(super) fn read(&mut self) -> Option<ProblemKind> {
+        let failure = match self.names() {
             Ok(names) => {
-                let present: HashSet<_> = names.iter().collect();
-                self.by_path.retain(|path, _| present.contains(path));
-                return names;
+                let look = |path: PathBuf| {
+                    let before = self.by_path.get(&path);
+                    // A fault of the decoder costs one file.
+                    let file = catch_unwind(AssertUnwindSafe(|| self.look(&path, before)));
+                    let unread = |_| {
+                        let message = "reading it failed: it panicked";
+                        let file = FileState::skipped(ProblemKind::Unreadable, &path, message);
+                        Some(file.keeping_the_last_good(before))
+                    };
+                    let file = file.unwrap_or_else(unread)?;
+                    Some((path, file))
+                };
+                self.by_path = names.into_iter().filter_map(look).collect();
+                None
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.problem = Some(self.path_problem(ProblemKind::Missing, "does not exist"));
                 self.by_path.clear();
+                Some((ProblemKind::Missing, "does not exist".to_owned()))
             }
             // The pods may still exist; they stay.
-            Err(error) => {
-                let message = format!("cannot be listed: {error}");
-                self.problem = Some(self.path_problem(ProblemKind::Unreadable, &message));
-            }
-        }
-        Vec::new()
+            Err(error) => Some((ProblemKind::Unreadable, format!("cannot be listed: {error}"))),
+        };
+        self.problem = failure.map(|(kind, message)| problem(kind, &self.path, &message));
+        self.problem.as_ref().map(Problem::kind)
     }
 
     /// The pods and problems now.
     pub(super) fn listing(&self) -> Listing {
         let mut problems: Vec<Problem> = self.problem.iter().cloned().collect();
-        let mut taken = Taken::default();
+        // Names and UIDs in use, and by which file. No namespace is empty.
+        let mut taken: HashMap<(&str, &str), &PathBuf> = HashMap::new();
         // In reverse, because the last of several files wins.
-        let mut pods = Vec::new();
-        let mut duplicates = Vec::new();
+        let (mut pods, mut duplicates) = (Vec::new(), Vec::new());
         for (path, file) in self.by_path.iter().rev() {
             for pod in file.pods.iter().rev() {
-                match taken.take(pod, path) {
-                    Ok(()) => pods.push(Arc::clone(pod)),
-                    Err(problem) => duplicates.push(problem),
+                let keys =
+                    [("metadata.uid", ("", pod.uid())), ("metadata.name", (pod.namespace(), pod.name()))];
+                match keys.iter().find_map(|(field, key)| Some((field, taken.get(key)?))) {
+                    Some((field, winner)) => duplicates.push(duplicate(pod, path, field, winner)),
+                    None => {
+                        taken.extend(keys.map(|(_, key)| (key, path)));
+                        pods.push(Arc::clone(pod));
+                    }
                 }
             }
         }
@@ -133,72 +136,40 @@ impl Files {
         Listing { pods, problems }
     }
 
-    /// What is known of a file.
-    pub(super) fn file(&self, path: &Path) -> Option<Arc<FileState>> {
-        self.by_path.get(path).cloned()
-    }
-
-    /// `None`: it is gone.
-    pub(super) fn found(&mut self, path: &Path, file: Option<Arc<FileState>>) {
-        match file {
-            Some(file) => drop(self.by_path.insert(path.to_owned(), file)),
-            None => drop(self.by_path.remove(path)),
-        }
-    }
-
-    /// A file that could not be read keeps its pods.
-    pub(super) fn unread(&mut self, path: &Path, message: &str) {
-        let file = FileState::skipped(ProblemKind::Unreadable, path, message);
-        self.found(path, Some(file.keeping_the_last_good(self.by_path.get(path))));
-    }
-
-    pub(super) fn path_problem(&self, kind: ProblemKind, message: &str) -> Problem {
-        problem(kind, &self.reading.path, message)
-    }
-}
-
-impl Reading {
     /// The files to read: the path itself, or the directory's entries.
-    pub(super) fn names(&self) -> io::Result<Vec<PathBuf>> {
+    fn names(&self) -> io::Result<BTreeSet<PathBuf>> {
         if !std::fs::metadata(&self.path)?.is_dir() {
-            return Ok(vec![self.path.clone()]);
+            return Ok([self.path.clone()].into());
         }
-        let mut names = Vec::new();
+        // A set, because a file that is renamed meanwhile may come twice.
+        let mut names = BTreeSet::new();
         for entry in std::fs::read_dir(&self.path)? {
             let entry = entry?;
             if !entry.file_name().as_encoded_bytes().starts_with(b".") {
-                names.push(entry.path());
+                names.insert(entry.path());
             }
         }
-        // A file that is renamed meanwhile may come twice.
-        names.sort_unstable();
-        names.dedup();
         Ok(names)
     }
 
     /// Reads a file. `None` if it is gone.
-    pub(super) fn look(&self, path: &Path, before: Option<&Arc<FileState>>) -> Option<Arc<FileState>> {
+    fn look(&self, path: &Path, before: Option<&Arc<FileState>>) -> Option<Arc<FileState>> {
+        let skipped = |kind, message: &str| FileState::skipped(kind, path, message);
         // The path itself is never skipped, whatever its name.
         if path != self.path && is_leftover(path) {
             let message = "skipped: its name is that of an editor's or a package manager's backup";
-            return Some(FileState::skipped(ProblemKind::Skipped, path, message).into());
+            return Some(skipped(ProblemKind::Skipped, message).into());
         }
         let (kind, message) = match read(path) {
-            Ok(bytes) => return Some(self.decode(path, &bytes, before)),
-            Err(ReadError::Gone) if std::fs::symlink_metadata(path).is_ok() => {
-                let message = "a symbolic link to nothing";
-                return Some(FileState::skipped(ProblemKind::Unreadable, path, message).into());
+            Ok(Ok(bytes)) => return Some(self.decode(path, &bytes, before)),
+            Ok(Err(refused)) => refused,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::fs::symlink_metadata(path).ok()?;
+                return Some(skipped(ProblemKind::Unreadable, "a symbolic link to nothing").into());
             }
-            Err(ReadError::Gone) => return None,
-            Err(ReadError::NotRegular(what)) => {
-                (ProblemKind::Skipped, format!("skipped, because it is {what}"))
-            }
-            Err(ReadError::TooLarge) => {
-                (ProblemKind::TooLarge, format!("larger than the limit of {LARGEST_MANIFEST} bytes"))
-            }
-            Err(ReadError::Io(error)) => (ProblemKind::Unreadable, format!("cannot be read: {error}")),
+            Err(error) => (ProblemKind::Unreadable, format!("cannot be read: {error}")),
         };
-        Some(FileState::skipped(kind, path, &message).keeping_the_last_good(before))
+        Some(skipped(kind, &message).keeping_the_last_good(before))
     }
 
     fn decode(&self, path: &Path, bytes: &[u8], before: Option<&Arc<FileState>>) -> Arc<FileState> {
@@ -242,31 +213,11 @@ fn problem(kind: ProblemKind, path: &Path, message: &str) -> Problem {
     Problem::new(kind, path.display().to_string(), None, None, message)
 }
 
-/// Names and UIDs in use, and by which file.
-#[derive(Default)]
-struct Taken<'a> {
-    names: HashMap<(&'a str, &'a str), &'a Path>,
-    uids: HashMap<&'a str, &'a Path>,
-}
-
-impl<'a> Taken<'a> {
-    fn take(&mut self, pod: &'a Pod, path: &'a Path) -> Result<(), Problem> {
-        let duplicate = |field: &str, winner: &Path| {
-            let message =
-                format!("the pod {}/{} in {} counts instead", pod.namespace(), pod.name(), winner.display());
-            let (origin, field) = (path.display().to_string(), Some(field.to_owned()));
-            Problem::new(ProblemKind::Duplicate, origin, None, field, message)
-        };
-        if let Some(winner) = self.uids.get(pod.uid()) {
-            return Err(duplicate("metadata.uid", winner));
-        }
-        match self.names.entry((pod.name(), pod.namespace())) {
-            Entry::Occupied(winner) => return Err(duplicate("metadata.name", winner.get())),
-            Entry::Vacant(free) => free.insert(path),
-        };
-        self.uids.insert(pod.uid(), path);
-        Ok(())
-    }
+/// The problem of a pod in a file, of which another file has the name or the UID.
+fn duplicate(pod: &Pod, path: &Path, field: &str, winner: &Path) -> Problem {
+    let message =
+        format!("the pod {}/{} in {} counts instead", pod.namespace(), pod.name(), winner.display());
+    Problem::new(ProblemKind::Duplicate, path.display().to_string(), None, Some(field.to_owned()), message)
 }
 
 /// Suffixes of files that editors and package managers leave behind.

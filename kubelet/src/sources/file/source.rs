@@ -1,23 +1,20 @@
 //! The file source: lists a path periodically, and after file events.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::unfold;
 use k8s_openapi::api::core::v1::Pod;
-use notify::RecommendedWatcher;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::time;
 
-use super::hints::watch;
-use super::list::{FileState, Files};
+use super::hints::Hints;
+use super::list::{Files, Listing};
 use crate::sources::status::StatusWriter;
-use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate, Updates};
+use crate::sources::{NodeName, Nudge, Problem, ProblemKind, Source, SourceUpdate, Updates};
 
 /// Default time between two listings.
 ///
@@ -31,12 +28,6 @@ const BURST: Duration = Duration::from_millis(50);
 /// The longest such pause: a listing during which the machine was suspended must not delay the next one for long.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
 
-/// A file that takes longer is reported, and read in the background.
-const FILE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Limit of threads that read late files.
-const MOST_LATE: usize = 8;
-
 /// A listing that takes longer is reported: the file system hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -47,7 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// when the pods have changed. Each is a [`SourceUpdate::Set`] of all pods, in which unchanged pods are the
 /// same [`Arc`]s as before.
 ///
-/// Files are read on threads of their own, so that a file system that hangs stops nothing else.
+/// The path is listed, and its files are read, on a thread of its own, so that a file system that hangs stops nothing
+/// else. Until it answers, the last pods stay, and the status has a problem.
 ///
 /// # Examples
 /// ```
@@ -78,16 +70,18 @@ pub fn follow_with(
     transform: fn(&mut Pod),
     nudge: Nudge,
 ) -> Updates<Pod> {
-    let path = path.as_ref();
+    // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
+    let path: PathBuf = path.as_ref().components().collect();
     let status = StatusWriter::new(Source::File, path.display().to_string());
-    let receiver = status.subscribe();
+    let (receiver, hint) = (status.subscribe(), Arc::default());
+    let look =
+        Look { hints: Hints::new(&path, Arc::clone(&hint)), files: Files::new(&path, node, transform) };
     let following = Following {
-        files: Files::new(path, node, transform),
-        late: BTreeMap::new(),
+        path,
+        look: Arc::new(Mutex::new(look)),
         period: period.max(Duration::from_millis(1)),
         nudge,
-        hint: Arc::default(),
-        watcher: None,
+        hint,
         status,
         said: None,
         cost: None,
@@ -101,26 +95,21 @@ pub fn follow_with(
 
 /// The state between two updates.
 struct Following {
-    files: Files,
-    /// The files that did not come in time, and their readers.
-    late: BTreeMap<PathBuf, Reader>,
+    path: PathBuf,
+    look: Arc<Mutex<Look>>,
     period: Duration,
     nudge: Nudge,
     hint: Arc<Notify>,
-    /// Of the last listing.
-    watcher: Option<RecommendedWatcher>,
     status: StatusWriter,
     said: Option<Vec<Arc<Pod>>>,
     /// How long the last listing took; `None` before the first one, which does not wait.
     cost: Option<Duration>,
 }
 
-/// A thread that reads files in turn.
-struct Reader {
-    /// What it found, in the order of the files. `None`: the file is gone.
-    looks: mpsc::UnboundedReceiver<Option<Arc<FileState>>>,
-    /// It ends after the file that it reads now, or one more: another reader has the next ones.
-    is_left: Arc<AtomicBool>,
+/// What a thread needs to list the path.
+struct Look {
+    hints: Hints,
+    files: Files,
 }
 
 impl Following {
@@ -130,31 +119,20 @@ impl Following {
             self.wait().await;
             let began = Instant::now();
             self.cost.get_or_insert_default();
-            let Some((watcher, names)) = self.names().await else { continue };
-            let names = self.files.named(names);
-            // Without a listing, files that hang keep their threads.
-            if self.files.problem.is_none() {
-                self.read(names).await;
-            }
-            let mut listing = self.files.listing();
-            let problem = self.files.problem.as_ref();
-            // Whether there may be pods that it could not see, besides those seen before.
-            let hides = problem.is_some_and(|problem| problem.kind() != ProblemKind::Missing);
-            let failed = problem.is_some();
-            match watcher {
-                Ok(watcher) => self.watcher = Some(watcher),
-                Err(error) => {
-                    let message = format!("no file events, so the path is only listed periodically: {error}");
-                    listing.problems.push(self.files.path_problem(ProblemKind::Unhinted, &message));
-                }
+            let Some((watched, Listing { pods, mut problems }, failure)) = self.listed().await else {
+                continue;
+            };
+            if let Err(error) = watched {
+                let message = format!("no file events, so the path is only listed periodically: {error}");
+                problems.push(self.problem(ProblemKind::Unhinted, &message));
             }
             self.cost = Some(began.elapsed());
-            self.status.read(began, listing.problems, failed);
+            self.status.read(began, problems, failure.is_some());
             // Before the first listing, an empty set would mean that all pods are gone.
-            if self.said.is_none() && hides {
+            if self.said.is_none() && failure.is_some_and(|kind| kind != ProblemKind::Missing) {
                 continue;
             }
-            if let Some(update) = self.status.news(&mut self.said, listing.pods) {
+            if let Some(update) = self.status.news(&mut self.said, pods) {
                 return update;
             }
         }
@@ -170,12 +148,17 @@ impl Following {
         time::sleep(burst(cost).min(self.period)).await;
     }
 
-    /// Watches the path, and lists it, on a thread of its own. On a file system that hangs, this thread waits, and
-    /// neither the runtime nor its end does. `None` if there is no answer: the last set stays.
-    async fn names(&mut self) -> Option<(notify::Result<RecommendedWatcher>, io::Result<Vec<PathBuf>>)> {
-        let (reading, hint) = (Arc::clone(&self.files.reading), Arc::clone(&self.hint));
-        self.watcher = None;
-        let listed = on_thread(move || (watch(&reading.path, hint), reading.names()));
+    /// Watches the path, lists it and reads its files, on a thread of its own. On a file system that hangs, this thread
+    /// waits, and neither the runtime nor its end does. Also why the path could not be listed. `None` if there is no answer:
+    /// the last set stays.
+    async fn listed(&self) -> Option<(notify::Result<()>, Listing, Option<ProblemKind>)> {
+        let look = Arc::clone(&self.look);
+        let listed = on_thread(move || {
+            let mut look = look.lock().unwrap_or_else(PoisonError::into_inner);
+            let watched = look.hints.watch();
+            let failure = look.files.read();
+            (watched, look.files.listing(), failure)
+        });
         let mut listed = listed.map_err(|error| self.failed(&format!("cannot be listed: {error}"))).ok()?;
         loop {
             match time::timeout(PATIENCE, &mut listed).await {
@@ -184,78 +167,17 @@ impl Following {
                     self.failed("the listing failed: it panicked");
                     return None;
                 }
-                Err(_) => self.failed("has not been listed for 10 s: its file system hangs"),
+                Err(_) => self.failed("has not been read for 10 s: its file system hangs, or that of a file"),
             }
         }
-    }
-
-    /// Reads the files. One that hangs or takes long keeps its thread, and holds up the others only once.
-    async fn read(&mut self, names: Vec<PathBuf>) {
-        // A thread that hangs counts even if its file is gone.
-        self.late.retain(|path, reader| {
-            names.contains(path) || matches!(reader.looks.try_recv(), Err(mpsc::error::TryRecvError::Empty))
-        });
-        let mut current = None;
-        for (at, path) in names.iter().enumerate() {
-            let (mut reader, patience) = match self.late.remove(path) {
-                Some(reader) => (reader, Duration::ZERO),
-                None => match current.take().map_or_else(|| self.reader(&names[at..]), Ok) {
-                    Ok(reader) => (reader, FILE_PATIENCE),
-                    Err(message) => {
-                        self.files.unread(path, &message);
-                        continue;
-                    }
-                },
-            };
-            match time::timeout(patience, reader.looks.recv()).await {
-                Ok(Some(look)) => {
-                    self.files.found(path, look);
-                    if patience.is_zero() {
-                        // It may be older than the event that led here.
-                        self.hint.notify_one();
-                    } else {
-                        current = Some(reader);
-                    }
-                }
-                Ok(None) => self.files.unread(path, "reading it failed: it panicked"),
-                Err(_) => {
-                    let message = format!(
-                        "not read within {FILE_PATIENCE:?}: its file system hangs, or it is too large"
-                    );
-                    self.files.unread(path, &message);
-                    reader.is_left.store(true, Ordering::Relaxed);
-                    self.late.insert(path.clone(), reader);
-                }
-            }
-        }
-    }
-
-    /// Starts a thread that reads these files one by one, without the late ones.
-    fn reader(&self, names: &[PathBuf]) -> Result<Reader, String> {
-        if self.late.len() >= MOST_LATE {
-            return Err(format!("not read, because {MOST_LATE} other files hang"));
-        }
-        let names = names.iter().filter(|path| !self.late.contains_key(*path));
-        let files: Vec<_> = names.map(|path| (path.clone(), self.files.file(path))).collect();
-        let reading = Arc::clone(&self.files.reading);
-        let (sender, looks) = mpsc::unbounded_channel();
-        let reader = Reader { looks, is_left: Arc::default() };
-        let is_left = Arc::clone(&reader.is_left);
-        let work = move || {
-            for (path, before) in files {
-                let sent = sender.send(reading.look(&path, before.as_ref()));
-                if sent.is_err() || is_left.load(Ordering::Relaxed) {
-                    return;
-                }
-            }
-        };
-        on_thread(work).map_err(|error| format!("cannot be read: {error}"))?;
-        Ok(reader)
     }
 
     fn failed(&self, message: &str) {
-        let problem = self.files.path_problem(ProblemKind::Unreadable, message);
-        self.status.read(None, vec![problem], true);
+        self.status.read(None, vec![self.problem(ProblemKind::Unreadable, message)], true);
+    }
+
+    fn problem(&self, kind: ProblemKind, message: &str) -> Problem {
+        Problem::new(kind, self.path.display().to_string(), None, None, message)
     }
 }
 
@@ -280,7 +202,7 @@ fn on_thread<T: Send + 'static>(
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::fs;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use notify::event::{AccessKind, EventKind};
     use notify::{RecursiveMode, Watcher};
@@ -288,6 +210,7 @@ mod tests {
     use futures_util::StreamExt;
 
     use super::*;
+    use crate::sources::SourceStatus;
     use pod_index::PodMeta;
 
     fn manifest(name: &str) -> String {
@@ -346,13 +269,11 @@ mod tests {
     /// How often the file that hangs was read.
     static READS: AtomicUsize = AtomicUsize::new(0);
 
-    /// A file that hangs neither delays the others nor loses its pod, and takes one thread.
-    #[tokio::test]
-    async fn a_file_that_hangs_delays_no_other_and_is_read_once_it_can_be() {
+    /// The clock stands still and moves on whenever the runtime has nothing to do.
+    #[tokio::test(start_paused = true)]
+    async fn while_a_file_hangs_the_last_pods_stay_and_it_is_read_once_it_can_be() {
         let directory = pod_index_test_support::files::Directory::new();
-        for name in ["a", "slow", "z"] {
-            directory.write(&format!("{name}.yaml"), manifest(name));
-        }
+        directory.write("a.yaml", manifest("a"));
         let hang = |pod: &mut Pod| {
             READS.fetch_add(usize::from(pod.name() == "slow-n1"), Ordering::Relaxed);
             while pod.name() == "slow-n1" && !IS_RELEASED.load(Ordering::Relaxed) {
@@ -361,23 +282,23 @@ mod tests {
         };
         let (node, period) = (NodeName::new("n1"), Duration::from_millis(100));
         let mut source = follow_with(directory.path(), node, period, hang, Nudge::default());
+        let mut status = source.status();
         let mut next = async || {
             let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
-            let names: Vec<_> = pods.iter().map(|pod| pod.name().to_owned()).collect();
-            (names.join(" "), source.status().borrow().problems.clone())
+            pods.iter().map(|pod| pod.name().to_owned()).collect::<Vec<_>>().join(" ")
         };
-        let (names, problems) = next().await;
-        assert_eq!(names, "a-n1 z-n1");
-        let [problem] = &problems[..] else { panic!("{problems:?}") };
-        assert!(
-            problem.origin().ends_with("slow.yaml") && problem.message().contains("within 5s"),
-            "{problem}"
-        );
-        // While it hangs, the others are followed.
-        directory.write("b.yaml", manifest("b"));
-        assert_eq!(next().await.0, "a-n1 b-n1 z-n1");
+        assert_eq!(next().await, "a-n1");
+        directory.write("slow.yaml", manifest("slow"));
+        let is_reported = |status: &SourceStatus| {
+            status.problems.iter().any(|problem| problem.message().contains("hangs"))
+                && READS.load(Ordering::Relaxed) == 1
+        };
+        tokio::select! {
+            names = next() => panic!("the last pods stay, not {names}"),
+            reported = status.wait_for(is_reported) => assert_eq!(reported.unwrap().pods, 1),
+        }
         IS_RELEASED.store(true, Ordering::Relaxed);
-        assert_eq!(next().await, ("a-n1 b-n1 slow-n1 z-n1".to_owned(), Vec::new()));
+        assert_eq!(next().await, "a-n1 slow-n1");
         assert_eq!(READS.load(Ordering::Relaxed), 1);
     }
 
