@@ -15,7 +15,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::references::{
-    ConfigMapManager, GetErrorKind, Manager, Object, Options, ReferencedKind, SecretManager, Times, follow,
+    ConfigMapManager, GetError, Manager, Object, Options, ReferencedKind, SecretManager, Times, follow,
 };
 use proptest::prelude::{Just, ProptestConfig, prop_oneof, proptest};
 use proptest::strategy::{Strategy, ValueTree};
@@ -150,10 +150,7 @@ async fn a_get_waits_for_the_first_answer_and_then_follows_changes() {
     server.remove("secrets", "ns", "a");
     until_cached(&secrets, "a", |secret| secret.is_none()).await;
     let error = secrets.get("ns", "a").await.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.to_string()),
-        (GetErrorKind::NotFound, r#"secret "a" not found"#.to_owned())
-    );
+    assert_eq!(error, GetError::NotFound(r#"secret "a" not found"#.to_owned()));
     server.put("secrets", &secret("a", "three"));
     until_cached(&secrets, "a", |secret| secret.is_some_and(|secret| value(secret) == "three")).await;
     assert_eq!(server.requests(Verb::List), 1, "all else came by the watch");
@@ -166,10 +163,9 @@ async fn an_object_that_no_pod_names_is_not_registered_in_the_kubelets_words() {
     let secrets = SecretManager::new(server.client(), quick());
     secrets.register_pod(&pod("u1", &["other"], &["a"]));
     let error = secrets.get("ns", "a").await.unwrap_err();
-    assert_eq!(error.kind(), GetErrorKind::NotRegistered);
-    assert_eq!(error.to_string(), r#"object "ns"/"a" not registered"#);
+    assert_eq!(error, GetError::NotRegistered(r#"object "ns"/"a" not registered"#.to_owned()));
     let elsewhere = secrets.get("elsewhere", "other").await.unwrap_err();
-    assert_eq!(elsewhere.kind(), GetErrorKind::NotRegistered);
+    assert!(matches!(elsewhere, GetError::NotRegistered(_)));
 }
 
 #[tokio::test]
@@ -180,7 +176,7 @@ async fn invalid_object_names_are_ignored_and_enter_no_path() {
         secrets.register_pod(&pod("u1", &[name], &[]));
         assert_eq!(secrets.status().objects, 0);
         let error = secrets.get("ns", name).await.unwrap_err();
-        assert_eq!(error.kind(), GetErrorKind::NotRegistered, "{name:?}");
+        assert!(matches!(error, GetError::NotRegistered(_)), "{name:?}");
     }
     assert_eq!(Verb::ALL.map(|verb| server.requests(verb)), [0; 6]);
 }
@@ -194,9 +190,8 @@ async fn a_get_times_out_in_the_kubelets_words_with_the_reason() {
     config_maps.register_pod(&pod("u1", &[], &["a"]));
     server.seen(Verb::List, 2).await;
     let error = config_maps.get("ns", "a").await.unwrap_err();
-    assert_eq!(error.kind(), GetErrorKind::NotSynced);
     let expected = "failed to sync configmap cache: timed out waiting for the condition: planted: 403 (403)";
-    assert_eq!(error.to_string(), expected);
+    assert_eq!(error, GetError::NotSynced(expected.to_owned()));
     server.heal();
     until_cached(&config_maps, "a", |config_map| config_map.is_some()).await;
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use api_server::{ApiServer, DEADLINE, Verb};
 use k8s_openapi::api::core::v1::Pod;
-use pod_index_kubelet::references::{GetErrorKind, Options, SecretManager, Times};
+use pod_index_kubelet::references::{GetError, Options, SecretManager, Times};
 use pod_index_test_support::canary::{CANARY, IN_BASE64, tells};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
@@ -103,7 +103,7 @@ async fn no_output_contains_a_secrets_content() {
         // The answer has arrived and could not be decoded.
         server.seen(Verb::List, lists + 1).await;
         let error = secrets.get("ns", name).await.unwrap_err();
-        assert_eq!(error.kind(), GetErrorKind::NotSynced);
+        assert!(matches!(error, GetError::NotSynced(_)));
         writeln!(said, "{error} {error:?} {error:#?}").unwrap();
     }
     // A valid Secret that becomes invalid during a watch.

@@ -2,13 +2,15 @@
 #![cfg(feature = "api-server")]
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index_kubelet::references::ReferencingPod;
+use pod_index_kubelet::references::{Referenced, ReferencingPod};
 use serde_json::{Value, json};
 
 fn names(pod: &Pod) -> (Vec<&str>, Vec<&str>) {
     let (mut secrets, mut config_maps) = (Vec::new(), Vec::new());
-    pod.visit_secret_names(&mut |name| secrets.push(name));
-    pod.visit_config_map_names(&mut |name| config_maps.push(name));
+    pod.visit_references(&mut |kind, name| match kind {
+        Referenced::Secret => secrets.push(name),
+        _ => config_maps.push(name),
+    });
     (secrets, config_maps)
 }
 

@@ -15,7 +15,7 @@ use api_server::ApiServer;
 use k8s_openapi::api::core::v1::Secret;
 use nix::unistd::{Pid, gettid};
 use pod_index::{Change, PodMeta};
-use pod_index_kubelet::references::{Object, Options, ReferencingPod, SecretManager};
+use pod_index_kubelet::references::{Object, Options, Referenced, ReferencingPod, SecretManager};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -49,14 +49,13 @@ impl PodMeta for Slow {
 }
 
 impl ReferencingPod for Slow {
-    fn visit_secret_names<'p>(&'p self, visit: &mut dyn FnMut(&'p str)) {
+    fn visit_references<'p>(&'p self, visit: &mut dyn FnMut(Referenced, &'p str)) {
         if let Some(halt) = &self.halt {
             let _ = halt.reached.send(());
             let _ = halt.go_on.lock().expect("nobody panicked").recv();
         }
-        visit("a");
+        visit(Referenced::Secret, "a");
     }
-    fn visit_config_map_names<'p>(&'p self, _: &mut dyn FnMut(&'p str)) {}
     fn has_ended(&self) -> bool {
         false
     }

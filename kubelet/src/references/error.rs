@@ -2,47 +2,22 @@
 
 use std::fmt;
 
-use crate::text::shorten;
-
-/// Why [`Manager::get`](super::Manager::get) returned no object.
+/// Why [`Manager::get`](super::Manager::get) returned no object, with the message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct GetError {
-    kind: GetErrorKind,
-    message: String,
-}
-
-kinds! {
-/// The kinds of [`GetError`]s.
-pub enum GetErrorKind {
+#[non_exhaustive]
+pub enum GetError {
     /// No registered pod names it.
-    NotRegistered = "notRegistered",
+    NotRegistered(String),
     /// It is followed, but the API server has not answered within the time that a get waits.
-    NotSynced = "notSynced",
+    NotSynced(String),
     /// There is no such object.
-    NotFound = "notFound",
-}
-}
-
-impl GetError {
-    pub(super) fn new(kind: GetErrorKind, message: String) -> Self {
-        Self { kind, message }
-    }
-
-    pub(super) fn not_registered(namespace: &str, name: &str) -> Self {
-        let message = format!("object {:?}/{:?} not registered", shorten(namespace), shorten(name));
-        Self::new(GetErrorKind::NotRegistered, message)
-    }
-
-    /// The kind of error.
-    #[must_use]
-    pub fn kind(&self) -> GetErrorKind {
-        self.kind
-    }
+    NotFound(String),
 }
 
 impl fmt::Display for GetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        let (Self::NotRegistered(message) | Self::NotSynced(message) | Self::NotFound(message)) = self;
+        f.write_str(message)
     }
 }
 

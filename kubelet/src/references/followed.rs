@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{self, Instant};
 
-use super::error::{GetError, GetErrorKind};
+use super::error::GetError;
 use super::kind::{Object, ReferencedKind};
 use super::options::Options;
-use super::registry::ObjectKey;
 use crate::backoff::FOREVER;
+use crate::names::dns_subdomain;
 use crate::reflector::{Failure, Observer, Reflector, Requests, Undecodable, Update};
 
 /// How objects are followed.
@@ -26,9 +26,21 @@ pub(super) struct Following {
     pub(super) options: Options,
 }
 
-/// A lock for each object, held by the task that follows it: no watch of an object starts before an earlier one has
-/// ended.
-pub(super) type Place = Arc<tokio::sync::Mutex<()>>;
+/// The namespace and name of an object.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct ObjectKey {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+}
+
+impl ObjectKey {
+    /// `None` if no object can have this namespace and name. Others are safe in a path and in a field selector without
+    /// escaping.
+    pub(super) fn new(namespace: &str, name: &str) -> Option<Self> {
+        let is_name = |name| dns_subdomain(name).is_none();
+        (is_name(namespace) && is_name(name)).then(|| Self { namespace: namespace.into(), name: name.into() })
+    }
+}
 
 /// What is known of an object.
 pub(super) enum Known<K> {
@@ -44,7 +56,6 @@ pub(super) enum Known<K> {
 /// One object that at least one pod names. A read is one load.
 pub(super) struct Followed<K> {
     key: ObjectKey,
-    place: Place,
     /// Changed only while `follower` is held.
     known: ArcSwap<Known<K>>,
     /// Wakes tasks that wait for the first answer.
@@ -65,10 +76,9 @@ struct Follower {
 }
 
 impl<K> Followed<K> {
-    pub(super) fn new(key: ObjectKey, place: Place) -> Self {
+    pub(super) fn new(key: ObjectKey) -> Self {
         Self {
             key,
-            place,
             known: ArcSwap::new(Arc::new(Known::Nothing)),
             changed: Notify::new(),
             is_used: AtomicBool::new(true),
@@ -152,13 +162,7 @@ impl<K: ReferencedKind> Followed<K> {
         if follower.task.is_some() || matches!(**self.known.load(), Known::Released) {
             return;
         }
-        let (place, follow) = (Arc::clone(&self.place), follow(Arc::clone(self), following));
-        let task = following.runtime.spawn(async move {
-            // An earlier task may still be ending: wait for its lock. This task drops the lock last, after its watch
-            // has ended.
-            let _place = place.lock_owned().await;
-            follow.await;
-        });
+        let task = following.runtime.spawn(follow(Arc::clone(self), following));
         follower.task = Some(task.abort_handle());
     }
 
@@ -180,24 +184,24 @@ impl<K: ReferencedKind> Followed<K> {
 
     /// The object, or why there is none. `None` if it was released.
     pub(super) fn result(&self, known: &Known<K>) -> Option<Result<Object<K>, GetError>> {
-        let (kind, message) = match known {
+        let word = K::KIND.as_str();
+        Some(Err(match known {
             Known::Present(object) => return Some(Ok(object.clone())),
             Known::Released => return None,
-            Known::Absent => (GetErrorKind::NotFound, format!("{} {:?} not found", K::WORD, &*self.key.name)),
+            Known::Absent => GetError::NotFound(format!("{word} {:?} not found", &*self.key.name)),
             Known::Nothing => {
                 let problem = self.problem().map(|problem| format!(": {problem}")).unwrap_or_default();
                 let late = "timed out waiting for the condition";
-                (GetErrorKind::NotSynced, format!("failed to sync {} cache: {late}{problem}", K::WORD))
+                GetError::NotSynced(format!("failed to sync {word} cache: {late}{problem}"))
             }
-        };
-        Some(Err(GetError::new(kind, message)))
+        }))
     }
 
     /// Records a problem, and logs it if it is new.
     fn report(&self, problem: &str, place: impl FnOnce(&mut Follower) -> &mut Option<String>) {
         let ObjectKey { namespace, name } = &self.key;
         if place(&mut self.follower()).replace(problem.to_owned()).as_deref() != Some(problem) {
-            tracing::warn!(kind = K::WORD, %namespace, %name, "cannot be followed: {problem}");
+            tracing::warn!(kind = K::KIND.as_str(), %namespace, %name, "cannot be followed: {problem}");
         }
     }
 }
@@ -279,7 +283,20 @@ mod tests {
     use super::*;
 
     fn followed() -> Followed<u8> {
-        Followed::new(ObjectKey::new("ns", "a").unwrap(), Place::default())
+        Followed::new(ObjectKey::new("ns", "a").unwrap())
+    }
+
+    #[test]
+    fn only_valid_object_names_become_keys() {
+        for good in ["a", "db-password", "ca.example.com", "1", &"a".repeat(253)] {
+            assert!(ObjectKey::new("default", good).is_some(), "{good}");
+        }
+        let bad =
+            ["", ".", "..", "../nodes", "a/b", "a?b", "a,b=c", "a b", "A", "a_b", "-a", "a-", "ä", "a\0"];
+        for bad in bad.into_iter().chain([&*"a".repeat(254)]) {
+            assert!(ObjectKey::new("default", bad).is_none(), "{bad}");
+            assert!(ObjectKey::new(bad, "a").is_none(), "{bad}");
+        }
     }
 
     #[test]

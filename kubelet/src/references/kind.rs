@@ -7,28 +7,29 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-use super::names::ReferencingPod;
+kinds! {
+/// The two kinds, each with the kubelet's word for it in its messages.
+pub enum Referenced {
+    /// A Secret.
+    Secret = "secret",
+    /// A `ConfigMap`.
+    ConfigMap = "configmap",
+}
+}
 
 /// The kinds that a [`Manager`](super::Manager) supports: Secrets and `ConfigMaps`.
 pub trait ReferencedKind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Send + Sync + 'static
 {
-    /// The kubelet's word for the kind in its messages.
-    const WORD: &'static str;
-
-    /// Calls `visit` with the name of each object of this kind that the pod names.
-    fn visit_names<'p, P: ReferencingPod>(pod: &'p P, visit: &mut dyn FnMut(&'p str));
+    /// Which of the two it is.
+    const KIND: Referenced;
 
     /// Whether the object is marked as immutable.
     fn is_immutable(&self) -> bool;
 }
 
 impl ReferencedKind for Secret {
-    const WORD: &'static str = "secret";
-
-    fn visit_names<'p, P: ReferencingPod>(pod: &'p P, visit: &mut dyn FnMut(&'p str)) {
-        pod.visit_secret_names(visit);
-    }
+    const KIND: Referenced = Referenced::Secret;
 
     fn is_immutable(&self) -> bool {
         self.immutable == Some(true)
@@ -36,11 +37,7 @@ impl ReferencedKind for Secret {
 }
 
 impl ReferencedKind for ConfigMap {
-    const WORD: &'static str = "configmap";
-
-    fn visit_names<'p, P: ReferencingPod>(pod: &'p P, visit: &mut dyn FnMut(&'p str)) {
-        pod.visit_config_map_names(visit);
-    }
+    const KIND: Referenced = Referenced::ConfigMap;
 
     fn is_immutable(&self) -> bool {
         self.immutable == Some(true)

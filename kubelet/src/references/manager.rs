@@ -13,12 +13,12 @@ use tokio::runtime::Handle;
 use tokio::time;
 
 use super::error::GetError;
-use super::followed::{Followed, Following, Known, Place};
+use super::followed::{Followed, Following, Known, ObjectKey};
 use super::kind::{Object, ReferencedKind};
 use super::names::ReferencingPod;
 use super::options::Options;
-use super::registry::{ObjectKey, Registration, Registry};
 use crate::backoff::FOREVER;
+use crate::text::shorten;
 
 /// The Secrets that pods name.
 ///
@@ -39,6 +39,9 @@ pub type ConfigMapManager = Manager<ConfigMap>;
 /// This is a cache and may be stale: reads return what the API server last sent. Reads of one object never go
 /// back in time while its watch runs.
 ///
+/// # Complexity
+/// To register or unregister pods takes O(names in all registered pods), unless what they name is as before.
+///
 /// # Examples
 /// ```no_run
 /// use pod_index_kubelet::references::{Options, SecretManager};
@@ -55,17 +58,16 @@ pub struct Manager<K: ReferencedKind>(Arc<Shared<K>>);
 
 struct Shared<K: ReferencedKind> {
     following: Following,
-    registrations: Mutex<Registrations>,
-    /// Changed only while `registrations` is held.
+    pods: Mutex<Registered>,
+    /// Changed only while `pods` is held.
     objects: ArcSwap<HashMap<ObjectKey, Arc<Followed<K>>>>,
 }
 
-#[derive(Default)]
-struct Registrations {
-    registry: Registry,
-    /// Of all objects that are followed or whose watches are ending.
-    places: HashMap<ObjectKey, Place>,
-}
+/// What each registered pod names. Releasing uses this record, not the pod's current content.
+type Registered = HashMap<PodUid, BTreeSet<ObjectKey>>;
+
+/// A pod and the objects it names from now on. `None`: unregister the pod.
+type Registration = (PodUid, Option<BTreeSet<ObjectKey>>);
 
 /// Status of a manager: numbers, no names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -92,7 +94,7 @@ impl<K: ReferencedKind> Manager<K> {
     #[must_use]
     pub fn new(client: Client, options: Options) -> Self {
         let following = Following { client, runtime: Handle::current(), options };
-        Self(Arc::new(Shared { following, registrations: Mutex::default(), objects: ArcSwap::default() }))
+        Self(Arc::new(Shared { following, pods: Mutex::default(), objects: ArcSwap::default() }))
     }
 
     /// Registers a pod with all objects that it names, replacing those that it named before. Unregisters a
@@ -145,7 +147,8 @@ impl<K: ReferencedKind> Manager<K> {
                 return result;
             }
         }
-        Err(GetError::not_registered(namespace, name))
+        let message = format!("object {:?}/{:?} not registered", shorten(namespace), shorten(name));
+        Err(GetError::NotRegistered(message))
     }
 
     /// The object if it is in memory, in the newest version received. `None` if it does not exist, if nothing
@@ -173,7 +176,7 @@ impl<K: ReferencedKind> Manager<K> {
     /// O(objects).
     #[must_use]
     pub fn status(&self) -> ManagerStatus {
-        let pods = self.registrations().registry.pods();
+        let pods = self.registered().len();
         let objects = self.0.objects.load();
         let count = |is: fn(&Followed<K>) -> bool| objects.values().filter(|object| is(object)).count();
         ManagerStatus {
@@ -186,30 +189,40 @@ impl<K: ReferencedKind> Manager<K> {
     }
 
     fn step(&self, registrations: impl IntoIterator<Item = Registration>) {
-        let mut locked = self.registrations();
-        let Registrations { registry, places } = &mut *locked;
-        let step = registry.apply(registrations);
-        let mut objects = HashMap::clone(&self.0.objects.load());
-        for key in step.taken {
-            let place = Arc::clone(places.entry(key.clone()).or_default());
-            let followed = Arc::new(Followed::new(key.clone(), place));
-            followed.run(&self.0.following);
-            objects.insert(key, followed);
+        let mut pods = self.registered();
+        let mut is_changed = false;
+        for (uid, names) in registrations {
+            is_changed |= pods.get(&uid) != names.as_ref();
+            match names {
+                Some(names) => pods.insert(uid, names),
+                None => pods.remove(&uid),
+            };
         }
-        let released: Vec<_> = step.released.iter().filter_map(|key| objects.remove(key)).collect();
+        if !is_changed {
+            return;
+        }
+        let mut before = HashMap::clone(&self.0.objects.load());
+        let mut objects = HashMap::with_capacity(before.len());
+        for key in pods.values().flatten() {
+            objects.entry(key.clone()).or_insert_with(|| {
+                before.remove(key).unwrap_or_else(|| {
+                    let new = Arc::new(Followed::new(key.clone()));
+                    new.run(&self.0.following);
+                    new
+                })
+            });
+        }
         self.0.objects.store(Arc::new(objects));
-        for object in released {
-            object.release();
-        }
-        places.retain(|_, place| Arc::strong_count(place) > 1);
+        // No pod names these any more.
+        before.values().for_each(|object| object.release());
     }
 
     fn object(&self, namespace: &str, name: &str) -> Option<Arc<Followed<K>>> {
         self.0.objects.load().get(&ObjectKey::new(namespace, name)?).cloned()
     }
 
-    fn registrations(&self) -> MutexGuard<'_, Registrations> {
-        self.0.registrations.lock().unwrap_or_else(PoisonError::into_inner)
+    fn registered(&self) -> MutexGuard<'_, Registered> {
+        self.0.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -226,7 +239,11 @@ fn registration<K: ReferencedKind, P: ReferencingPod>(pod: &P) -> Registration {
         return (uid, None);
     }
     let mut keys = BTreeSet::new();
-    K::visit_names(pod, &mut |name| keys.extend(ObjectKey::new(pod.namespace(), name)));
+    pod.visit_references(&mut |kind, name| {
+        if kind == K::KIND {
+            keys.extend(ObjectKey::new(pod.namespace(), name));
+        }
+    });
     (uid, Some(keys))
 }
 
@@ -239,7 +256,7 @@ impl<K: ReferencedKind> Clone for Manager<K> {
 impl<K: ReferencedKind> fmt::Debug for Manager<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager")
-            .field("kind", &K::WORD)
+            .field("kind", &K::KIND)
             .field("status", &self.status())
             .finish_non_exhaustive()
     }

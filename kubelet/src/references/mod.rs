@@ -11,8 +11,8 @@
 //!                                     get, cached <── one atomic load ── the newest version received ─┘
 //! ```
 //! [`follow`] compares the current snapshot with the last one it saw, so publishing never waits for it, and
-//! it skips intermediate states. A [`Manager`] registers each pod with the objects that it names, counted by
-//! pod UID. New references are taken before old ones are released. So an object that is named by two versions
+//! it skips intermediate states. A [`Manager`] registers each pod, by its UID, with the objects that
+//! it names. An object that is named by two versions
 //! of a pod, or by a removed and an added pod, is followed without a gap (k/k#36984, k/k#107824). A pod that
 //! has ended (phase `Failed` or `Succeeded`) is unregistered.
 //!
@@ -57,11 +57,10 @@ mod kind;
 mod manager;
 mod names;
 mod options;
-mod registry;
 
 pub use crate::reflector::Times;
-pub use error::{GetError, GetErrorKind};
-pub use kind::{Object, ReferencedKind};
+pub use error::GetError;
+pub use kind::{Object, Referenced, ReferencedKind};
 pub use manager::{ConfigMapManager, Manager, ManagerStatus, SecretManager, follow};
 pub use names::ReferencingPod;
 pub use options::Options;

@@ -1,7 +1,8 @@
 //! All fields by which a pod names a Secret or a `ConfigMap`.
 
-use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, Pod, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, Pod, PodSpec, Volume};
 
+use super::kind::Referenced;
 use pod_index::PodMeta;
 
 /// A pod that lists the Secrets and `ConfigMaps` that it names.
@@ -9,50 +10,40 @@ use pod_index::PodMeta;
 /// Implemented for k8s-openapi's `Pod`. Implement it for your own pod type, which may keep nothing but the
 /// names.
 pub trait ReferencingPod: PodMeta {
-    /// Calls `visit` with the name of each Secret, in the pod's namespace, that the pod names. Names may be
+    /// Calls `visit` with the kind and the name of each object, in the pod's namespace, that the pod names. Names may be
     /// repeated or empty; both have no effect.
     ///
-    /// Kubelet: `VisitPodSecretNames` (`pkg/api/v1/pod/util.go`).
+    /// Kubelet: `VisitPodSecretNames`, `VisitPodConfigmapNames` (`pkg/api/v1/pod/util.go`).
     #[doc(alias = "VisitPodSecretNames")]
-    fn visit_secret_names<'p>(&'p self, visit: &mut dyn FnMut(&'p str));
-
-    /// The same for `ConfigMaps`.
-    ///
-    /// Kubelet: `VisitPodConfigmapNames` (`pkg/api/v1/pod/util.go`).
     #[doc(alias = "VisitPodConfigmapNames")]
-    fn visit_config_map_names<'p>(&'p self, visit: &mut dyn FnMut(&'p str));
+    fn visit_references<'p>(&'p self, visit: &mut dyn FnMut(Referenced, &'p str));
 
     /// Whether the pod has ended, with phase `Failed` or `Succeeded`, and no longer needs its objects.
     fn has_ended(&self) -> bool;
 }
 
 impl ReferencingPod for Pod {
-    fn visit_secret_names<'p>(&'p self, visit: &mut dyn FnMut(&'p str)) {
+    fn visit_references<'p>(&'p self, visit: &mut dyn FnMut(Referenced, &'p str)) {
+        use Referenced::{ConfigMap, Secret};
         let Some(spec) = &self.spec else { return };
-        spec.image_pull_secrets.iter().flatten().for_each(|secret| visit(&secret.name));
+        spec.image_pull_secrets.iter().flatten().for_each(|secret| visit(Secret, &secret.name));
         for (env, env_from) in environments(spec) {
-            let sources = env.iter().filter_map(|variable| variable.value_from.as_ref());
-            sources.filter_map(|source| source.secret_key_ref.as_ref()).for_each(|key| visit(&key.name));
-            let whole = env_from.iter().filter_map(|source| source.secret_ref.as_ref());
-            whole.for_each(|secret| visit(&secret.name));
-        }
-        spec.volumes.iter().flatten().for_each(|volume| visit_secrets_of_volume(volume, visit));
-    }
-
-    fn visit_config_map_names<'p>(&'p self, visit: &mut dyn FnMut(&'p str)) {
-        let Some(spec) = &self.spec else { return };
-        for (env, env_from) in environments(spec) {
-            let sources = env.iter().filter_map(|variable| variable.value_from.as_ref());
-            sources.filter_map(|source| source.config_map_key_ref.as_ref()).for_each(|key| visit(&key.name));
-            let whole = env_from.iter().filter_map(|source| source.config_map_ref.as_ref());
-            whole.for_each(|config_map| visit(&config_map.name));
+            for source in env.iter().filter_map(|variable| variable.value_from.as_ref()) {
+                source.secret_key_ref.iter().for_each(|key| visit(Secret, &key.name));
+                source.config_map_key_ref.iter().for_each(|key| visit(ConfigMap, &key.name));
+            }
+            for whole in env_from {
+                whole.secret_ref.iter().for_each(|secret| visit(Secret, &secret.name));
+                whole.config_map_ref.iter().for_each(|config_map| visit(ConfigMap, &config_map.name));
+            }
         }
         for volume in spec.volumes.iter().flatten() {
-            if let Some(source) = &volume.config_map {
-                visit(&source.name);
+            secrets_of(volume).into_iter().flatten().for_each(|name| visit(Secret, name));
+            volume.config_map.iter().for_each(|source| visit(ConfigMap, &source.name));
+            for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+                source.secret.iter().for_each(|source| visit(Secret, &source.name));
+                source.config_map.iter().for_each(|source| visit(ConfigMap, &source.name));
             }
-            let projected = volume.projected.iter().flat_map(|source| source.sources.iter().flatten());
-            projected.filter_map(|source| source.config_map.as_ref()).for_each(|source| visit(&source.name));
         }
     }
 
@@ -72,26 +63,17 @@ fn environments(spec: &PodSpec) -> impl Iterator<Item = (&[EnvVar], &[EnvFromSou
 }
 
 /// The kubelet visits only the first kind of a volume. The API allows only one.
-fn visit_secrets_of_volume<'p>(volume: &'p Volume, visit: &mut dyn FnMut(&'p str)) {
-    if let Some(source) = &volume.azure_file {
-        visit(&source.secret_name);
-    }
-    if let Some(name) = volume.secret.as_ref().and_then(|source| source.secret_name.as_deref()) {
-        visit(name);
-    }
-    if let Some(source) = &volume.scale_io {
-        visit(&source.secret_ref.name);
-    }
-    let projected = volume.projected.iter().flat_map(|source| source.sources.iter().flatten());
-    projected.filter_map(|source| source.secret.as_ref()).for_each(|source| visit(&source.name));
-    let references: [Option<&LocalObjectReference>; 7] = [
-        volume.cephfs.as_ref().and_then(|source| source.secret_ref.as_ref()),
-        volume.cinder.as_ref().and_then(|source| source.secret_ref.as_ref()),
-        volume.csi.as_ref().and_then(|source| source.node_publish_secret_ref.as_ref()),
-        volume.flex_volume.as_ref().and_then(|source| source.secret_ref.as_ref()),
-        volume.iscsi.as_ref().and_then(|source| source.secret_ref.as_ref()),
-        volume.rbd.as_ref().and_then(|source| source.secret_ref.as_ref()),
-        volume.storageos.as_ref().and_then(|source| source.secret_ref.as_ref()),
-    ];
-    references.into_iter().flatten().for_each(|secret| visit(&secret.name));
+fn secrets_of(volume: &Volume) -> [Option<&str>; 10] {
+    [
+        volume.azure_file.as_ref().map(|source| &*source.secret_name),
+        volume.secret.as_ref().and_then(|source| source.secret_name.as_deref()),
+        volume.scale_io.as_ref().map(|source| &*source.secret_ref.name),
+        volume.cephfs.as_ref().and_then(|source| Some(&*source.secret_ref.as_ref()?.name)),
+        volume.cinder.as_ref().and_then(|source| Some(&*source.secret_ref.as_ref()?.name)),
+        volume.csi.as_ref().and_then(|source| Some(&*source.node_publish_secret_ref.as_ref()?.name)),
+        volume.flex_volume.as_ref().and_then(|source| Some(&*source.secret_ref.as_ref()?.name)),
+        volume.iscsi.as_ref().and_then(|source| Some(&*source.secret_ref.as_ref()?.name)),
+        volume.rbd.as_ref().and_then(|source| Some(&*source.secret_ref.as_ref()?.name)),
+        volume.storageos.as_ref().and_then(|source| Some(&*source.secret_ref.as_ref()?.name)),
+    ]
 }
