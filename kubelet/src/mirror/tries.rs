@@ -13,7 +13,7 @@ use super::attempt::Expected;
 use super::client::{MirrorErrorKind, MirrorFailure};
 use super::plan::{MirrorState, Planned};
 use super::status::WaitsFor;
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, FOREVER};
 use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta};
 
 /// How long the index may take to show a change before it is repeated.
@@ -45,37 +45,20 @@ pub(super) struct Tries {
     /// The number of its last attempt among those of all names. Not its time: the clock is not a reliable order.
     pub(super) last: Option<u64>,
     expected: Option<(Expected, Instant)>,
-    failure: Trouble,
     /// How often it was corrected, and when last.
     successes: Option<(u32, Instant)>,
-    contention: Trouble,
-}
-
-/// Why corrections wait, and until when.
-struct Trouble {
+    /// The last failure, or the contention.
+    failure: Option<MirrorFailure>,
+    /// The waits after failures.
     backoff: Backoff,
-    last: Option<MirrorFailure>,
+    /// When the next attempt may begin.
     until: Option<Instant>,
-}
-
-impl Trouble {
-    fn new((least, most): (Duration, Duration)) -> Self {
-        Self { backoff: Backoff::new(least, most), last: None, until: None }
-    }
-
-    /// Waits longer than the last time. Returns the failure if it differs from the last one.
-    fn add(&mut self, failure: MirrorFailure, now: Instant) -> Option<&MirrorFailure> {
-        self.until = Some(now + self.backoff.wait(now));
-        let is_new = self.last.as_ref().is_none_or(|last| last.message != failure.message);
-        Some(&*self.last.insert(failure)).filter(|_| is_new)
-    }
 }
 
 impl Tries {
     pub(super) fn new(pod: Option<Arc<Pod>>, waits: Waits) -> Self {
-        let (failure, mut contention) = (Trouble::new(waits.failure), Trouble::new(waits.contention));
-        contention.backoff = contention.backoff.forget_after(waits.memory());
-        Self { waits, pod, last: None, expected: None, failure, successes: None, contention }
+        let backoff = Backoff::new(waits.failure.0, waits.failure.1);
+        Self { waits, pod, last: None, expected: None, successes: None, failure: None, backoff, until: None }
     }
 
     /// Updates the state to match the index. Returns whether there is anything left to remember.
@@ -89,21 +72,28 @@ impl Tries {
             is_shown(expected) || now.saturating_duration_since(*since) >= EXPECTATION
         });
         let memory = self.waits.memory();
-        let is_forgotten = |since: Instant| now.saturating_duration_since(since) >= memory;
-        if self.successes.is_some_and(|(_, since)| is_forgotten(since)) {
-            (self.successes, self.contention.last, self.contention.until) = (None, None, None);
+        if self.successes.is_some_and(|(_, since)| now.saturating_duration_since(since) >= memory) {
+            self.begin_anew(self.pod.clone());
         }
         let Some(planned) = planned else { return self.expected.is_some() || self.successes.is_some() };
         if !self.is_about(planned.pod.as_ref()) {
             // An edited pod is tried at once, whatever happened to its previous version.
-            let expected = self.expected.take();
-            *self = Self { expected, ..Self::new(planned.pod.clone(), self.waits) };
+            self.begin_anew(planned.pod.clone());
         }
         if planned.state != MirrorState::InSync {
             return true;
         }
-        (self.expected, self.failure) = (None, Trouble::new(self.waits.failure));
+        self.expected = None;
+        if self.failure.as_ref().is_none_or(|failure| failure.kind != MirrorErrorKind::Contended) {
+            let successes = self.successes;
+            self.begin_anew(self.pod.clone());
+            self.successes = successes;
+        }
         self.successes.is_some()
+    }
+
+    fn begin_anew(&mut self, pod: Option<Arc<Pod>>) {
+        *self = Self { expected: self.expected.take(), ..Self::new(pod, self.waits) };
     }
 
     /// Whether this state is about this version of the pod.
@@ -125,16 +115,21 @@ impl Tries {
 
     /// Records a failure. Returns it if it differs from the last one.
     pub(super) fn fail(&mut self, failure: MirrorFailure, now: Instant) -> Option<&MirrorFailure> {
-        self.failure.add(failure, now)
+        self.until = Some(now + self.backoff.wait(now));
+        let is_new = self.failure.as_ref().is_none_or(|last| last.message != failure.message);
+        Some(&*self.failure.insert(failure)).filter(|_| is_new)
     }
 
     /// Records a correction. Returns the contention if this is the first one that shows it.
     pub(super) fn succeed(&mut self, now: Instant) -> Option<&MirrorFailure> {
-        let (before, _) = self.successes.unwrap_or((0, now));
-        self.successes = Some((before.saturating_add(1), now));
-        self.failure.last = None;
-        let contended = MirrorFailure::new(MirrorErrorKind::Contended, CONTENDED);
-        if before + 1 >= UNDISTURBED { self.contention.add(contended, now) } else { None }
+        let corrections = self.successes.map_or(1, |(before, _)| before.saturating_add(1));
+        self.successes = Some((corrections, now));
+        (self.failure, self.until) = (None, None);
+        let doublings = corrections.checked_sub(UNDISTURBED)?;
+        let (least, most) = self.waits.contention;
+        self.until = Some(now + least.saturating_mul(2_u32.saturating_pow(doublings)).min(most).min(FOREVER));
+        let contended = self.failure.insert(MirrorFailure::new(MirrorErrorKind::Contended, CONTENDED));
+        Some(&*contended).filter(|_| doublings == 0)
     }
 
     /// Whether the index does not yet show the change.
@@ -144,24 +139,22 @@ impl Tries {
 
     /// What has to happen before the next attempt.
     pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
-        let waits = |until: Option<Instant>| until.is_some_and(|until| now < until);
         if self.awaits_index() {
-            Some(WaitsFor::Index)
-        } else if waits(self.contention.until) {
-            Some(WaitsFor::Contention)
-        } else {
-            waits(self.failure.until).then_some(WaitsFor::BackOff)
+            return Some(WaitsFor::Index);
         }
+        let failure = self.failure.as_ref().filter(|_| self.until.is_some_and(|until| now < until))?;
+        let is_contended = failure.kind == MirrorErrorKind::Contended;
+        Some(if is_contended { WaitsFor::Contention } else { WaitsFor::BackOff })
     }
 
-    /// When all waits are over.
+    /// When the wait is over.
     pub(super) fn next_try(&self) -> Option<Instant> {
-        self.contention.until.max(self.failure.until)
+        self.until
     }
 
     /// The last failure, or the contention.
     pub(super) fn last_failure(&self) -> Option<&MirrorFailure> {
-        self.failure.last.as_ref().or(self.contention.last.as_ref())
+        self.failure.as_ref()
     }
 }
 
@@ -228,7 +221,7 @@ mod tests {
             tries.fail(MirrorFailure::new(MirrorErrorKind::Refused, ""), now);
             let same = planned(&pod("1", "i"), MirrorState::Missing);
             assert!(tries.settle(Some(&same), |_| false, now));
-            assert_eq!(tries.waits_for(now), Some(WaitsFor::Contention), "another object, the same version");
+            assert_eq!(tries.waits_for(now), Some(WaitsFor::BackOff), "another object, the same version");
             tries.expect(Some(Expected::Gone("uid".into())), now);
             assert!(tries.settle(Some(&planned(&other, MirrorState::Missing)), |_| false, now));
             assert_eq!(tries.waits_for(now), Some(WaitsFor::Index));
