@@ -29,10 +29,3 @@ pub enum CheckpointErrorKind {
     Late = "late",
 }
 }
-
-impl CheckpointError {
-    /// Whether they differ only in their paths.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
-        (self.kind, &self.message) == (other.kind, &other.message)
-    }
-}

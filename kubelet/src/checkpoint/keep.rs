@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -159,14 +158,12 @@ impl<D: Disk> Keeper<D> {
         removed.map_err(|error| self.error(CheckpointErrorKind::Remove, name, &error))?;
         self.unread.remove(name);
         self.files.remove(name);
-        self.status.removed += 1;
         Ok(true)
     }
 
     fn fail(&mut self, name: String, uid: Option<PodUid>, error: CheckpointError) {
         self.failed.insert(name, (uid, error));
         self.status.failures += 1;
-        self.status.last_failure = Some(SystemTime::now());
     }
 
     fn error(&self, kind: CheckpointErrorKind, name: &str, error: &io::Error) -> CheckpointError {

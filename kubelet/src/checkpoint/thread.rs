@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use tokio::runtime;
@@ -45,12 +45,8 @@ pub struct CheckpointStatus {
     pub wrong: usize,
     /// Number of checkpoints written so far.
     pub written: u64,
-    /// Number of checkpoints removed so far.
-    pub removed: u64,
     /// Number of failed writes and removals.
     pub failures: u64,
-    /// When a write or removal last failed.
-    pub last_failure: Option<SystemTime>,
     /// Number of files that were set aside.
     pub set_aside: usize,
     /// Number of files that could not be read at the start and were not replaced or removed since.
@@ -166,40 +162,12 @@ fn acknowledge<D: Disk>(
     let generation = if errors.is_empty() { Some(generation) } else { status.borrow().generation };
     let now = CheckpointStatus { generation, errors: errors.to_vec(), ..keeper.status() };
     let before = status.send_replace(now).errors;
-    for (error, alike) in counted(errors.iter().filter(|error| !before.contains(error))) {
-        let (path, kind) = (error.path(), error.kind().as_str());
-        tracing::warn!(path, kind, files = alike, "{error}");
+    // A full disk fails every file: one line, with their number. The status has all.
+    let new: Vec<_> = errors.iter().filter(|error| !before.contains(error)).collect();
+    if let [error, ..] = &new[..] {
+        tracing::warn!(path = error.path(), kind = error.kind().as_str(), files = new.len(), "{error}");
     }
     if errors.is_empty() && !before.is_empty() {
         tracing::info!("checkpoints are written again");
-    }
-}
-
-/// The first of the errors that differ only in their paths, and their number: a full disk fails every file.
-fn counted<'a>(errors: impl Iterator<Item = &'a CheckpointError>) -> Vec<(&'a CheckpointError, usize)> {
-    let mut counted: Vec<(&CheckpointError, usize)> = Vec::new();
-    for error in errors {
-        match counted.iter_mut().find(|(first, _)| first.is_like(error)) {
-            Some((_, alike)) => *alike += 1,
-            None => counted.push((error, 1)),
-        }
-    }
-    counted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::counted;
-    use crate::checkpoint::{CheckpointError, CheckpointErrorKind};
-
-    #[test]
-    fn a_full_disk_is_one_line_with_a_count() {
-        let error = |file: usize, message| {
-            CheckpointError::new(CheckpointErrorKind::Write, format!("/c/{file}"), message)
-        };
-        let errors: Vec<_> =
-            (0..100).map(|file| error(file, if file == 7 { "denied" } else { "disk full" })).collect();
-        let counted = counted(errors.iter());
-        assert_eq!(counted, [(&errors[0], 99), (&errors[7], 1)]);
     }
 }

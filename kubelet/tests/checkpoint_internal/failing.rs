@@ -34,8 +34,7 @@ fn a_disk_that_fails_once_at_any_step_is_retried_until_all_is_written() {
             assert!(!directory.contains_key(WRITING));
         }
         let status = keeper.status();
-        assert!(status.written > 0 && status.removed > 0, "{status:?}");
-        assert_eq!(status.last_failure.is_some(), status.failures > 0);
+        assert!(status.written > 0, "{status:?}");
         failures += status.failures;
     }
     assert!(failures > 0);
