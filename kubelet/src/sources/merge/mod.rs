@@ -40,8 +40,7 @@ use super::{NodeName, Problem, Source, SourceUpdate, pod};
 /// UID always come from one source.
 ///
 /// The result depends on the last report of each source, not on their order. The exceptions are derived pods
-/// whose mirror pod is gone, see below, mirror pods that came after the last [`own_node`](Self::own_node), and
-/// manifests that have changed since a [`read`](Self::read) after their mirror pod came.
+/// whose mirror pod is gone, see below, and mirror pods that came after the last [`own_node`](Self::own_node).
 ///
 /// # Static pods from mirror pods
 /// With [`derive_static_pods`](Self::derive_static_pods), the merge derives a static pod from each mirror pod
@@ -192,7 +191,6 @@ impl Merge {
         let before = self.readings.get(&source).and_then(|reading| reading.whole);
         let whole = if is_whole { Some(began) } else { before };
         self.readings.insert(source, Reading { began, whole });
-        self.bind_manifests();
         self.settled(self.own_keys())
     }
 

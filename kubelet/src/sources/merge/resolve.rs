@@ -12,7 +12,7 @@ use pod_index::{FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
 use super::known::{KnownPod, described};
 use super::step::{Keys, Step};
-use super::{Merge, Merged, Reading};
+use super::{Merge, Merged};
 use crate::sources::pod::{set_annotation, with_status_of};
 use crate::sources::static_pods::{
     CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, StaticPodClaim, UNCONFIRMED_ANNOTATION,
@@ -35,9 +35,6 @@ impl Merge {
         }
         for mirror in &mirrors {
             self.observe(mirror, &now, is_first, &mut keys, &mut merged);
-        }
-        if !mirrors.is_empty() {
-            self.bind_manifests();
         }
         if source == Source::Kubelet && self.kubelet_speaks() {
             let own = self.claims.leaving().filter(|(_, _, claimed)| self.is_kubelets(&claimed.claim));
@@ -150,9 +147,8 @@ impl Merge {
                     None if self.is_kubelets(&claim) => self.node.ownership(&claim, seen),
                     None => Ownership::Confirmed,
                 };
-                let manifest = same.and_then(|same| same.manifest);
                 let pod = Arc::new(derived(mirror));
-                Claimed { claim, name: name.clone(), pod, seen, ownership, manifest, stage: Stage::Live }
+                Claimed { claim, name: name.clone(), pod, seen, ownership, stage: Stage::Live }
             }
         };
         self.node.is_due |= self.is_of_own_node(&claimed) && claimed.ownership == Ownership::Unread;
@@ -181,40 +177,16 @@ impl Merge {
         }
     }
 
-    /// Records which manifest the own node's claims are about: the first one that was read after the claim was seen.
-    pub(super) fn bind_manifests(&mut self) {
-        let unbound = self.own_claims().filter(|(_, claimed)| claimed.manifest.is_none());
-        let unbound =
-            unbound.filter(|(_, claimed)| self.manifests_read(claimed, |reading| Some(reading.began)));
-        let bound = unbound
-            .filter_map(|(mirror, claimed)| Some((mirror.clone(), self.manifest(&claimed.name)?.clone())));
-        for (mirror, manifest) in bound.collect::<Vec<_>>() {
-            if let Some(claimed) = self.claims.get_mut(&mirror) {
-                claimed.manifest = Some(manifest);
-            }
-        }
-    }
-
-    /// Whether there are sources of manifests, and these reads of all of them began after the claim was seen.
-    fn manifests_read(&self, claimed: &Claimed, began: impl Fn(&Reading) -> Option<Instant>) -> bool {
+    /// Whether there are sources of manifests, and all of them were read as a whole after the claim was seen.
+    fn manifests_read(&self, claimed: &Claimed) -> bool {
         let mut configured = MANIFESTS.iter().filter(|source| self.configured.contains(source)).peekable();
-        let is_later = |source| self.readings.get(source).and_then(&began) > claimed.seen;
+        let is_later = |source| self.readings.get(source).and_then(|reading| reading.whole) > claimed.seen;
         configured.peek().is_some() && configured.all(is_later)
     }
 
-    /// The UID that the manifest of this name has in its source.
-    fn manifest(&self, name: &FullName) -> Option<&PodUid> {
-        MANIFESTS.into_iter().find_map(|source| self.named(source, name)).map(|(uid, _)| uid)
-    }
-
-    /// Whether the claim is about an earlier manifest than the present one.
-    fn is_outdated(&self, claimed: &Claimed) -> bool {
-        self.is_of_own_node(claimed)
-            && claimed
-                .manifest
-                .as_ref()
-                .zip(self.manifest(&claimed.name))
-                .is_some_and(|(old, now)| old != now)
+    /// Whether a manifest has this name.
+    fn has_manifest(&self, name: &FullName) -> bool {
+        MANIFESTS.into_iter().any(|source| self.named(source, name).is_some())
     }
 
     /// Whether a static pod of the own node may be derived from this mirror pod.
@@ -294,7 +266,7 @@ impl Merge {
     /// The static pod of a claim. Spec, status and UID come from the mirror pod, never from several sources.
     fn derived(&self, mirror: &PodUid, claimed: &Claimed) -> Arc<Pod> {
         let mut pod = Arc::clone(&claimed.pod);
-        let is_confirmed = self.is_of_own_node(claimed) && self.manifest(&claimed.name).is_some();
+        let is_confirmed = self.is_of_own_node(claimed) && self.has_manifest(&claimed.name);
         if !is_confirmed {
             set_annotation(&mut pod, CLAIMED_ANNOTATION, &mirror.to_string());
         }
@@ -325,7 +297,6 @@ impl Merge {
         self.claims.on(uid).into_iter().find(|(_, claimed)| {
             self.is_judged(claimed)
                 && self.objection(uid, claimed).is_none()
-                && !self.is_outdated(claimed)
                 // If the kubelet and the API server differ, the kubelet is used.
                 && self.kubelets_uid(&claimed.name).is_none_or(|known| known == uid)
         })
@@ -356,9 +327,7 @@ impl Merge {
         } else if is_read && (self.kubelet_speaks() || claimed.claim.is_terminating) {
             // A kubelet that has just started lists no pod, and deletes no mirror pod.
             "the node's kubelet does not list its static pod"
-        } else if self.manifests_read(claimed, |reading| reading.whole)
-            && self.manifest(&claimed.name).is_none()
-        {
+        } else if self.manifests_read(claimed) && !self.has_manifest(&claimed.name) {
             "no manifest describes its static pod"
         } else {
             return None;

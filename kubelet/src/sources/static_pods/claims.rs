@@ -21,8 +21,6 @@ pub(in crate::sources) struct Claimed {
     pub(in crate::sources) seen: Option<Instant>,
     /// Whether the Node object owns the mirror pod. Those of other nodes are not checked.
     pub(in crate::sources) ownership: Ownership,
-    /// The manifest that the kubelet has read for this pod, by the UID that it has in its source.
-    pub(in crate::sources) manifest: Option<PodUid>,
     pub(in crate::sources) stage: Stage,
 }
 

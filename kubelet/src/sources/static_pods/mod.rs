@@ -23,7 +23,7 @@
 //! * If the kubelet is among the sources, a claim lasts until the kubelet was read and does not list that UID.
 //!   A kubelet that lists no pod at all has just started and decides only about mirror pods that are being deleted.
 //! * If manifests are among the sources, and no problem hides one, a claim lasts until they were read and none has
-//!   that name. If the manifest of that name changes, the claim no longer counts: it is about the earlier manifest.
+//!   that name. After an edit of the manifest, it is about the earlier one, until the kubelet replaces the mirror pod.
 //! * Where nothing confirms a claim, its static pod has [`CLAIMED_ANNOTATION`].
 //! * If the mirror pod is deleted, even if a finalizer holds it, a new one must appear within [`UNCONFIRMED_FOR`].
 //!
