@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::field::{Field, each};
+use super::field::each;
 use super::validate::Objection;
 use crate::sources::ProblemKind;
 
@@ -58,14 +58,13 @@ pub(super) fn find(spec: &Value) -> Vec<Objection> {
         let message = format!("static pods may not reference {resource}");
         found.push(Objection { kind: ProblemKind::Reference, field, message });
     };
-    let root = Field::new("spec");
     let mut paths = NAMED.map(|(path, resource)| (path.to_owned(), resource)).to_vec();
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
         paths
             .extend(NAMED_BY_CONTAINERS.map(|(path, resource)| (format!("{containers}[].{path}"), resource)));
     }
     for (path, resource) in &paths {
-        each(spec, path, &root, &mut |value, field| {
+        each(spec, path, "spec", &mut |value, field| {
             let name = value.as_str().or_else(|| value["name"].as_str());
             if name.is_some_and(|name| !name.is_empty()) {
                 refuse(field, resource);
@@ -73,13 +72,13 @@ pub(super) fn find(spec: &Value) -> Vec<Objection> {
         });
     }
     for (path, resource) in WHATEVER_THEY_HOLD {
-        each(spec, path, &root, &mut |value, field| {
+        each(spec, path, "spec", &mut |value, field| {
             if !value.is_null() {
                 refuse(field, resource);
             }
         });
     }
-    each(spec, "volumes[].projected.sources[]", &root, &mut |source, field| {
+    each(spec, "volumes[].projected.sources[]", "spec", &mut |source, field| {
         if PROJECTED.iter().all(|kind| source.get(kind).is_none()) {
             refuse(field, "the API through this kind of projected volume");
         }

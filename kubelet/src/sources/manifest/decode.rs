@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_saphyr::DuplicateKeyPolicy;
 use serde_saphyr::budget::BudgetBreach;
 
-use super::field::Field;
+use super::field::{entry, join};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
@@ -207,7 +207,7 @@ impl<'a> Decoding<'a> {
     /// keeps the program small: decoding pods directly from YAML takes several megabytes of machine code.
     fn value(&mut self, document: &Value) {
         if !document.is_object() {
-            return self.refuse(ProblemKind::Syntax, &Field::default(), "expected a mapping");
+            return self.refuse(ProblemKind::Syntax, "", "expected a mapping");
         }
         let json = document.to_string();
         self.length += json.len();
@@ -218,7 +218,7 @@ impl<'a> Decoding<'a> {
         }
         match crate::text::decode(&json) {
             Ok(decoded) => self.pods(decoded, Some(document)),
-            Err((field, message)) => self.refuse(ProblemKind::Syntax, &Field::new(&field), &message),
+            Err((field, message)) => self.refuse(ProblemKind::Syntax, &field, &message),
         }
     }
 
@@ -239,22 +239,22 @@ impl<'a> Decoding<'a> {
                 "" => format!("must be set, to {wanted}"),
                 other => format!("must be {wanted}, not {}", crate::text::shorten(other)),
             };
-            return self.refuse(ProblemKind::Syntax, &Field::new(field), &message);
+            return self.refuse(ProblemKind::Syntax, field, &message);
         }
         if !list {
-            return self.pod(document, value, &Field::default());
+            return self.pod(document, value, "");
         }
         let items = document.items.unwrap_or_default();
         let more = items.len().saturating_sub(MOST_PODS);
         for (index, item) in items.into_iter().take(MOST_PODS).enumerate() {
-            let base = Field::new("items").index(index);
+            let base = format!("items[{index}]");
             match crate::text::decode::<Document<'_>>(item.get()) {
                 // Items may omit what the list's kind implies.
                 Ok(item) if item.kind.as_deref().is_some_and(|kind| kind != "Pod") => {
-                    self.refuse(ProblemKind::Syntax, &base.name("kind"), "must be Pod");
+                    self.refuse(ProblemKind::Syntax, &join(&base, "kind"), "must be Pod");
                 }
                 Ok(item) => self.pod(item, value.map(|value| &value["items"][index]), &base),
-                Err((field, message)) => self.refuse(ProblemKind::Syntax, &base.name(&field), &message),
+                Err((field, message)) => self.refuse(ProblemKind::Syntax, &join(&base, &field), &message),
             }
         }
         if more > 0 {
@@ -263,7 +263,7 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    fn pod(&mut self, document: Document<'_>, value: Option<&Value>, base: &Field) {
+    fn pod(&mut self, document: Document<'_>, value: Option<&Value>, base: &str) {
         let Document { metadata, spec, status, .. } = document;
         let mut pod = Pod { metadata: metadata.unwrap_or_default(), spec, status };
         // Cannot fail: the pod's maps have string keys.
@@ -283,21 +283,18 @@ impl<'a> Decoding<'a> {
         if let Some(value) = value.filter(|_| self.decoded.problems.len() < MOST_PROBLEMS) {
             for part in ["metadata", "spec"] {
                 for field in unknown(&value[part], &known[part]) {
-                    let field = base.name(part).join(&field);
+                    let field = join(&join(base, part), &field);
                     self.refuse(ProblemKind::Warning, &field, "is unknown and ignored");
                 }
             }
         }
-        let mut objections = validate::before_defaults(&pod);
+        let mut objections = validate::find(&pod, &known["spec"], self.node);
+        objections.extend(api_objects::find(&known["spec"]));
+        for Objection { kind, field, message } in &objections {
+            self.refuse(*kind, &join(base, field), message);
+        }
         if objections.is_empty() {
             defaults::apply(&mut pod, &json, &self.origin, self.node);
-            objections = validate::after_defaults(&pod, &known["spec"]);
-            objections.extend(api_objects::find(&known["spec"]));
-        }
-        for Objection { kind, field, message } in &objections {
-            self.refuse(*kind, &base.join(field), message);
-        }
-        if objections.is_empty() {
             self.decoded.pods.push(pod);
         }
     }
@@ -332,7 +329,7 @@ impl<'a> Decoding<'a> {
         self.problem(kind, error.location().map(|location| location.line()), None, &message);
     }
 
-    fn refuse(&mut self, kind: ProblemKind, field: &Field, message: &str) {
+    fn refuse(&mut self, kind: ProblemKind, field: &str, message: &str) {
         if self.is_full() {
             return;
         }
@@ -341,7 +338,7 @@ impl<'a> Decoding<'a> {
             0 => message.to_owned(),
             document => format!("{message} (document {})", document + 1),
         };
-        let field = Some(field.to_string()).filter(|field| !field.is_empty());
+        let field = (!field.is_empty()).then(|| field.to_owned());
         self.problem(kind, None, field, &message);
     }
 
@@ -367,20 +364,23 @@ impl<'a> Decoding<'a> {
 }
 
 /// The fields of `value` that `known`, the decoded part of it, does not have.
-fn unknown(value: &Value, known: &Value) -> Vec<Field> {
-    let below = |field: Field, value, known: Option<&Value>| match known {
-        Some(known) => unknown(value, known).iter().map(|rest| field.join(rest)).collect(),
+fn unknown(value: &Value, known: &Value) -> Vec<String> {
+    let below = |field: String, value, known: Option<&Value>| match known {
+        Some(known) => unknown(value, known).iter().map(|rest| join(&field, rest)).collect(),
         None => vec![field],
     };
-    let root = Field::default();
     match (value, known) {
         (Value::Object(value), Value::Object(known)) => {
             let set = value.iter().filter(|(_, value)| !value.is_null());
-            set.flat_map(|(key, value)| below(root.key_or_name(key), value, known.get(key))).collect()
+            // A dot or a slash shows that it is an entry of a map, not a field.
+            let name = |key: &str| if key.contains(['.', '/']) { entry("", key) } else { key.to_owned() };
+            set.flat_map(|(key, value)| below(name(key), value, known.get(key))).collect()
         }
         (Value::Array(value), Value::Array(known)) => {
             let items = value.iter().zip(known).enumerate();
-            items.flat_map(|(index, (value, known))| below(root.index(index), value, Some(known))).collect()
+            items
+                .flat_map(|(index, (value, known))| below(format!("[{index}]"), value, Some(known)))
+                .collect()
         }
         _ => Vec::new(),
     }

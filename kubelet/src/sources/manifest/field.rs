@@ -1,55 +1,26 @@
-//! The path of a field in a pod, in the notation of Kubernetes' own errors, and the values at a path.
-
-use std::fmt;
+//! The paths of fields in a pod, in the notation of Kubernetes' own errors (`spec.containers[0].image`,
+//! `metadata.annotations[example.com/key]`), and the values at a path.
 
 use serde_json::Value;
 
-/// `spec.containers[0].image`, `metadata.annotations[example.com/key]`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Field(String);
-
-impl Field {
-    /// `path` may have several parts: `"spec.securityContext"`.
-    pub(super) fn new(path: &str) -> Self {
-        Self(path.to_owned())
-    }
-
-    pub(super) fn name(&self, path: &str) -> Self {
-        self.join(&Self::new(path))
-    }
-
-    pub(super) fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{}]", self.0, crate::text::shorten(key)))
-    }
-
-    pub(super) fn index(&self, index: usize) -> Self {
-        Self(format!("{}[{index}]", self.0))
-    }
-
-    pub(super) fn join(&self, tail: &Self) -> Self {
-        let is_part = self.0.is_empty() || tail.0.is_empty() || tail.0.starts_with('[');
-        Self(format!("{}{}{}", self.0, if is_part { "" } else { "." }, tail.0))
-    }
-
-    /// The part of a mapping. A dot or a slash shows that it is an entry of a map, not a field.
-    pub(super) fn key_or_name(&self, key: &str) -> Self {
-        if key.contains(['.', '/']) { self.key(key) } else { self.name(key) }
-    }
+/// A path below another one.
+pub(super) fn join(base: &str, tail: &str) -> String {
+    let is_part = base.is_empty() || tail.is_empty() || tail.starts_with('[');
+    format!("{base}{}{tail}", if is_part { "" } else { "." })
 }
 
-impl fmt::Display for Field {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// An entry of a map.
+pub(super) fn entry(base: &str, key: &str) -> String {
+    format!("{base}[{}]", crate::text::shorten(key))
 }
 
 /// Calls `found` with each value at `path` below `value`, and its field. `[]` is each item of a list. A value that is
 /// missing from a mapping is null.
-pub(super) fn each<'v>(value: &'v Value, path: &str, field: &Field, found: &mut dyn FnMut(&'v Value, Field)) {
+pub(super) fn each<'v>(value: &'v Value, path: &str, field: &str, found: &mut dyn FnMut(&'v Value, String)) {
     let (step, rest) = path.split_once('.').unwrap_or((path, ""));
     let list = step.strip_suffix("[]");
-    let (value, field) = (&value[list.unwrap_or(step)], field.name(list.unwrap_or(step)));
-    let mut go_on = |value, field: Field| match rest {
+    let (value, field) = (&value[list.unwrap_or(step)], join(field, list.unwrap_or(step)));
+    let mut go_on = |value, field: String| match rest {
         "" => found(value, field),
         _ if value == &Value::Null => {}
         rest => each(value, rest, &field, found),
@@ -57,7 +28,7 @@ pub(super) fn each<'v>(value: &'v Value, path: &str, field: &Field, found: &mut 
     match list {
         Some(_) => {
             let items = value.as_array().into_iter().flatten().enumerate();
-            items.for_each(|(index, item)| go_on(item, field.index(index)));
+            items.for_each(|(index, item)| go_on(item, format!("{field}[{index}]")));
         }
         None => go_on(value, field),
     }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, HashSet};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::field::{Field, each};
+use super::field::{each, entry};
 use crate::names::{dns_label, dns_subdomain, label_value, qualified_name};
-use crate::sources::ProblemKind;
+use crate::sources::{NodeName, ProblemKind};
 use pod_index::{CONFIG_MIRROR_ANNOTATION, is_mirror_pod};
 
 /// Limit of the total size of a pod's annotations in bytes.
@@ -69,52 +69,49 @@ impl Rule {
 /// One reason to refuse a pod.
 pub(super) struct Objection {
     pub(super) kind: ProblemKind,
-    pub(super) field: Field,
+    pub(super) field: String,
     pub(super) message: String,
 }
 
-/// Checks that must run before the defaults are applied.
-pub(super) fn before_defaults(pod: &Pod) -> Vec<Objection> {
-    let mut found = Found(Vec::new());
-    if pod.metadata.name.as_deref().unwrap_or_default().is_empty() {
-        // With the node's suffix, an empty name would become a valid one.
-        found.add(Field::new("metadata.name"), "must not be empty");
-    }
-    if pod.spec.is_none() {
-        found.add(Field::new("spec"), "must be set");
-    }
-    if is_mirror_pod(pod) {
-        let field = Field::new("metadata.annotations").key(CONFIG_MIRROR_ANNOTATION);
-        found.add(field, "a manifest may not call itself a mirror pod");
-    }
-    found.0
-}
-
-/// All other checks. `spec`: the pod's, as JSON.
-pub(super) fn after_defaults(pod: &Pod, spec: &Value) -> Vec<Objection> {
+/// Why the pod, as written, is refused on this node. `spec`: the pod's, as JSON.
+pub(super) fn find(pod: &Pod, spec: &Value, node: &NodeName) -> Vec<Objection> {
     let mut found = Found(Vec::new());
     let metadata = &pod.metadata;
-    let name = metadata.name.as_deref().unwrap_or_default();
-    if let Some(problem) = dns_subdomain(name) {
-        found.add(Field::new("metadata.name"), &format!("{:?}: {problem}", crate::text::shorten(name)));
+    // With the node's suffix, an empty name would become a valid one.
+    match metadata.name.as_deref().unwrap_or_default() {
+        "" => found.add("metadata.name", "must not be empty"),
+        name => {
+            let name = node.pod_name(name);
+            let problem = dns_subdomain(&name);
+            let problem = problem.map(|problem| format!("{:?}: {problem}", crate::text::shorten(&name)));
+            found.check(problem.as_deref(), || "metadata.name".to_owned());
+        }
     }
-    found.check(dns_label(metadata.namespace.as_deref().unwrap_or_default()), || {
-        Field::new("metadata.namespace")
-    });
+    if let Some(namespace) = metadata.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
+        found.check(dns_label(namespace), || "metadata.namespace".to_owned());
+    }
+    if is_mirror_pod(pod) {
+        let field = entry("metadata.annotations", CONFIG_MIRROR_ANNOTATION);
+        found.add(field, "a manifest may not call itself a mirror pod");
+    }
     found.labels(metadata.labels.as_ref());
     found.annotations(metadata.annotations.as_ref());
-    found.spec(spec, &Field::new("spec"));
+    match &pod.spec {
+        Some(_) => found.spec(spec),
+        None => found.add("spec", "must be set"),
+    }
     found.0
 }
 
 struct Found(Vec<Objection>);
 
 impl Found {
-    fn add(&mut self, field: Field, message: &str) {
-        self.0.push(Objection { kind: ProblemKind::Invalid, field, message: message.to_owned() });
+    fn add(&mut self, field: impl Into<String>, message: &str) {
+        let (kind, field) = (ProblemKind::Invalid, field.into());
+        self.0.push(Objection { kind, field, message: message.to_owned() });
     }
 
-    fn check(&mut self, problem: Option<&str>, field: impl FnOnce() -> Field) {
+    fn check(&mut self, problem: Option<&str>, field: impl FnOnce() -> String) {
         if let Some(problem) = problem {
             self.add(field(), problem);
         }
@@ -122,7 +119,7 @@ impl Found {
 
     fn labels(&mut self, labels: Option<&BTreeMap<String, String>>) {
         for (key, value) in labels.into_iter().flatten() {
-            let field = || Field::new("metadata.labels").key(key);
+            let field = || entry("metadata.labels", key);
             self.check(qualified_name(key), field);
             self.check(label_value(value), field);
         }
@@ -133,52 +130,50 @@ impl Found {
         for (key, value) in annotations.into_iter().flatten() {
             bytes += key.len() + value.len();
             // Unlike label keys, these are checked without regard to case.
-            self.check(qualified_name(&key.to_ascii_lowercase()), || {
-                Field::new("metadata.annotations").key(key)
-            });
+            self.check(qualified_name(&key.to_ascii_lowercase()), || entry("metadata.annotations", key));
         }
         if bytes > MOST_ANNOTATION_BYTES {
             let message = format!("must have at most {MOST_ANNOTATION_BYTES} bytes together, not {bytes}");
-            self.add(Field::new("metadata.annotations"), &message);
+            self.add("metadata.annotations", &message);
         }
     }
 
-    fn spec(&mut self, spec: &Value, root: &Field) {
+    fn spec(&mut self, spec: &Value) {
         let is_empty = |list: &str| spec[list].as_array().is_none_or(Vec::is_empty);
         if is_empty("containers") {
-            self.add(root.name("containers"), "must name at least one container");
+            self.add("spec.containers", "must name at least one container");
         }
         if !is_empty("ephemeralContainers") {
-            self.add(root.name("ephemeralContainers"), "cannot be set when a pod is created");
+            self.add("spec.ephemeralContainers", "cannot be set when a pod is created");
         }
         let mut volumes = HashSet::new();
-        each(spec, "volumes[].name", root, &mut |name, field| {
+        each(spec, "volumes[].name", "spec", &mut |name, field| {
             if !volumes.insert(name) {
                 self.add(field, "another volume has the same name");
             }
         });
         let mut names = HashSet::new();
         for containers in ["initContainers[]", "containers[]"] {
-            each(spec, &format!("{containers}.name"), root, &mut |name, field| {
+            each(spec, &format!("{containers}.name"), "spec", &mut |name, field| {
                 if name != "" && !names.insert(name) {
                     self.add(field, "another container has the same name");
                 }
             });
-            each(spec, &format!("{containers}.volumeMounts[].name"), root, &mut |name, field| {
+            each(spec, &format!("{containers}.volumeMounts[].name"), "spec", &mut |name, field| {
                 if !volumes.contains(name) {
                     self.add(field, "no volume has this name");
                 }
             });
             for (path, rule) in &RULES_OF_CONTAINERS {
-                self.rule(spec, &format!("{containers}.{path}"), rule, root);
+                self.rule(spec, &format!("{containers}.{path}"), rule);
             }
         }
         for (path, rule) in &RULES {
-            self.rule(spec, path, rule, root);
+            self.rule(spec, path, rule);
         }
     }
 
-    fn rule(&mut self, spec: &Value, path: &str, rule: &Rule, root: &Field) {
-        each(spec, path, root, &mut |value, field| self.check(rule.problem(value).as_deref(), || field));
+    fn rule(&mut self, spec: &Value, path: &str, rule: &Rule) {
+        each(spec, path, "spec", &mut |value, field| self.check(rule.problem(value).as_deref(), || field));
     }
 }
