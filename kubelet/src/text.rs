@@ -28,51 +28,6 @@ macro_rules! kinds {
     };
 }
 
-/// Declares an error of one of these kinds: what it is about, and a message. Of the message, the first 1,024 bytes are
-/// kept: a server's answer may repeat the whole request.
-macro_rules! error_type {
-    ($(#[$of_error:meta])* $name:ident, $kinds:ident, $(#[$of_place:meta])* $place:ident, $shown:literal) => {
-        $(#[$of_error])*
-        #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-        pub struct $name {
-            kind: $kinds,
-            $place: String,
-            message: String,
-        }
-
-        impl $name {
-            pub(super) fn new(
-                kind: $kinds,
-                $place: impl AsRef<std::ffi::OsStr>,
-                message: impl AsRef<str>,
-            ) -> Self {
-                let $place = $place.as_ref().to_string_lossy().into_owned();
-                Self { kind, $place, message: $crate::text::shorten_to(message.as_ref(), 1_024) }
-            }
-
-            /// The kind of error.
-            #[must_use]
-            pub fn kind(&self) -> $kinds {
-                self.kind
-            }
-
-            $(#[$of_place])*
-            #[must_use]
-            pub fn $place(&self) -> &str {
-                &self.$place
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, $shown, self.$place, self.message)
-            }
-        }
-
-        impl std::error::Error for $name {}
-    };
-}
-
 /// Prints these fields of a type, whose others have no `Debug` or hold too much.
 macro_rules! impl_debug {
     ($name:ident $(, $field:ident)*) => {

@@ -160,8 +160,8 @@ fn a_bad_file_is_set_aside_by_name_and_affects_no_other() {
         fs::write(place.directory().join(".writing"), &whole[..whole.len() / 2]).unwrap();
         let (_checkpoints, restored) = open(&place.directory(), Which::Annotated);
         let [error] = &restored.errors[..] else { panic!("case {number}: {:?}", restored.errors) };
-        assert_eq!(error.kind(), CheckpointErrorKind::Unusable, "case {number}: {error}");
-        assert!(error.path().ends_with("/Pod_bad.yaml"), "{error}");
+        assert_eq!(error.kind, CheckpointErrorKind::Unusable, "case {number}: {error}");
+        assert!(error.path.ends_with("/Pod_bad.yaml"), "{error}");
         assert!(error.to_string().contains("set aside as Pod_bad.yaml.unusable"), "{error}");
         assert_eq!(unmarked(&restored).into_keys().collect::<Vec<_>>(), ["good", "other"]);
         let aside = place.directory().join("Pod_bad.yaml.unusable");
@@ -220,7 +220,7 @@ fn a_directory_in_a_checkpoints_place_is_set_aside_as_it_is_and_delays_nothing()
     fs::write(directory.join("somebodys"), "mine").unwrap();
     let mut run = Run::start(&place.directory(), Which::Annotated);
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
-    assert_eq!(error.kind(), CheckpointErrorKind::Unusable);
+    assert_eq!(error.kind, CheckpointErrorKind::Unusable);
     assert!(error.to_string().contains("Pod_a.yaml: it is not a regular file; it is set aside"), "{error}");
     run.apply([add(kept("a", 1))]);
     run.acknowledged();
@@ -237,7 +237,7 @@ fn only_one_process_at_a_time_can_use_a_directory() {
     let place = Place::new();
     let run = Run::start(&place.directory(), Which::Annotated);
     let error = Checkpoints::open(place.directory(), Which::Annotated).unwrap_err();
-    assert_eq!(error.kind(), CheckpointErrorKind::Locked);
+    assert_eq!(error.kind, CheckpointErrorKind::Locked);
     assert!(error.to_string().ends_with("checkpoints: another process uses the directory"), "{error}");
     run.end();
     let _ = open(&place.directory(), Which::Annotated);
@@ -250,7 +250,7 @@ fn an_unusable_directory_is_an_error_that_names_it() {
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("below"), PathBuf::from("/proc/nowhere/checkpoints")] {
         let error = Checkpoints::open(&path, Which::Annotated).unwrap_err();
-        assert_eq!(error.kind(), CheckpointErrorKind::Directory);
+        assert_eq!(error.kind, CheckpointErrorKind::Directory);
         assert!(error.to_string().starts_with(path.to_str().unwrap()), "{error}");
     }
 }
@@ -264,8 +264,8 @@ fn a_failed_write_is_reported_not_acknowledged_and_retried() {
     fs::create_dir(&in_the_way).unwrap();
     run.apply([add(kept("a", 1)), add(kept("b", 1))]);
     let error = refused(&run);
-    assert_eq!(error.kind(), CheckpointErrorKind::Write);
-    assert!(error.path().ends_with("Pod_a.yaml"), "{error}");
+    assert_eq!(error.kind, CheckpointErrorKind::Write);
+    assert!(error.path.ends_with("Pod_a.yaml"), "{error}");
     assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml"], "the other is there, and nothing half done");
     fs::remove_dir(in_the_way).unwrap();
     run.acknowledged();
@@ -286,11 +286,11 @@ fn a_read_only_directory_is_read_and_blocks_nothing() {
         assert!(block_on(checkpointing.wait_for(1, Duration::from_millis(1))).is_err());
     }
     let status = checkpointing.status().borrow().clone();
-    assert_eq!((status.errors[0].kind(), status.errors.len()), (CheckpointErrorKind::Write, 100));
+    assert_eq!((status.errors[0].kind, status.errors.len()), (CheckpointErrorKind::Write, 100));
     assert_eq!((status.wrong, reader.load().pods().len()), (101, 101));
     // It neither retries for ever nor reports success.
     let late = block_on(checkpointing.finish(PATIENCE)).unwrap_err();
-    assert_eq!(late.kind(), CheckpointErrorKind::Write, "{late}");
+    assert_eq!(late.kind, CheckpointErrorKind::Write, "{late}");
 }
 
 /// Runs as a child of the next test, with a limit on file sizes.
@@ -303,7 +303,7 @@ fn the_child_whose_disk_is_full() {
     large.metadata.annotations.as_mut().unwrap().insert("large".to_owned(), "x".repeat(100_000));
     run.apply([add(large), add(kept("small", 1))]);
     let error = refused(&run);
-    assert!(error.path().ends_with("Pod_large.yaml"), "{error}");
+    assert!(error.path.ends_with("Pod_large.yaml"), "{error}");
     // Frees space: the pod that did not fit is removed.
     run.apply([Operation::Remove(PodUid::from("large"))]);
     run.acknowledged();

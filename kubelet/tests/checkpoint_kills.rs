@@ -192,7 +192,7 @@ fn plant(directory: &Path, state: &BTreeMap<String, u64>, random: &mut impl FnMu
 fn restored_beside(directory: &Path, planted: Planted) -> BTreeMap<String, Pod> {
     let (_checkpoints, restored) = open(directory, Which::Annotated);
     for error in &restored.errors {
-        let name = Path::new(error.path()).file_name().unwrap().to_str().unwrap();
+        let name = Path::new(&error.path).file_name().unwrap().to_str().unwrap();
         assert!(planted.contains_key(name), "{error}");
     }
     for (name, bytes) in planted {

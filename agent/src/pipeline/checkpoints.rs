@@ -19,7 +19,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     let opened = Checkpoints::open(path, *which);
     let (checkpoints, mut restored) = opened.map_err(|error| Failure::unable("checkpointDir", error))?;
     for error in &restored.errors {
-        tracing::error!(path = error.path(), kind = error.kind().as_str(), "{error}");
+        tracing::error!(path = error.path, kind = error.kind.as_str(), "{error}");
     }
     if settings.given.redact_env {
         // The last run may have had other settings.

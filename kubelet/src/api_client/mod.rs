@@ -42,8 +42,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
-use http_body_util::{Either, Full};
-use hyper::body::Bytes;
 use kube::client::{AuthError, Body};
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
@@ -153,7 +151,7 @@ async fn send(
     credentials: Arc<Credentials>,
     pool: Arc<Pool>,
     request: Request<Body>,
-) -> Result<Response<Either<Answer, Full<Bytes>>>, BoxError> {
+) -> Result<Response<Answer>, BoxError> {
     let (mut parts, mut body) = request.into_parts();
     parts.extensions.insert(pool);
     let mut was_renewed = false;
@@ -166,17 +164,15 @@ async fn send(
             credentials.accepted(version);
         }
         if response.status() != StatusCode::UNAUTHORIZED {
-            return Ok(response.map(Either::Left));
+            return Ok(response);
         }
         let is_renewed = credentials.refused(version, was_renewed).await?;
         match copy {
             Some(copy) if is_renewed => (body, was_renewed) = (copy, true),
             _ => {
-                // If the client certificate has expired, the refusal says so.
-                if let Some(why) = credentials.expired() {
-                    return Ok(expiry::explained(response, &why).await?.map(Either::Right));
-                }
-                return Ok(response.map(Either::Left));
+                // The server's answer does not say why.
+                let why = credentials.expired().map(|why| format!("Unauthorized: {why}").into());
+                return why.map_or(Ok(response), Err);
             }
         }
     }

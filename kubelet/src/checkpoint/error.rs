@@ -1,11 +1,21 @@
 //! Problems with a checkpoint or with the checkpoint directory. An error names the file and quotes nothing of
 //! the pod but its name.
 
-error_type! {
+use std::ffi::OsStr;
+use std::fmt;
+
+use crate::text::shorten_to;
+
 /// A problem with a checkpoint or with the checkpoint directory.
-CheckpointError, CheckpointErrorKind,
-/// The file or directory that the error is about.
-path, "{}: {}"
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct CheckpointError {
+    /// The kind of error.
+    pub kind: CheckpointErrorKind,
+    /// The file or directory that the error is about.
+    pub path: String,
+    /// What is wrong with it.
+    pub message: String,
 }
 
 kinds! {
@@ -29,3 +39,18 @@ pub enum CheckpointErrorKind {
     Late = "late",
 }
 }
+
+impl CheckpointError {
+    pub(super) fn new(kind: CheckpointErrorKind, path: impl AsRef<OsStr>, message: impl AsRef<str>) -> Self {
+        let path = path.as_ref().to_string_lossy().into_owned();
+        Self { kind, path, message: shorten_to(message.as_ref(), 1_024) }
+    }
+}
+
+impl fmt::Display for CheckpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+impl std::error::Error for CheckpointError {}

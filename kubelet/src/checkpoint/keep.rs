@@ -13,40 +13,27 @@ use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
 const MOST_ERRORS: usize = 100;
 
-/// The files found at the start.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    /// Hash of the content, by file name.
-    pub(super) files: HashMap<String, u64>,
-    /// Files that could not be read. They stay until a source reports their pods.
-    pub(super) unread: BTreeSet<String>,
-    /// Number of files that were set aside.
-    pub(super) set_aside: usize,
-}
-
 /// What is on disk, as far as known, and what remains to be written.
 pub(super) struct Keeper<D> {
-    disk: D,
+    pub(super) disk: D,
     which: Which,
     /// Hash of the content, by file name. `None`: the file may exist, with unknown content.
-    files: HashMap<String, Option<u64>>,
+    pub(super) files: HashMap<String, Option<u64>>,
     /// Files that could not be read and whose pods no source has reported yet. The first pass leaves them
     /// alone: their pods are missing from the index because they could not be restored.
-    unread: BTreeSet<String>,
+    pub(super) unread: BTreeSet<String>,
     /// The snapshot last compared with the files.
     seen: Option<OwnedSnapshot<Pod>>,
     /// Files that could not be written or removed, with their pods and the errors.
     failed: BTreeMap<String, (Option<PodUid>, CheckpointError)>,
-    status: CheckpointStatus,
+    pub(super) status: CheckpointStatus,
 }
 
 impl<D: Disk> Keeper<D> {
-    pub(super) fn new(disk: D, which: Which, found: Found) -> Self {
-        let Found { files, unread, set_aside } = found;
-        let status = CheckpointStatus { set_aside, ..CheckpointStatus::default() };
-        let known = files.into_iter().map(|(name, hash)| (name, Some(hash)));
-        let files = known.chain(unread.iter().map(|name| (name.clone(), None))).collect();
-        Self { disk, which, files, unread, seen: None, failed: BTreeMap::new(), status }
+    /// Knows no file yet.
+    pub(super) fn new(disk: D, which: Which) -> Self {
+        let (files, unread, failed) = (HashMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { disk, which, files, unread, seen: None, failed, status: CheckpointStatus::default() }
     }
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats

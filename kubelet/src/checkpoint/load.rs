@@ -10,19 +10,18 @@ use k8s_openapi::api::core::v1::Pod;
 use super::disk::{Directory, Disk, WRITING, set_aside};
 use super::error::{CheckpointError, CheckpointErrorKind};
 use super::format;
-use super::keep::{Found, Keeper};
+use super::keep::Keeper;
 use super::thread::Checkpointing;
 use super::{RESTORED_ANNOTATION, Which};
 use pod_index::{CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Snapshot};
 
 /// A locked directory of checkpoints whose pods have been read.
-#[derive(Debug)]
 #[must_use = "without `keep`, nothing is written"]
 pub struct Checkpoints {
-    directory: Directory,
-    which: Which,
-    found: Found,
+    keeper: Keeper<Directory>,
 }
+
+impl_debug!(Checkpoints);
 
 /// The pods and errors found by [`Checkpoints::open`].
 #[derive(Debug, Default)]
@@ -81,10 +80,11 @@ impl Checkpoints {
             };
             CheckpointError::new(kind, path, message)
         };
-        let mut directory = Directory::open(path).map_err(failed)?;
+        let directory = Directory::open(path).map_err(failed)?;
         let names = directory.names().map_err(failed)?;
-        let (found, restored) = load(&mut directory, &names);
-        Ok((Self { directory, which, found }, restored))
+        let mut keeper = Keeper::new(directory, which);
+        let restored = load(&mut keeper, &names);
+        Ok((Self { keeper }, restored))
     }
 
     /// Starts the thread that updates the files whenever the index changes. **Put the restored pods into the
@@ -93,7 +93,7 @@ impl Checkpoints {
     /// # Errors
     /// If the thread cannot be started.
     pub fn keep(self, reader: Reader<Pod>) -> io::Result<Checkpointing> {
-        Checkpointing::start(Keeper::new(self.directory, self.which, self.found), reader)
+        Checkpointing::start(self.keeper, reader)
     }
 }
 
@@ -123,8 +123,8 @@ impl Restored {
 }
 
 /// Reads all files named like checkpoints.
-fn load(disk: &mut impl Disk, names: &[String]) -> (Found, Restored) {
-    let (mut found, mut restored) = (Found::default(), Restored::default());
+fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
+    let (disk, mut restored) = (&mut keeper.disk, Restored::default());
     if names.iter().any(|name| name == WRITING) {
         // Left by a process that ended during a write. It was never acknowledged. If removal fails, the
         // next write overwrites it.
@@ -140,20 +140,21 @@ fn load(disk: &mut impl Disk, names: &[String]) -> (Found, Restored) {
                 let message = format!("cannot be read: {error}; it is left in place");
                 let kind = CheckpointErrorKind::Unreadable;
                 restored.errors.push(CheckpointError::new(kind, disk.path(name), message));
-                found.unread.insert(name.clone());
+                keeper.files.insert(name.clone(), None);
+                keeper.unread.insert(name.clone());
                 continue;
             }
         };
         match decoded {
             Ok((mut pod, hash)) => {
-                found.files.insert(name.clone(), hash);
+                keeper.files.insert(name.clone(), Some(hash));
                 let annotations = pod.metadata.annotations.get_or_insert_default();
                 annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
                 restored.pods.push(Arc::new(pod));
             }
             Err(why) => {
                 let aside = set_aside(disk, name);
-                found.set_aside += usize::from(aside.is_ok());
+                keeper.status.set_aside += usize::from(aside.is_ok());
                 let message = match aside {
                     Ok(aside) => format!("{why}; it is set aside as {aside}"),
                     Err(failure) => format!("{why}; it cannot be set aside: {failure}"),
@@ -163,7 +164,7 @@ fn load(disk: &mut impl Disk, names: &[String]) -> (Found, Restored) {
             }
         }
     }
-    (found, restored)
+    restored
 }
 
 #[cfg(test)]
@@ -247,9 +248,11 @@ mod tests {
         Failing { directory, name: "Pod_b.yaml", is_unreadable: code != 0, code }
     }
 
-    fn load(disk: &mut Failing) -> (Found, Restored) {
+    fn load(disk: Failing) -> (Keeper<Failing>, Restored) {
         let names = disk.directory.names().unwrap();
-        super::load(disk, &names)
+        let mut keeper = Keeper::new(disk, Which::Annotated);
+        let restored = super::load(&mut keeper, &names);
+        (keeper, restored)
     }
 
     fn uids(restored: &Restored) -> Vec<&str> {
@@ -265,16 +268,14 @@ mod tests {
         for code in CODES {
             let place = place();
             let before = fs::read(place.at("Pod_b.yaml")).unwrap();
-            let mut disk = failing(&place, code);
-            let (found, restored) = load(&mut disk);
+            let (mut keeper, restored) = load(failing(&place, code));
             assert_eq!(uids(&restored), ["a", "c"]);
             let [error] = &restored.errors[..] else { panic!("{:?}", restored.errors) };
-            assert_eq!(error.kind(), CheckpointErrorKind::Unreadable);
+            assert_eq!(error.kind, CheckpointErrorKind::Unreadable);
             assert!(error.to_string().contains("Pod_b.yaml: cannot be read: "), "{error}");
             assert!(error.to_string().ends_with("; it is left in place"), "{error}");
 
             let (mut writer, reader) = pod_index::new();
-            let mut keeper = Keeper::new(disk, Which::Annotated, found);
             let _ = writer.apply(restored.operations());
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
             writer.remove_pod_by_uid("c");
@@ -286,7 +287,7 @@ mod tests {
             assert_eq!(fs::read(place.at("Pod_b.yaml")).unwrap(), before);
             drop(keeper);
 
-            let (_, restored) = load(&mut failing(&place, 0));
+            let (_, restored) = load(failing(&place, 0));
             assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "d"], &[][..]));
         }
     }
@@ -295,10 +296,8 @@ mod tests {
     fn an_unreadable_file_is_replaced_or_removed_once_its_pod_is_reported() {
         for (kept, names, files) in [(true, &ALL[..], 3), (false, &["Pod_a.yaml", "Pod_c.yaml"], 2)] {
             let place = place();
-            let mut disk = failing(&place, CODES[0]);
-            let (found, restored) = load(&mut disk);
+            let (mut keeper, restored) = load(failing(&place, CODES[0]));
             let (mut writer, reader) = pod_index::new();
-            let mut keeper = Keeper::new(disk, Which::Annotated, found);
             let _ = writer.apply(restored.operations());
             let mut changed = pod("b", kept);
             changed.metadata.labels = Some([("new".to_owned(), "x".to_owned())].into());
@@ -314,10 +313,11 @@ mod tests {
     #[test]
     fn a_file_removed_between_listing_and_reading_is_no_error() {
         let place = place();
-        let mut disk = failing(&place, 0);
+        let disk = failing(&place, 0);
         let names = disk.directory.names().unwrap();
         fs::remove_file(place.at("Pod_b.yaml")).unwrap();
-        let (found, restored) = super::load(&mut disk, &names);
-        assert_eq!((uids(&restored), restored.errors.len(), found.unread.len()), (vec!["a", "c"], 0, 0));
+        let mut keeper = Keeper::new(disk, Which::Annotated);
+        let restored = super::load(&mut keeper, &names);
+        assert_eq!((uids(&restored), restored.errors.len(), keeper.unread.len()), (vec!["a", "c"], 0, 0));
     }
 }

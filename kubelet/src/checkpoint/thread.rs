@@ -165,7 +165,7 @@ fn acknowledge<D: Disk>(
     // A full disk fails every file: one line, with their number. The status has all.
     let new: Vec<_> = errors.iter().filter(|error| !before.contains(error)).collect();
     if let [error, ..] = &new[..] {
-        tracing::warn!(path = error.path(), kind = error.kind().as_str(), files = new.len(), "{error}");
+        tracing::warn!(path = error.path, kind = error.kind.as_str(), files = new.len(), "{error}");
     }
     if errors.is_empty() && !before.is_empty() {
         tracing::info!("checkpoints are written again");

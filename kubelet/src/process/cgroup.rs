@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::Placement;
 use super::clock::Clock;
-use super::error::{ResolveError, ResolveErrorKind};
+use super::error::ResolveError;
 use super::roots::Roots;
 use super::tree::Tree;
 
@@ -152,7 +152,7 @@ impl CgroupResolver {
         let root = root.canonicalize().map_err(|error| ResolveError::unreadable(root, &error))?;
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(|error| {
             let detail = format!("cannot be followed: {}", std::io::Error::from(error));
-            ResolveError::new(ResolveErrorKind::NoWatch, &root, detail)
+            ResolveError::new(&root, detail)
         })?;
         let mut resolver = Self {
             root,

@@ -51,7 +51,7 @@ mod walk;
 use pod_index::identity::Cgroup;
 
 pub use cgroup::{CgroupOptions, CgroupResolver};
-pub use error::{ResolveError, ResolveErrorKind};
+pub use error::ResolveError;
 pub use pid::PidResolver;
 
 /// The result for a process ID or a cgroup ID.

@@ -9,20 +9,20 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
-use super::error::{ResolveError, ResolveErrorKind};
+use super::error::ResolveError;
 
 /// No valid file is longer: `/proc/PID/cgroup` has at most 13 lines, one for each hierarchy, of 4 KiB each.
 pub(super) const LONGEST: usize = 64 * 1024;
 
 /// Why the file at `path` was not read. `None` if it vanished.
 pub(super) fn unread(path: &Path, error: &io::Error) -> Option<ResolveError> {
-    let kind = match error.kind() {
-        _ if Errno::from_io_error(error).is_some_and(is_gone) => return None,
-        io::ErrorKind::FileTooLarge => ResolveErrorKind::TooLong,
-        io::ErrorKind::InvalidData => ResolveErrorKind::Malformed,
-        _ => return Some(ResolveError::unreadable(path, error)),
-    };
-    Some(ResolveError::new(kind, path, error.to_string()))
+    if Errno::from_io_error(error).is_some_and(is_gone) {
+        return None;
+    }
+    // Errors of our own say what is wrong with the content.
+    let is_own = error.get_ref().is_some();
+    let own = || ResolveError::new(path, error.to_string());
+    Some(if is_own { own() } else { ResolveError::unreadable(path, error) })
 }
 
 /// Whether the error means that the file has vanished. Reading an open file fails with `ESRCH` after its process has
@@ -39,7 +39,7 @@ pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> 
     file.take(LONGEST as u64 + 1).read_to_end(contents)?;
     if contents.len() > LONGEST {
         let detail = format!("is longer than {LONGEST} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, detail));
+        return Err(io::Error::other(detail));
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
-use super::error::{ResolveError, ResolveErrorKind};
+use super::error::ResolveError;
 use super::read::is_gone;
 use super::tree::Node;
 use super::{CgroupResolver, Placement};
@@ -94,7 +94,7 @@ impl CgroupResolver {
             self.device = stat.st_dev;
         } else if self.device != stat.st_dev {
             let detail = "belongs to another file system, in which IDs mean other cgroups";
-            return Err(ResolveError::new(ResolveErrorKind::OtherFileSystem, &path, detail));
+            return Err(ResolveError::new(&path, detail));
         }
         let (id, scan) = (stat.st_ino, self.scans);
         match self.tree.node(below) {
@@ -109,7 +109,7 @@ impl CgroupResolver {
                     Err(error) if is_no_directory(error) => return Ok(()),
                     Err(error @ (Errno::NOSPC | Errno::NOMEM)) => {
                         let detail = format!("cannot be watched: {}", std::io::Error::from(error));
-                        return Err(ResolveError::new(ResolveErrorKind::NoWatch, &path, detail));
+                        return Err(ResolveError::new(&path, detail));
                     }
                     Err(error) => return Err(unreadable(error)),
                 };
@@ -150,16 +150,16 @@ impl CgroupResolver {
     fn check_limits(&self, below: &Path, path: &Path) -> Result<(), ResolveError> {
         let Some(parent) = below.parent() else { return Ok(()) };
         let (cgroups, in_pod) = (self.options.max_cgroups, self.options.max_in_pod);
-        let (kind, detail) = if below.iter().count() > DEEPEST {
-            (ResolveErrorKind::TooDeep, format!("is deeper than {DEEPEST} cgroups"))
+        let detail = if below.iter().count() > DEEPEST {
+            format!("is deeper than {DEEPEST} cgroups")
         } else if self.tree.len() >= cgroups {
-            (ResolveErrorKind::TooMany, format!("is one of more than {cgroups} cgroups"))
+            format!("is one of more than {cgroups} cgroups")
         } else if self.tree.in_pod(parent) > in_pod {
-            (ResolveErrorKind::TooMany, format!("is one of more than {in_pod} cgroups of its pod"))
+            format!("is one of more than {in_pod} cgroups of its pod")
         } else {
             return Ok(());
         };
-        Err(ResolveError::new(kind, path, detail))
+        Err(ResolveError::new(path, detail))
     }
 }
 

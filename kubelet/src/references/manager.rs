@@ -214,7 +214,9 @@ impl<K: ReferencedKind> Manager<K> {
         }
         self.0.objects.store(Arc::new(objects));
         // No pod names these any more.
-        before.values().for_each(|object| object.release());
+        for object in before.values() {
+            object.release();
+        }
     }
 
     fn object(&self, namespace: &str, name: &str) -> Option<Arc<Followed<K>>> {

@@ -14,12 +14,12 @@ fn a_disk_that_fails_once_at_any_step_is_retried_until_all_is_written() {
             _ if steps.next() == Some(failing) => Err(io::ErrorKind::StorageFull.into()),
             _ => Ok(()),
         });
-        let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
+        let mut keeper = Keeper::new(disk, Which::Annotated);
         for (snapshot, pods) in history() {
             let errors = keeper.pass(snapshot.clone(), false);
             assert_eq!(errors.is_empty(), keeper.status().wrong == 0);
             for error in errors {
-                assert!(matches!(error.kind(), CheckpointErrorKind::Write | CheckpointErrorKind::Remove));
+                assert!(matches!(error.kind, CheckpointErrorKind::Write | CheckpointErrorKind::Remove));
                 assert!(error.to_string().starts_with("/disk"), "{error}");
             }
             if keeper.status().wrong > 0 {

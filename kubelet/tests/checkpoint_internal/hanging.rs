@@ -16,7 +16,7 @@ async fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_writ
         Ok(())
     });
     let (mut writer, reader) = pod_index::new();
-    let keeper = Keeper::new(disk, Which::Annotated, Found::default());
+    let keeper = Keeper::new(disk, Which::Annotated);
     let checkpointing = Checkpointing::start(keeper, reader.clone()).unwrap();
     checkpointing.wait_for(0, PATIENCE).await.unwrap();
 
@@ -38,5 +38,5 @@ async fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_writ
     writer.update_pod(pod("a", 1001, true)).unwrap();
     hanging.recv_timeout(PATIENCE).unwrap();
     let late = checkpointing.finish(Duration::ZERO).await.unwrap_err();
-    assert_eq!(late.kind(), CheckpointErrorKind::Late, "a disk that hangs is not waited for");
+    assert_eq!(late.kind, CheckpointErrorKind::Late, "a disk that hangs is not waited for");
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::disk::{Disk, WRITING};
-use super::keep::{Found, Keeper};
+use super::keep::Keeper;
 use super::thread::Checkpointing;
 use super::{CHECKPOINT_ANNOTATION, CheckpointErrorKind, Which, format};
 use pod_index::{Operation, OwnedSnapshot, PodMeta, PodUid};

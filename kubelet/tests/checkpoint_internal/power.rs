@@ -11,7 +11,7 @@ fn a_loss_of_power_at_any_step_takes_nothing_that_was_acknowledged_and_brings_no
         let mut left = 0..steps;
         let no_power = || io::Error::other("no power");
         let disk = FakeDisk::new(&platter, move |_| left.next().map(drop).ok_or_else(no_power));
-        let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
+        let mut keeper = Keeper::new(disk, Which::Annotated);
         let nothing = Pods::new();
         // The last acknowledged state, and the states begun since.
         let mut acknowledged = &nothing;

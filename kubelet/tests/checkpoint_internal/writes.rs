@@ -7,7 +7,7 @@ fn unchanged_pods_are_not_written_again() {
     let platter = Arc::default();
     let disk = FakeDisk::new(&platter, |_| Ok(()));
     let (mut writer, reader) = pod_index::new();
-    let mut keeper = Keeper::new(disk, Which::Annotated, Found::default());
+    let mut keeper = Keeper::new(disk, Which::Annotated);
     writer.add_pod(pod("a", 1, true)).unwrap();
     assert_eq!(keeper.pass(reader.snapshot(), true), []);
     // Another object with the same content, as after a relist.

@@ -56,7 +56,7 @@ pub fn open(directory: &Path, which: Which) -> (Checkpoints, Restored) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match Checkpoints::open(directory, which) {
-            Err(error) if error.kind() == CheckpointErrorKind::Locked && Instant::now() < deadline => {
+            Err(error) if error.kind == CheckpointErrorKind::Locked && Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             opened => return opened.unwrap(),
@@ -126,7 +126,7 @@ pub fn refused(run: &Run) -> CheckpointError {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let late = block_on(run.checkpointing.wait_for(generation, Duration::from_millis(1))).unwrap_err();
-        if late.kind() != CheckpointErrorKind::Late {
+        if late.kind != CheckpointErrorKind::Late {
             return late;
         }
         assert!(Instant::now() < deadline, "{late}");

@@ -121,13 +121,14 @@ impl Files {
             for pod in file.pods.iter().rev() {
                 let keys =
                     [("metadata.uid", ("", pod.uid())), ("metadata.name", (pod.namespace(), pod.name()))];
-                match keys.iter().find_map(|(field, key)| Some((field, taken.get(key)?))) {
-                    Some((field, winner)) => duplicates.push(duplicate(pod, path, field, winner)),
-                    None => {
-                        taken.extend(keys.map(|(_, key)| (key, path)));
-                        pods.push(Arc::clone(pod));
-                    }
+                if let Some((field, winner)) =
+                    keys.iter().find_map(|(field, key)| Some((field, taken.get(key)?)))
+                {
+                    duplicates.push(duplicate(pod, path, field, winner));
+                    continue;
                 }
+                taken.extend(keys.map(|(_, key)| (key, path)));
+                pods.push(Arc::clone(pod));
             }
         }
         pods.reverse();
