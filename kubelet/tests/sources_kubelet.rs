@@ -114,7 +114,7 @@ async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {
     let status = source.status();
     assert_eq!(names(&next(&mut source).await), ["one"]);
     let first = status.borrow().last_read.expect("a read");
-    nudge.nudge();
+    nudge.notify_one();
     // The kubelet has the change only after the first of the reads that follow.
     until_status(&mut source, |status| status.checks == 2).await;
     assert!(status.borrow().last_read > Some(first));

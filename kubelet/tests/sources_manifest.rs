@@ -251,7 +251,9 @@ fn pods_beyond_a_limit_are_named() {
     let problems: Vec<_> = decoded.problems.iter().map(ToString::to_string).collect();
     assert_eq!(
         problems,
-        ["http://localhost/pods: items: 8976 pods are not read, because a manifest may have 1024"]
+        [
+            "http://localhost/pods: items[1024]: the pod p1024 is not read, because a manifest may have 1024 pods"
+        ]
     );
 
     let env = vec![r#"{"name":"a"}"#; 140_000].join(",");

@@ -53,7 +53,7 @@ impl Readiness {
 
     /// Makes this source read at once.
     pub(crate) fn nudge(&self, source: Source) {
-        self.lock().iter().filter(|line| line.source == source).for_each(|line| line.nudge.nudge());
+        self.lock().iter().filter(|line| line.source == source).for_each(|line| line.nudge.notify_one());
     }
 
     /// Records why the merge rejected pods of this source. With `whole`, they replace the earlier problems.

@@ -164,12 +164,12 @@ impl KubeMirrorClient {
         }
         let node = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         match found.annotation(CONFIG_MIRROR_ANNOTATION) {
-            Some(_) if node != Some(&self.node) => taken("a mirror of another node has its name"),
-            hash @ Some(_) if hash == mirror.annotation(CONFIG_MIRROR_ANNOTATION) => {
-                Ok(Mirrored::Existed(MirrorPodUid::from(found.uid())))
-            }
-            Some(_) => taken("a mirror of another version of the pod has its name"),
             None => taken("a pod that is not a mirror has its name"),
+            Some(_) if node != Some(&self.node) => taken("a mirror of another node has its name"),
+            hash if hash != mirror.annotation(CONFIG_MIRROR_ANNOTATION) => {
+                taken("a mirror of another version of the pod has its name")
+            }
+            _ => Ok(Mirrored::Existed(MirrorPodUid::from(found.uid()))),
         }
     }
 

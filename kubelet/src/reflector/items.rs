@@ -1,27 +1,27 @@
 //! Splits the answer to a list into its objects while it arrives, so that only one of them is in memory as text.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Deserializer;
+use serde_json::value::RawValue;
 
 use super::failure::{Failure, FailureKind};
 
 /// Size limit of an object in bytes. etcd accepts at most 1.5 MiB.
 pub(super) const LARGEST: usize = 8 << 20;
-/// The depth of the objects in a list.
-const ITEMS: usize = 2;
 
 /// The part of a list that has arrived.
 #[derive(Default)]
 pub(super) struct Items {
-    /// Everything but the items.
+    /// Everything before the items, with the bracket.
     envelope: Vec<u8>,
-    /// The beginning of an item.
-    item: Vec<u8>,
-    /// Number of open brackets.
-    depth: usize,
-    /// Inside of the array of items.
-    is_within: bool,
-    is_in_string: bool,
-    is_escaped: bool,
+    /// What follows it, without the items that were passed on.
+    rest: Vec<u8>,
+    /// An item that is not complete is looked at again once this much has arrived. Otherwise, each part of a large item
+    /// would cause a look at all of it.
+    enough: usize,
+    /// The items have ended.
+    is_over: bool,
 }
 
 #[derive(Deserialize)]
@@ -39,78 +39,69 @@ struct Metadata {
 }
 
 impl Items {
-    /// Takes the next bytes, and passes on each object that they complete.
+    /// Takes the next bytes, and passes on the objects that they complete.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        // The first byte of the current item in `bytes`, and the next byte.
-        let (mut from, mut next) = (0, 0);
-        while next < bytes.len() {
-            // Most bytes mean nothing.
-            let has_meaning = |byte: &u8| matches!(byte, b'"' | b'\\' | b'{' | b'[' | b'}' | b']');
-            let rest = &bytes[next..];
-            let skipped = if self.is_escaped { Some(0) } else { rest.iter().position(has_meaning) };
-            let at = skipped.map_or(bytes.len() - 1, |skipped| next + skipped);
-            if !(self.is_within && self.depth >= ITEMS) {
-                self.envelope.extend_from_slice(&bytes[next..=at]);
-            }
-            let byte = bytes[at];
-            next = at + 1;
-            if self.is_in_string {
-                self.is_in_string = self.is_escaped || byte != b'"';
-                self.is_escaped = !self.is_escaped && byte == b'\\';
-                continue;
-            }
-            match byte {
-                b'"' => self.is_in_string = true,
-                b'{' | b'[' => {
-                    if self.is_within && self.depth == ITEMS {
-                        from = at;
-                    }
-                    self.is_within |= byte == b'[' && self.depth == 1 && self.is_at_start();
-                    self.depth += 1;
+        self.rest.extend_from_slice(bytes);
+        if self.envelope.is_empty() {
+            let Some(start) = start(&self.rest) else { return self.check() };
+            self.envelope = self.rest.drain(..start).collect();
+        }
+        let mut taken = 0;
+        while !self.is_over && self.rest.len() - taken >= self.enough {
+            let is_between = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
+            taken += self.rest[taken..].iter().take_while(|byte| is_between(byte)).count();
+            let rest = &self.rest[taken..];
+            self.is_over = rest.starts_with(b"]");
+            let mut items = Deserializer::from_slice(rest).into_iter::<&RawValue>();
+            match items.next() {
+                _ if self.is_over => {}
+                None => break,
+                Some(Err(error)) if error.is_eof() => self.enough = rest.len() + rest.len() / 2 + 1,
+                Some(Err(_)) => return Err(unreadable()),
+                Some(Ok(item)) => {
+                    each(item.get().as_bytes())?;
+                    taken += items.byte_offset();
+                    self.enough = 0;
                 }
-                b'}' | b']' => {
-                    self.depth = self.depth.checked_sub(1).ok_or_else(unreadable)?;
-                    if self.is_within && self.depth == ITEMS {
-                        let end = &bytes[from..=at];
-                        if self.item.is_empty() {
-                            each(end)?;
-                        } else {
-                            self.item.extend_from_slice(end);
-                            each(&std::mem::take(&mut self.item))?;
-                        }
-                    } else if self.is_within && self.depth < ITEMS {
-                        self.is_within = false;
-                        self.envelope.push(byte);
-                    }
-                }
-                _ => {}
             }
         }
-        if self.is_within && self.depth > ITEMS {
-            self.item.extend_from_slice(&bytes[from..]);
-        }
-        if self.item.len() > LARGEST || self.envelope.len() > LARGEST {
-            return Err(Failure::new(FailureKind::Doubt, "an object of the list is too large"));
-        }
-        Ok(())
+        self.rest.drain(..taken);
+        self.check()
     }
 
-    /// Whether the envelope ends with `"items":[`.
-    fn is_at_start(&self) -> bool {
-        let text = self.envelope.strip_suffix(b"[").unwrap_or_default().trim_ascii_end();
-        let text = text.strip_suffix(b":").unwrap_or_default().trim_ascii_end();
-        text.ends_with(b"\"items\"")
+    fn check(&self) -> Result<(), Failure> {
+        let is_too_large = self.rest.len() > LARGEST;
+        if is_too_large {
+            Err(Failure::new(FailureKind::Doubt, "an object of the list is too large"))
+        } else {
+            Ok(())
+        }
     }
 
-    /// The version of the list, after its end.
-    pub(super) fn version(self) -> Result<String, Failure> {
-        let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(|_| unreadable())?;
+    /// Passes on the last objects. Returns the version of the list.
+    pub(super) fn end(mut self, each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<String, Failure> {
+        self.enough = 0;
+        self.take(b"", each)?;
+        let envelope = [self.envelope, self.rest].concat();
+        let envelope: Envelope = serde_json::from_slice(&envelope).map_err(|_| unreadable())?;
         Ok(envelope.metadata.version)
     }
+}
+
+/// The length of what comes before the first item, if it has arrived.
+fn start(text: &[u8]) -> Option<usize> {
+    let is_start = |end: &usize| {
+        let before = &text[..end - 1];
+        let key = before.trim_ascii_end().strip_suffix(b":").unwrap_or_default().trim_ascii_end();
+        // The key of the list itself: not one inside of another field.
+        key.ends_with(b"\"items\"")
+            && serde_json::from_slice::<IgnoredAny>(&[before, b"null}"].concat()).is_ok()
+    };
+    (1..=text.len()).filter(|end| text[end - 1] == b'[').find(is_start)
 }
 
 fn unreadable() -> Failure {
@@ -130,7 +121,11 @@ mod tests {
                 Ok(())
             })?;
         }
-        Ok((found, items.version()?))
+        let version = items.end(|item| {
+            found.push(String::from_utf8(item.to_vec()).unwrap());
+            Ok(())
+        })?;
+        Ok((found, version))
     }
 
     /// The server chooses the order of the keys, and the network where the text is split.

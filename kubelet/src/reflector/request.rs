@@ -61,7 +61,7 @@ impl Requests {
         while let Some(part) = time::timeout(patience, chunk(&mut body)).await.map_err(|_| no_part())?? {
             items.take(&part, &mut each)?;
         }
-        items.version()
+        items.end(each)
     }
 
     /// Watches from `version` on.
@@ -83,9 +83,7 @@ impl Requests {
         let body = sent(&self.client, request, patience).await?;
         Ok(Lines { body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence })
     }
-}
 
-impl Requests {
     /// Lists and starts to watch once. On failure, also what was tried.
     pub(crate) async fn check(&self, patience: Duration) -> Result<(), (&'static str, Failure)> {
         let version =

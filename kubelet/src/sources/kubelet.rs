@@ -15,7 +15,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::convert::identity;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_mirror_pod};
@@ -121,6 +120,6 @@ fn decode(body: &[u8]) -> Decoded {
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    let problems = limited(problems.into_values(), Problem::kind, identity);
+    let problems = limited(problems.into_values());
     Decoded { pods: Some(pods), problems, unusable: unusable_pods }
 }

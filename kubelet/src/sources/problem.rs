@@ -157,18 +157,14 @@ pub(super) fn undecodable(
     Problem::new(kind, shorten(&format!("{namespace}/{name}")), None, field, message)
 }
 
-/// The problems of these pods. If there are more than sixteen, the first ones and a summary.
-pub(super) fn limited<T>(
-    mut pods: impl Iterator<Item = T>,
-    kind: impl Fn(&T) -> ProblemKind,
-    problem: impl Fn(T) -> Problem,
-) -> Vec<Problem> {
-    let mut problems: Vec<_> = pods.by_ref().take(MOST_PROBLEMS).map(problem).collect();
-    let more: Vec<_> = pods.map(|pod| kind(&pod)).collect();
+/// The problems of pods. If there are more than sixteen, the first ones and a summary.
+pub(super) fn limited(problems: impl Iterator<Item = Problem>) -> Vec<Problem> {
+    let mut problems: Vec<_> = problems.collect();
+    let more = problems.split_off(MOST_PROBLEMS.min(problems.len()));
     // A grave kind, if there is any.
-    if let Some(kind) = more.iter().find(|kind| kind.is_grave()).or(more.first()) {
+    if let Some(problem) = more.iter().find(|problem| problem.kind.is_grave()).or(more.first()) {
         let message = format!("and {} more pods have problems", more.len());
-        problems.push(Problem::new(*kind, "pods", None, None, message));
+        problems.push(Problem::new(problem.kind, "pods", None, None, message));
     }
     problems
 }
@@ -181,7 +177,7 @@ mod tests {
     fn a_summary_of_many_problems_is_grave_if_one_of_them_is() {
         for (grave, expected) in [(18, ProblemKind::Syntax), (99, ProblemKind::Warning)] {
             let kind = |pod: &usize| if *pod == grave { ProblemKind::Syntax } else { ProblemKind::Warning };
-            let problems = limited(0..20, kind, |pod| undecodable(kind(&pod), "a", "b", "", ""));
+            let problems = limited((0..20).map(|pod| undecodable(kind(&pod), "a", "b", "", "")));
             let last = problems.last().unwrap();
             let said = (problems.len(), last.kind(), last.message());
             assert_eq!(said, (17, expected, "and 4 more pods have problems"));

@@ -163,10 +163,10 @@ impl Observer for StatusWriter {
 
     /// Replaces the problems of single pods.
     fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {
-        let kind = |it: &&Undecodable| if it.is_reduced { ProblemKind::Warning } else { ProblemKind::Syntax };
-        let problem =
-            |it: &'a Undecodable| undecodable(kind(&it), &it.namespace, &it.name, &it.field, &it.message);
-        let problems = limited(pods, kind, problem);
+        let problems = limited(pods.map(|it| {
+            let kind = if it.is_reduced { ProblemKind::Warning } else { ProblemKind::Syntax };
+            undecodable(kind, &it.namespace, &it.name, &it.field, &it.message)
+        }));
         let mut of_pods = self.of_pods.lock().unwrap_or_else(PoisonError::into_inner);
         if *of_pods == problems {
             return;

@@ -143,7 +143,7 @@ impl Following {
         tokio::select! {
             () = time::sleep(self.period) => {}
             () = self.hint.notified() => {}
-            () = self.nudge.nudged() => {}
+            () = self.nudge.notified() => {}
         }
         time::sleep(burst(cost).min(self.period)).await;
     }

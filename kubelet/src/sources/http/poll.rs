@@ -124,7 +124,7 @@ impl Asking {
         let period = self.config.period;
         tokio::select! {
             () = sleep_until((asked + self.pause).into()) => self.pause = (self.pause * 2).min(period),
-            () = self.config.nudge.nudged() => {
+            () = self.config.nudge.notified() => {
                 self.pause = SOON.min(period);
                 sleep_until((asked + self.pause).into()).await;
             }

@@ -245,8 +245,8 @@ impl<'a> Decoding<'a> {
             return self.pod(document, value, "");
         }
         let items = document.items.unwrap_or_default();
-        let more = items.len().saturating_sub(MOST_PODS);
-        for (index, item) in items.into_iter().take(MOST_PODS).enumerate() {
+        // Of the first one beyond the limit, `pod` says so.
+        for (index, item) in items.into_iter().take(MOST_PODS + 1).enumerate() {
             let base = format!("items[{index}]");
             match crate::text::decode::<Document<'_>>(item.get()) {
                 // Items may omit what the list's kind implies.
@@ -256,10 +256,6 @@ impl<'a> Decoding<'a> {
                 Ok(item) => self.pod(item, value.map(|value| &value["items"][index]), &base),
                 Err((field, message)) => self.refuse(ProblemKind::Syntax, &join(&base, &field), &message),
             }
-        }
-        if more > 0 {
-            let message = format!("{more} pods are not read, because a manifest may have {MOST_PODS}");
-            self.problem(ProblemKind::TooLarge, None, Some("items".to_owned()), &message);
         }
     }
 

@@ -140,7 +140,7 @@ impl Merge {
     /// without a manifest is an orphan, so no static pods are derived from them.
     pub fn manage_own_mirror_pods(&mut self, managed: bool) -> Merged {
         self.manages_own = managed;
-        let names: BTreeSet<_> = self.claims.iter().map(|(_, claimed)| claimed.name.clone()).collect();
+        let names: BTreeSet<_> = self.claims.by_mirror.values().map(|claimed| claimed.name.clone()).collect();
         self.node.is_due = self.has_unread_claims();
         self.settled(Keys { uids: Vec::new(), names: names.into_iter().collect() })
     }
@@ -166,11 +166,10 @@ impl Merge {
     /// O(mirror pods).
     pub fn own_node(&mut self, node: Option<OwnNode>) -> Merged {
         self.node.read(node);
-        if let Some(own) = &self.own {
-            for claimed in self.claims.of_node_mut(own.as_str()) {
-                if claimed.ownership != Ownership::Refuted {
-                    claimed.ownership = self.node.ownership(&claimed.claim, claimed.seen);
-                }
+        let own = self.own.as_ref().map(NodeName::as_str);
+        for claimed in self.claims.by_mirror.values_mut() {
+            if Some(&*claimed.claim.node) == own && claimed.ownership != Ownership::Refuted {
+                claimed.ownership = self.node.ownership(&claimed.claim, claimed.seen);
             }
         }
         let mut keys = self.own_keys();
@@ -236,12 +235,6 @@ impl Merge {
     #[must_use]
     pub fn all_sources_seen(&self) -> bool {
         self.all_seen
-    }
-
-    /// Number of pods that a source reports.
-    #[must_use]
-    pub fn pod_count(&self, source: Source) -> usize {
-        self.sources.get(&source).map_or(0, |known| known.pods.len())
     }
 
     /// Applies a source's update and returns the resulting changes.

@@ -68,7 +68,8 @@ impl Merge {
 
     /// Whether a mirror pod's claim counts.
     fn counts(&self, mirror: &PodUid) -> bool {
-        let counting = self.claims.get(mirror).and_then(|claimed| self.counting(&claimed.claim.uid));
+        let counting =
+            self.claims.by_mirror.get(mirror).and_then(|claimed| self.counting(&claimed.claim.uid));
         counting.is_some_and(|(counting, _)| counting == mirror)
     }
 
@@ -80,13 +81,13 @@ impl Merge {
     /// Ends the claim of a mirror pod that is gone or is being deleted. If the static pod seems to be running, it stays
     /// for a while.
     fn let_claim_go(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
-        let Some(claimed) = self.claims.get(mirror) else { return };
+        let Some(claimed) = self.claims.by_mirror.get(mirror) else { return };
         let is_told_by_kubelet = self.is_kubelets(&claimed.claim) && self.kubelet_speaks();
         let stays = self.counts(mirror) && !claimed.claim.ended && !is_told_by_kubelet;
         match claimed.stage {
             Stage::Live if stays => {
                 keys.uids.push(claimed.claim.uid.clone());
-                if let Some(claimed) = self.claims.get_mut(mirror) {
+                if let Some(claimed) = self.claims.by_mirror.get_mut(mirror) {
                     set_annotation(&mut claimed.pod, UNCONFIRMED_ANNOTATION, now);
                 }
                 self.claims.leave(mirror);
@@ -99,7 +100,7 @@ impl Merge {
     /// Ends the time of a claim whose mirror pod is gone or is being deleted.
     pub(super) fn end(&mut self, mirror: &PodUid, keys: &mut Keys) {
         let exists = self.is_mirror(mirror);
-        let Some(claimed) = self.claims.get_mut(mirror) else { return };
+        let Some(claimed) = self.claims.by_mirror.get_mut(mirror) else { return };
         claimed.stage = Stage::Over;
         keys.add(claimed.claim.uid.clone(), claimed.name.clone());
         if !exists {
@@ -196,7 +197,7 @@ impl Merge {
 
     /// The claims of which static pods of the own node may be derived.
     pub(super) fn own_claims(&self) -> impl Iterator<Item = (&PodUid, &Claimed)> {
-        self.claims.iter().filter(|(_, claimed)| self.is_of_own_node(claimed))
+        self.claims.by_mirror.iter().filter(|(_, claimed)| self.is_of_own_node(claimed))
     }
 
     pub(super) fn has_unread_claims(&self) -> bool {

@@ -38,7 +38,8 @@ pub(in crate::sources) enum Stage {
 /// What all mirror pods of the API server claim about static pods.
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Claims {
-    by_mirror: HashMap<PodUid, Claimed>,
+    /// What a claim says itself does not change.
+    pub(in crate::sources) by_mirror: HashMap<PodUid, Claimed>,
     /// Pairs of static pod and mirror pod.
     by_uid: BTreeSet<(PodUid, PodUid)>,
     /// Pairs of name and mirror pod.
@@ -64,15 +65,6 @@ impl Claims {
         Some(claimed)
     }
 
-    pub(in crate::sources) fn get(&self, mirror: &PodUid) -> Option<&Claimed> {
-        self.by_mirror.get(mirror)
-    }
-
-    /// To change what the claim does not say itself.
-    pub(in crate::sources) fn get_mut(&mut self, mirror: &PodUid) -> Option<&mut Claimed> {
-        self.by_mirror.get_mut(mirror)
-    }
-
     /// All mirror pods that claim `uid`, oldest first. The oldest claim counts.
     pub(in crate::sources) fn on(&self, uid: &PodUid) -> Vec<(&PodUid, &Claimed)> {
         let mut claims = self.found(&self.by_uid, uid);
@@ -90,16 +82,6 @@ impl Claims {
     fn found<K: Ord + Clone>(&self, by: &BTreeSet<(K, PodUid)>, key: &K) -> Vec<(&PodUid, &Claimed)> {
         let mirrors = by.range((key.clone(), PodUid::from(""))..).take_while(|(of, _)| of == key);
         mirrors.filter_map(|(_, mirror)| self.by_mirror.get_key_value(mirror)).collect()
-    }
-
-    /// All claims, in any order.
-    pub(in crate::sources) fn iter(&self) -> impl Iterator<Item = (&PodUid, &Claimed)> {
-        self.by_mirror.iter()
-    }
-
-    /// Changes what is known of the claims of a node's mirror pods.
-    pub(in crate::sources) fn of_node_mut(&mut self, node: &str) -> impl Iterator<Item = &mut Claimed> {
-        self.by_mirror.values_mut().filter(move |claimed| claimed.claim.node == node)
     }
 
     /// The mirror pod is gone or is being deleted. Gives a new one the time to confirm the static pod.
