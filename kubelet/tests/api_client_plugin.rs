@@ -152,7 +152,7 @@ async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answ
     let mut status = pods.status();
     let first = tokio::spawn(async move { pods.next().await });
     let says_so = |status: &SourceStatus| {
-        status.problems.iter().any(|problem| problem.message().contains("exit code 3: no such account"))
+        status.problems.iter().any(|problem| problem.message.contains("exit code 3: no such account"))
     };
     tokio::time::timeout(DEADLINE, status.wait_for(says_so)).await.expect("a problem").unwrap();
     assert_eq!(site.server.requests(Verb::List), 0, "no request without credentials");

@@ -109,7 +109,7 @@ async fn a_server_that_goes_away_and_comes_back_is_caught_up_with() {
     server.put("pods", &pod("new", "n1"));
     followed.until_status("a problem", |status| !status.problems.is_empty()).await;
     assert_eq!(followed.reader.load().pods().len(), held.len(), "what was said last stands");
-    assert_eq!(followed.status.borrow().problems[0].kind(), ProblemKind::Request);
+    assert_eq!(followed.status.borrow().problems[0].kind, ProblemKind::Request);
     server.accept().await;
     followed.equals(&server, of_n1).await;
     assert_eq!(server.requests(Verb::List), 1);
@@ -210,7 +210,7 @@ async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
     server.put("pods", &changed("stays-0", 1));
     followed
         .until_status("a problem", |status| {
-            status.problems.iter().any(|problem| problem.message().contains("silent for 2 s"))
+            status.problems.iter().any(|problem| problem.message.contains("silent for 2 s"))
         })
         .await;
     followed.equals(&server, of_n1).await;

@@ -119,7 +119,7 @@ async fn a_node_may_follow_its_own_pods() {
     everything
         .until_status("forbidden, in the server's words and no others", |status| {
             status.problems.iter().any(|problem| {
-                let message = problem.message();
+                let message = &problem.message;
                 message.contains("can only list/watch pods with spec.nodeName")
                     && message.ends_with(" (403)")
                     && !message.contains('{')

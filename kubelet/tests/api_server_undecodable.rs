@@ -39,8 +39,8 @@ fn source(server: &ApiServer) -> Source {
 
 /// The problems of pods: the pod and the field of each.
 fn problems(status: &SourceStatus) -> Vec<(&str, &str)> {
-    let of_pods = status.problems.iter().filter(|problem| problem.kind() == ProblemKind::Syntax);
-    of_pods.map(|problem| (problem.origin(), problem.field().unwrap_or_default())).collect()
+    let of_pods = status.problems.iter().filter(|problem| problem.kind == ProblemKind::Syntax);
+    of_pods.map(|problem| (&*problem.origin, problem.field.as_deref().unwrap_or_default())).collect()
 }
 
 const FIELD: &str = "spec.containers[0].stdin";
@@ -144,7 +144,7 @@ async fn a_pod_of_too_many_parts_is_held_in_part_with_a_warning() {
     let mut followed = Followed::whole(source(&server).pods());
     followed.until_held(&[("large", 1)]).await;
     let is_warning = |status: &SourceStatus| {
-        let problems = status.problems.iter().map(|problem| (problem.kind(), problem.field()));
+        let problems = status.problems.iter().map(|problem| (problem.kind, problem.field.as_deref()));
         problems.eq([(ProblemKind::Warning, Some("spec"))])
     };
     followed.until_status("the warning", is_warning).await;

@@ -21,7 +21,7 @@ fn problems(listing: &Listing) -> Vec<(ProblemKind, &str)> {
     listing
         .problems
         .iter()
-        .map(|problem| (problem.kind(), problem.origin().rsplit('/').next().unwrap_or_default()))
+        .map(|problem| (problem.kind, problem.origin.rsplit('/').next().unwrap_or_default()))
         .collect()
 }
 
@@ -94,9 +94,9 @@ fn the_later_of_two_files_with_one_pod_counts_and_the_earlier_is_reported() {
     let image = listing.pods[0].spec.as_ref().and_then(|spec| spec.containers[0].image.as_deref());
     assert_eq!(image, Some("b"));
     assert_eq!(problems(&listing), [(ProblemKind::Duplicate, "a.yaml"), (ProblemKind::Duplicate, "c.yaml")]);
-    assert_eq!(listing.problems[0].field(), Some("metadata.name"));
-    assert_eq!(listing.problems[1].field(), Some("metadata.uid"));
-    assert!(listing.problems[0].message().contains("b.yaml"), "{}", listing.problems[0]);
+    assert_eq!(listing.problems[0].field.as_deref(), Some("metadata.name"));
+    assert_eq!(listing.problems[1].field.as_deref(), Some("metadata.uid"));
+    assert!(listing.problems[0].message.contains("b.yaml"), "{}", listing.problems[0]);
 
     fs::remove_file(directory.at("b.yaml")).expect("removed");
     assert_eq!(names(&list(&directory)), ["web-n1", "another-n1"]);
@@ -144,8 +144,7 @@ mod unix {
         symlink("/dev/zero", directory.at("e.yaml")).expect("a link");
         let listing = list(&directory);
         assert_eq!(names(&listing), ["a-n1"]);
-        let messages: Vec<_> =
-            listing.problems.iter().map(pod_index_kubelet::sources::Problem::message).collect();
+        let messages: Vec<_> = listing.problems.iter().map(|problem| &*problem.message).collect();
         assert_eq!(
             messages,
             [
@@ -197,7 +196,7 @@ mod unix {
             (names(&listing), problems(&listing)),
             (vec![], vec![(ProblemKind::Unreadable, "b.yaml")])
         );
-        assert!(listing.problems[0].message().starts_with("cannot be listed: "), "{}", listing.problems[0]);
+        assert!(listing.problems[0].message.starts_with("cannot be listed: "), "{}", listing.problems[0]);
     }
 }
 
@@ -264,7 +263,7 @@ mod rights {
         allow(directory.path(), 0o700);
         let listing = listing.expect("its parent has not changed");
         assert_eq!(names(&listing), [""; 0]);
-        assert_eq!(listing.problems[0].kind(), ProblemKind::Unreadable);
-        assert_eq!(listing.problems[0].message(), "cannot be listed: Permission denied (os error 13)");
+        assert_eq!(listing.problems[0].kind, ProblemKind::Unreadable);
+        assert_eq!(listing.problems[0].message, "cannot be listed: Permission denied (os error 13)");
     }
 }

@@ -249,8 +249,8 @@ impl History {
             .problems
             .iter()
             .map(|problem| {
-                let name = problem.origin().rsplit('/').next().unwrap_or_default();
-                (name.to_owned(), problem.kind() == ProblemKind::Duplicate)
+                let name = problem.origin.rsplit('/').next().unwrap_or_default();
+                (name.to_owned(), problem.kind == ProblemKind::Duplicate)
             })
             .collect();
         problems.sort();

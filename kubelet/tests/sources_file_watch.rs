@@ -149,7 +149,7 @@ async fn a_directory_may_be_created_late_removed_and_created_again() {
     let path = directory.at("etc/kubernetes/manifests");
     let mut source = source(&path, NEVER);
     assert_eq!(next(&mut source).await.len(), 0);
-    assert_eq!(source.status().borrow().problems[0].kind(), ProblemKind::Missing);
+    assert_eq!(source.status().borrow().problems[0].kind, ProblemKind::Missing);
     assert!(source.status().borrow().seen);
 
     for round in 0..3 {
@@ -176,7 +176,7 @@ async fn a_directory_that_cannot_be_listed_yet_is_not_said_to_be_empty() {
     let mut source = source(&path, OFTEN);
     let status = until_status(&mut source, |status| status.failed_checks >= 3).await;
     assert!(!status.seen);
-    assert_eq!(status.problems[0].kind(), ProblemKind::Unreadable);
+    assert_eq!(status.problems[0].kind, ProblemKind::Unreadable);
 
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -221,14 +221,14 @@ async fn a_file_that_turns_bad_keeps_its_last_good_pod_until_it_is_good_again_or
         let checks = source.status().borrow().checks;
         let status = until_status(&mut source, |status| {
             status.checks > checks + 3
-                && status.problems.iter().any(|problem| problem.message().ends_with("stays"))
+                && status.problems.iter().any(|problem| problem.message.ends_with("stays"))
         });
         assert_eq!(status.await.pods, 1, "{bad:?}");
     }
     let large = "#".repeat(10 * 1024 * 1024 + 1);
     directory.write("web.yaml", large);
     let status = until_status(&mut source, |status| {
-        status.problems.iter().any(|problem| problem.kind() == ProblemKind::TooLarge)
+        status.problems.iter().any(|problem| problem.kind == ProblemKind::TooLarge)
     });
     assert_eq!(status.await.pods, 1);
     let checks = source.status().borrow().checks;
@@ -258,7 +258,7 @@ fn link(directory: &Directory, name: &str, to: &str) {
 async fn until_unreadable(source: &mut Updates<Pod>, message: &str) {
     let met = |status: &SourceStatus| {
         let is_it = |problem: &Problem| {
-            problem.kind() == ProblemKind::Unreadable && problem.message().starts_with(message)
+            problem.kind == ProblemKind::Unreadable && problem.message.starts_with(message)
         };
         status.problems.first().is_some_and(is_it)
     };
@@ -289,7 +289,7 @@ async fn a_file_or_a_directory_that_cannot_be_read_any_more_keeps_its_pods() {
         link(&directory, unreadable, directory.at(unreadable).to_str().expect("text"));
         until_unreadable(&mut source, message).await;
         assert!(source.status().borrow().seen);
-        let kept = source.status().borrow().problems[0].message().ends_with("; the last good version stays");
+        let kept = source.status().borrow().problems[0].message.ends_with("; the last good version stays");
         assert_eq!(kept, unreadable != "manifests");
 
         link(&directory, unreadable, was.to_str().expect("text"));

@@ -72,7 +72,7 @@ async fn until_status(source: &mut Updates<Pod>, wanted: impl FnMut(&SourceStatu
 /// Polls until there is a problem, and returns it; no update may come.
 async fn problem(source: &mut Updates<Pod>) -> String {
     let status = until_status(source, |status| !status.problems.is_empty()).await;
-    status.problems[0].message().to_owned()
+    status.problems[0].message.clone()
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn every_failure_keeps_the_pods_and_says_why() {
     ] {
         script.then(bad);
         let wrong =
-            |status: &SourceStatus| status.problems.iter().any(|problem| problem.message().contains(wanted));
+            |status: &SourceStatus| status.problems.iter().any(|problem| problem.message.contains(wanted));
         let checks = until_status(&mut source, wrong).await.checks;
         // The problem stays as long as the answer does.
         let status = until_status(&mut source, |status| status.checks > checks + 1).await;
@@ -182,7 +182,7 @@ async fn a_body_is_bounded_whether_its_length_is_announced_or_not() {
     let mut source = source(config);
     let limit = "answered with more than the limit of 10485760 bytes";
     let status = until_status(&mut source, |status| status.checks == 2).await;
-    assert_eq!(status.problems[0].message(), limit);
+    assert_eq!(status.problems[0].message, limit);
     assert_eq!(status.failed_checks, 2);
     let limit = ok(&format!("{}#{}", manifest("web"), "x".repeat(large - 2 - manifest("web").len())));
     script.then(limit);
@@ -221,7 +221,7 @@ async fn nothing_at_all_is_an_error_that_marks_a_silent_source_seen() {
     assert_eq!(next(&mut source).await.len(), 0);
     let status = until_status(&mut source, |status| status.checks > 2).await;
     assert!(status.seen);
-    assert_eq!((status.updates, status.problems[0].kind()), (1, ProblemKind::Request));
+    assert_eq!((status.updates, status.problems[0].kind), (1, ProblemKind::Request));
 }
 
 #[tokio::test]
@@ -258,18 +258,22 @@ fn bad_configuration_is_refused_by_its_field() {
         "http://a b/",
     ] {
         let problem = HttpConfig::new(url).expect_err(url);
-        assert_eq!((problem.kind(), problem.field()), (ProblemKind::Invalid, Some("staticPodURL")), "{url}");
+        assert_eq!(
+            (problem.kind, problem.field.as_deref()),
+            (ProblemKind::Invalid, Some("staticPodURL")),
+            "{url}"
+        );
         assert!(!problem.to_string().contains("u:p"), "{problem}");
     }
     let config = || HttpConfig::new("https://example.com/").expect("a good URL");
     for (name, value) in [("", "x"), ("a b", "x"), ("a", "secret\n"), ("a\u{e9}", "x")] {
         let problem = config().header(name, value).expect_err(name);
-        assert_eq!(problem.field(), Some("staticPodURLHeader"));
+        assert_eq!(problem.field.as_deref(), Some("staticPodURLHeader"));
         assert!(!problem.to_string().contains("secret"), "{problem}");
     }
     for pem in ["", "no certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
         let problem = config().certificate_authorities(pem.as_bytes()).expect_err(pem);
-        assert_eq!(problem.field(), Some("certificateAuthorities"));
+        assert_eq!(problem.field.as_deref(), Some("certificateAuthorities"));
     }
 }
 
@@ -341,5 +345,5 @@ async fn without_a_given_authority_tls_trusts_the_systems_authorities() {
 async fn until_problem(mut status: watch::Receiver<SourceStatus>) -> String {
     let problem = status.wait_for(|status| !status.problems.is_empty());
     let status = tokio::time::timeout(DEADLINE, problem).await.expect("a problem").expect("a living source");
-    status.problems[0].message().to_owned()
+    status.problems[0].message.clone()
 }

@@ -145,7 +145,7 @@ async fn a_rotated_token_is_read_again_and_never_shown() {
     let token = token("first");
     let mut source = kubelet.trusted(&token);
     let refused = problem(&mut source).await;
-    assert_eq!((refused.kind(), refused.message()), (ProblemKind::Request, "answered 401 Unauthorized"));
+    assert_eq!((refused.kind, &*refused.message), (ProblemKind::Request, "answered 401 Unauthorized"));
     token.write("token", "second");
     assert_eq!(names(&next(&mut source).await), ["one"]);
     for (text, wrong) in [(Some("broken\u{1}token"), "it cannot be sent in a header"), (None, "No such file")]
@@ -156,7 +156,7 @@ async fn a_rotated_token_is_read_again_and_never_shown() {
         }
         let mut source = kubelet.trusted(&token);
         let problem = problem(&mut source).await;
-        assert!(problem.message().contains(wrong) && !problem.message().contains("broken"), "{problem}");
+        assert!(problem.message.contains(wrong) && !problem.message.contains("broken"), "{problem}");
     }
     assert!(!format!("{:?}", kubelet.config(&token)).contains("second"));
 }
@@ -179,7 +179,7 @@ async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
         (list(&[json!(5)]), "is missing from the pod /"),
     ] {
         kubelet.answers(&body);
-        let is_it = |status: &SourceStatus| status.problems.iter().any(|problem| problem.message() == wrong);
+        let is_it = |status: &SourceStatus| status.problems.iter().any(|problem| problem.message == wrong);
         until_status(&mut source, is_it).await;
     }
     // A kubelet without pods.
@@ -231,7 +231,7 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     let nameless = "ns/: metadata.name: is missing";
     let expected = [&*format!("ns/2: {wrong}"), &*format!("ns/5: {wrong}"), nameless, large];
     assert_eq!(said, expected);
-    let kinds: Vec<_> = source.status().borrow().problems.iter().map(Problem::kind).collect();
+    let kinds: Vec<_> = source.status().borrow().problems.iter().map(|problem| problem.kind).collect();
     let [syntax, warning] = [ProblemKind::Syntax, ProblemKind::Warning];
     assert_eq!(kinds, [syntax, syntax, syntax, warning], "7 is not hidden");
     assert_eq!(source.status().borrow().failed_checks, 0, "the looks give information");
@@ -250,7 +250,7 @@ async fn an_untrusted_certificate_is_accepted_only_if_configured() {
         rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("a certificate").cert.pem();
     let wary = kubelet.config(&token).certificate_authorities(other.as_bytes()).expect("an authority");
     let mut wary = kubelet::follow(wary).expect("a source");
-    assert!(problem(&mut wary).await.message().contains("invalid peer certificate"));
+    assert!(problem(&mut wary).await.message.contains("invalid peer certificate"));
     assert_eq!(kubelet.server.requests(), [""; 0], "the token was sent");
     let mut trusting = kubelet.config(&token);
     trusting.insecure = true;

@@ -161,7 +161,7 @@ fn an_unquoted_number_or_word_is_no_string() {
     let list = "{apiVersion: v1, kind: PodList, items: [\n{metadata: {name: a}, spec: {containers: [\n{name: 1}]}}]}";
     let decoded = from_url(list);
     assert_eq!(decoded.problems.len(), 1);
-    assert_eq!(decoded.problems[0].field(), Some("items[0].spec.containers[0].name"));
+    assert_eq!(decoded.problems[0].field.as_deref(), Some("items[0].spec.containers[0].name"));
 
     for (word, network) in [("yes", Some(true)), ("off", Some(false)), ("null", None)] {
         let pod = one(from_file(&format!("{WEB}  hostNetwork: {word}\n")));
@@ -178,7 +178,7 @@ fn unknown_fields_and_repeated_keys_are_warnings_and_the_last_of_equal_keys_coun
     let warnings = |text: &str, pods: usize| -> Vec<String> {
         let decoded = from_file(text);
         assert_eq!(decoded.pods.len(), pods, "{:?}", decoded.problems);
-        let warnings = decoded.problems.iter().filter(|problem| problem.kind() == ProblemKind::Warning);
+        let warnings = decoded.problems.iter().filter(|problem| problem.kind == ProblemKind::Warning);
         warnings.map(ToString::to_string).collect()
     };
     let text =
@@ -280,7 +280,7 @@ fn a_file_may_hold_several_documents_and_a_bad_one_affects_no_other() {
     let decoded = from_file(&format!("{wrong_type}---\n{third}"));
     assert_eq!(decoded.pods.len(), 1);
     assert_eq!(decoded.problems.len(), 1);
-    assert_eq!(decoded.problems[0].field(), Some("spec.containers[0].image"));
+    assert_eq!(decoded.problems[0].field.as_deref(), Some("spec.containers[0].image"));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn a_list_is_for_urls_only() {
 
     let decoded = from_url(&list("PodList", &["a", "B", "c"]));
     assert_eq!(decoded.problems.len(), 1);
-    assert_eq!(decoded.problems[0].field(), Some("items[1].metadata.name"));
+    assert_eq!(decoded.problems[0].field.as_deref(), Some("items[1].metadata.name"));
 
     assert_eq!(refusal(&list("PodList", &["a"])), "/pods/web.yaml: kind: must be Pod, not PodList");
 }
@@ -438,10 +438,10 @@ fn every_reference_to_an_object_of_the_api_server_is_refused_by_its_field() {
         let decoded = from_file(&text);
         assert!(decoded.pods.is_empty(), "accepted:\n{text}");
         let [problem] = &decoded.problems[..] else { panic!("{text}{:?}", decoded.problems) };
-        assert_eq!(problem.kind(), ProblemKind::Reference, "{problem}");
+        assert_eq!(problem.kind, ProblemKind::Reference, "{problem}");
         let field = if field.is_empty() { parent.to_owned() } else { format!("{parent}.{field}") };
-        assert_eq!(problem.field(), Some(&*field));
-        assert_eq!(problem.message(), format!("static pods may not reference {resource}"));
+        assert_eq!(problem.field.as_deref(), Some(&*field));
+        assert_eq!(problem.message, format!("static pods may not reference {resource}"));
     }
     for fine in [
         "hostPath: {path: /v}",
@@ -463,11 +463,11 @@ fn broken_yaml_names_its_line() {
     let decoded = from_file(&with("  name: web\n", "  name: 'web\n"));
     assert!(decoded.pods.is_empty());
     assert_eq!(decoded.problems.len(), 1);
-    assert_eq!(decoded.problems[0].kind(), ProblemKind::Syntax);
-    assert!(decoded.problems[0].line().is_some(), "{}", decoded.problems[0]);
+    assert_eq!(decoded.problems[0].kind, ProblemKind::Syntax);
+    assert!(decoded.problems[0].line.is_some(), "{}", decoded.problems[0]);
     let decoded = from_file("{\"apiVersion\": \"v1\",\n \"kind\" \"Pod\"}");
     assert_eq!(decoded.problems.len(), 1);
-    assert_eq!(decoded.problems[0].line(), Some(2), "{}", decoded.problems[0]);
+    assert_eq!(decoded.problems[0].line, Some(2), "{}", decoded.problems[0]);
 }
 
 #[test]
@@ -564,7 +564,7 @@ fn many_documents_and_many_aliases_are_refused() {
         format!("- {}- [*a, *a]\n", many(5_000)),
     ] {
         let decoded = from_file(&format!("{document}{markers}"));
-        let grave = decoded.problems.iter().filter(|problem| problem.kind().is_grave());
+        let grave = decoded.problems.iter().filter(|problem| problem.kind.is_grave());
         let problems: Vec<_> = grave.map(ToString::to_string).collect();
         assert!(problems.len() == 1 && problems[0].ends_with(limit), "{problems:?}");
     }

@@ -174,12 +174,13 @@ fn in_a_set_the_first_of_several_namesakes_counts_and_the_others_are_reported() 
     let mut merge = of_the_api();
     let merged = merge.update(Source::Api, set([pod("1", "a"), pod("2", "a"), pod("1", "b"), pod("3", "c")]));
     assert_eq!(summary(&merged), "|1 3|||");
-    let fields: Vec<_> = merged.problems.iter().map(|problem| (problem.kind(), problem.field())).collect();
+    let fields: Vec<_> =
+        merged.problems.iter().map(|problem| (problem.kind, problem.field.as_deref())).collect();
     assert_eq!(
         fields,
         [(ProblemKind::Duplicate, Some("metadata.name")), (ProblemKind::Duplicate, Some("metadata.uid"))]
     );
-    assert!(merged.problems[0].message().contains("ns/a (UID \"2\")"), "{}", merged.problems[0]);
+    assert!(merged.problems[0].message.contains("ns/a (UID \"2\")"), "{}", merged.problems[0]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::sources::api_server::{ApiServer, Times};
-use pod_index_kubelet::sources::{Problem, ProblemKind, SourceUpdate};
+use pod_index_kubelet::sources::{ProblemKind, SourceUpdate};
 
 use crate::config::failure::Failure;
 
@@ -33,8 +33,8 @@ pub(crate) async fn follow(
             }
             Ok(()) = status.changed() => {
                 let status = status.borrow_and_update();
-                let mut problems = status.problems.iter().filter(|problem| problem.kind() == ProblemKind::Request);
-                let problem = problems.next().map(Problem::message);
+                let mut problems = status.problems.iter().filter(|problem| problem.kind == ProblemKind::Request);
+                let problem = problems.next().map(|problem| &*problem.message);
                 if problem.is_some() != is_away {
                     is_away = problem.is_some();
                     away(problem);

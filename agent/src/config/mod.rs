@@ -319,7 +319,7 @@ fn http(given: &Shared, node: &NodeName) -> Result<Option<HttpConfig>, Failure> 
     let Some(url) = &given.static_pod_url else { return Ok(None) };
     let wrong_url = |problem: Problem| {
         let what = "--manifest-url (staticPodURL)";
-        Failure::Usage(format!("{what} {url:?}: {}", problem.message()))
+        Failure::Usage(format!("{what} {url:?}: {}", problem.message))
     };
     let mut config = HttpConfig::new(url).map_err(wrong_url)?;
     config.period = period(given.http_check_frequency);

@@ -55,15 +55,15 @@ async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) {
     let source = file::follow_with(path, node, period, |_| {}, Nudge::default());
     let status = check::first_look(source).await;
     read(CHECK, &status, "correct or remove the manifest", findings);
-    let unhinted = status.problems.iter().find(|problem| problem.kind() == ProblemKind::Unhinted);
+    let unhinted = status.problems.iter().find(|problem| problem.kind == ProblemKind::Unhinted);
     let fix = "raise the limits, for example sysctl fs.inotify.max_user_watches=524288 fs.inotify.max_user_instances=512; \
                until then changes are seen at the next listing (--file-check-frequency)";
-    findings.extend(unhinted.map(|problem| Finding::warning("file events", problem.message(), fix)));
+    findings.extend(unhinted.map(|problem| Finding::warning("file events", &problem.message, fix)));
 }
 
 /// What a source has read: a warning for each problem that may hide a pod.
 fn read(check: &'static str, status: &SourceStatus, fix: &str, findings: &mut Vec<Finding>) {
-    let grave: Vec<_> = status.problems.iter().filter(|problem| problem.kind().is_grave()).collect();
+    let grave: Vec<_> = status.problems.iter().filter(|problem| problem.kind.is_grave()).collect();
     if grave.is_empty() {
         findings.push(Finding::ok(check, format!("{}: {} pods", status.origin, status.pods)));
     }

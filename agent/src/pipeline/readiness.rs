@@ -122,7 +122,7 @@ impl Readiness {
             let status = line.status.borrow();
             // A file event tells of a change at once. Without them, only a reading does.
             let is_told =
-                |problem: &Problem| !problem.kind().is_grave() && problem.kind() != ProblemKind::Unhinted;
+                |problem: &Problem| !problem.kind.is_grave() && problem.kind != ProblemKind::Unhinted;
             let age = match status.source {
                 Source::File if status.problems.iter().all(is_told) => {
                     status.last_read.map(|_| Duration::ZERO)?
@@ -144,8 +144,8 @@ impl Readiness {
     /// What keeps the agent from being ready: each source that is not in the index, and its problem.
     pub(crate) fn missing(&self) -> Vec<String> {
         let describe = |status: SourceStatus| {
-            let problem = status.problems.iter().find(|problem| problem.kind().is_grave());
-            let problem = problem.map(|problem| format!(": {}", problem.message())).unwrap_or_default();
+            let problem = status.problems.iter().find(|problem| problem.kind.is_grave());
+            let problem = problem.map(|problem| format!(": {}", problem.message)).unwrap_or_default();
             format!("{} ({}){problem}", status.source, status.origin)
         };
         self.sources().into_iter().filter(|status| !status.seen).map(describe).collect()
@@ -181,7 +181,7 @@ mod tests {
         let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
         let readiness = of_two_sources();
         let shown =
-            || readiness.sources()[1].problems.iter().map(|p| p.message().to_owned()).collect::<String>();
+            || readiness.sources()[1].problems.iter().map(|p| p.message.clone()).collect::<String>();
         assert_eq!(readiness.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
         assert_eq!(
             readiness.passed_over(Source::Http, true, vec![problem("b"), problem("c")]),

@@ -36,7 +36,7 @@ pub(crate) fn show(readiness: &Readiness, to: &mut Scrape<'_>) {
     to.gauges("source_silence_seconds", help, silence);
     let problems = sources.iter().flat_map(|status| {
         let mut kinds = BTreeMap::<_, i64>::new();
-        status.problems.iter().for_each(|problem| *kinds.entry(problem.kind()).or_default() += 1);
+        status.problems.iter().for_each(|problem| *kinds.entry(problem.kind).or_default() += 1);
         let source = status.source.as_str();
         kinds.into_iter().map(move |(kind, count)| ([("source", source), ("kind", kind.as_str())], count))
     });

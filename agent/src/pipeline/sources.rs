@@ -93,7 +93,7 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
 /// Whether the source has reported all its pods and no problem hides one. An API server's list is complete even if its
 /// watch broke later.
 fn is_sound(status: &SourceStatus) -> bool {
-    let is_whole = || !status.problems.iter().any(|problem| problem.kind().is_grave());
+    let is_whole = || !status.problems.iter().any(|problem| problem.kind.is_grave());
     status.seen && (status.source == Source::Api || is_whole())
 }
 

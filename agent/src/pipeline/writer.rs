@@ -167,7 +167,7 @@ impl Work {
                 merged.due.iter().for_each(|source| self.readiness.nudge(*source));
                 for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems))
                 {
-                    self.counts.refused(problem.kind() == ProblemKind::Invalid);
+                    self.counts.refused(problem.kind == ProblemKind::Invalid);
                     warn_of(source, &problem);
                 }
                 all.push(merged);
@@ -264,8 +264,8 @@ impl Work {
 }
 
 fn warn_of(source: Source, problem: &Problem) {
-    let (source, path, field) = (source.as_str(), problem.origin(), problem.field());
-    tracing::warn!(source, path, field, "{}", problem.message());
+    let (source, path, field) = (source.as_str(), &problem.origin, problem.field.as_deref());
+    tracing::warn!(source, path, field, "{}", problem.message);
 }
 
 /// Removes the marks that only the agent sets, on restored and on removed pods.

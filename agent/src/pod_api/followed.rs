@@ -39,7 +39,7 @@ async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, known: cha
                 known.send_replace(Known::READ);
             }
             Ok(()) = status.changed() => {
-                let problem = status.borrow_and_update().problems.first().map(|problem| problem.message().to_string());
+                let problem = status.borrow_and_update().problems.first().map(|problem| problem.message.clone());
                 known.send_if_modified(|known| {
                     let is_news = problem.is_some() && !matches!(known.read, Some(Ok(())));
                     if is_news {

@@ -394,11 +394,8 @@ fn summary(snapshot: &Snapshot<Pod>) -> String {
 /// The result of `--once`: whether every manifest was usable.
 fn verdict(readiness: &Readiness) -> Result<(), Failure> {
     let sources = readiness.sources();
-    let unusable = sources
-        .iter()
-        .flat_map(|status| &status.problems)
-        .filter(|problem| problem.kind().is_grave())
-        .count();
+    let unusable =
+        sources.iter().flat_map(|status| &status.problems).filter(|problem| problem.kind.is_grave()).count();
     match unusable {
         0 => Ok(()),
         1 => Err(Failure::No(Some("1 problem; see above".to_owned()))),

@@ -13,12 +13,8 @@ use super::known::{Partial, Versions, decoded};
 use super::request::{ANY_VERSION, Requests};
 use crate::backoff::jitter;
 
-/// The server's objects.
-#[derive(Default)]
-pub(super) struct Listed {
-    pub(super) version: u64,
-    pub(super) objects: Versions,
-}
+/// The server's version, and its objects.
+pub(super) type Listed = (u64, Versions);
 
 /// A running comparison and the events received meanwhile.
 pub(super) struct Comparison {
@@ -60,14 +56,13 @@ impl Comparison {
 }
 
 async fn list(requests: &Requests, times: &Times) -> Result<Listed, Failure> {
-    let mut listed = Listed::default();
+    let mut objects = Versions::new();
     let version = requests.list(Some(ANY_VERSION), times.patience, |object| {
         let (uid, version) = decoded::<Partial>(object)?.metadata.identity();
-        listed.objects.insert(uid, version);
+        objects.insert(uid, version);
         Ok(())
     });
-    let version = version.await?;
-    Ok(Listed { version: version.parse().unwrap_or_default(), ..listed })
+    Ok((version.await?, objects))
 }
 
 /// The number of objects that differ: held here and not listed, listed and not held here, or of another version.
@@ -81,7 +76,7 @@ mod tests {
     use super::*;
 
     fn objects<const N: usize>(objects: [(&str, u64); N]) -> Versions {
-        objects.into_iter().map(|(uid, version)| (PodUid::from(uid), Some(version))).collect()
+        objects.into_iter().map(|(uid, version)| (PodUid::from(uid), version)).collect()
     }
 
     #[test]

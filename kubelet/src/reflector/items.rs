@@ -6,6 +6,7 @@ use serde_json::Deserializer;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, FailureKind};
+use super::known::number;
 
 /// Size limit of an object in bytes. etcd accepts at most 1.5 MiB.
 pub(super) const LARGEST: usize = 8 << 20;
@@ -83,12 +84,12 @@ impl Items {
     }
 
     /// Passes on the last objects. Returns the version of the list.
-    pub(super) fn end(mut self, each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<String, Failure> {
+    pub(super) fn end(mut self, each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<u64, Failure> {
         self.enough = 0;
         self.take(b"", each)?;
         let envelope = [self.envelope, self.rest].concat();
         let envelope: Envelope = serde_json::from_slice(&envelope).map_err(|_| unreadable())?;
-        Ok(envelope.metadata.version)
+        Ok(number(&envelope.metadata.version))
     }
 }
 
@@ -113,7 +114,7 @@ fn unreadable() -> Failure {
 mod tests {
     use super::*;
 
-    fn split(text: &str, size: usize) -> Result<(Vec<String>, String), Failure> {
+    fn split(text: &str, size: usize) -> Result<(Vec<String>, u64), Failure> {
         let (mut items, mut found) = (Items::default(), Vec::new());
         for part in text.as_bytes().chunks(size) {
             items.take(part, |item| {
@@ -145,11 +146,7 @@ mod tests {
         ] {
             for size in [1, 2, 7, 64, text.len()] {
                 let (found, version) = split(&text, size).unwrap();
-                assert_eq!(
-                    (found.as_slice(), &*version),
-                    (&items.map(str::to_owned)[..], "7"),
-                    "{size}: {text}"
-                );
+                assert_eq!((found.as_slice(), version), (&items.map(str::to_owned)[..], 7), "{size}: {text}");
             }
         }
     }

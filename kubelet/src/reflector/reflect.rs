@@ -39,11 +39,9 @@ pub(crate) struct Reflector<K, T, O> {
     undecoded: Undecoded,
     /// The first set was emitted.
     is_set: bool,
-    /// The version to continue from.
-    position: String,
-    /// The latest version received.
+    /// The latest version received, to continue from. 0 before the first list.
     latest: u64,
-    /// A list that is not older than the position was refused, or the server has another history.
+    /// A list that is not older than this was refused, or the server has another history.
     needs_latest: bool,
     /// The last watch was cut off. The server may have been restored since.
     is_cut: bool,
@@ -85,7 +83,6 @@ where
             known: HashMap::new(),
             undecoded: Undecoded::new(),
             is_set: false,
-            position: String::new(),
             latest: 0,
             needs_latest: false,
             is_cut: false,
@@ -152,20 +149,19 @@ where
 
     async fn list(&mut self) -> Result<(), Failure> {
         self.comparison = None;
-        if !self.position.is_empty() {
+        if self.latest > ANY_VERSION {
             self.observer.relisting();
         }
         let Self { requests, known, keep, undecoded, is_set, .. } = self;
-        let least = if self.position.is_empty() { ANY_VERSION } else { &self.position };
-        let least = (!self.needs_latest).then_some(least);
+        let least = (!self.needs_latest).then_some(self.latest);
         let (mut versions, mut now_undecoded) = (Versions::new(), Undecoded::new());
         let (mut changed, mut is_rewound) = (Vec::new(), false);
-        let position = requests.list(least, self.times.patience, |object| {
+        let version = requests.list(least, self.times.patience, |object| {
             let Received { uid, version, object, problem } = received::<K>(object)?;
-            let before = known.get(&uid).copied().flatten();
-            is_rewound |= before.is_some() && version < before;
+            let before = known.get(&uid).copied();
+            is_rewound |= before.is_some_and(|before| version < before);
             match object {
-                Some(_) if *is_set && before.is_some() && before == version => {}
+                Some(_) if *is_set && before == Some(version) => {}
                 Some(object) => match keep(object) {
                     Some(kept) => changed.push(kept),
                     None => return Ok(()),
@@ -179,14 +175,13 @@ where
             versions.insert(uid, version);
             Ok(())
         });
-        let position = position.await?;
+        let version = version.await?;
         self.observer.heard();
-        let version = position.parse().unwrap_or_default();
         if self.is_set && (is_rewound || version < self.latest) {
             let message = "resource versions went back: the server's state was restored";
             return Err(Failure::new(FailureKind::Restored, message));
         }
-        (self.position, self.latest) = (position, version);
+        self.latest = version;
         (self.step, self.needs_latest, self.is_cut) = (Step::Watch, false, false);
         let before = mem::replace(&mut self.known, versions);
         let undecoded = mem::replace(&mut self.undecoded, now_undecoded);
@@ -213,11 +208,10 @@ where
         // Random, so that watches do not all end at once.
         let asked = Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
         let Times { patience, silence, .. } = self.times;
-        let lines = self.requests.watch(&self.position, asked, patience, silence).await?;
+        let lines = self.requests.watch(self.latest, asked, patience, silence).await?;
         self.observer.watching();
         if mem::take(&mut self.is_cut) {
-            let resumed_from = self.position.parse().unwrap_or_default();
-            self.comparison = Some(Comparison::begin(&self.requests, &self.times, resumed_from));
+            self.comparison = Some(Comparison::begin(&self.requests, &self.times, self.latest));
         }
         self.step = Step::Follow(Watch { lines, began: Instant::now(), asked });
         Ok(())
@@ -264,8 +258,7 @@ where
             "DELETED" => self.delete(&decoded(object)?),
             "BOOKMARK" => {
                 let Partial { metadata } = decoded(object)?;
-                self.latest = self.latest.max(metadata.resource_version.parse().unwrap_or_default());
-                self.position = metadata.resource_version;
+                self.latest = self.latest.max(metadata.identity().1);
                 Ok(())
             }
             "ERROR" => {
@@ -282,13 +275,13 @@ where
             kept => kept.flatten(),
         };
         self.record_event(&uid);
-        if version.is_some() && self.known.get(&uid) == Some(&version) {
+        if self.known.get(&uid) == Some(&version) {
             return Ok(());
         }
-        if version.is_some_and(|version| version < self.latest) {
+        if version < self.latest {
             return Err(disorder());
         }
-        self.advance(version);
+        self.latest = version;
         let is_known = self.known.insert(uid.clone(), version).is_some();
         if let Some(mut problem) = problem {
             problem.is_held |= is_known && is_held(&self.undecoded, &uid);
@@ -308,9 +301,9 @@ where
     fn delete(&mut self, Partial { metadata }: &Partial) -> Result<(), Failure> {
         let (uid, version) = metadata.identity();
         self.record_event(&uid);
-        self.advance(version);
+        self.latest = self.latest.max(version);
         let Some(before) = self.known.get(&uid).copied() else { return Ok(()) };
-        if version.is_some() && version < before {
+        if version < before {
             return Err(disorder());
         }
         self.known.remove(&uid);
@@ -320,14 +313,6 @@ where
             _ => self.ready.push_back(Update::Remove(gone.into_iter().collect())),
         }
         Ok(())
-    }
-
-    /// The next watch continues here.
-    fn advance(&mut self, version: Option<u64>) {
-        if let Some(version) = version.filter(|version| *version >= self.latest) {
-            self.latest = version;
-            self.position = version.to_string();
-        }
     }
 
     /// Records that the object can be decoded, or is gone. Returns whether a version of it was emitted.
@@ -347,15 +332,14 @@ where
     }
 
     /// Judges the server's list after a watch continued from where another was cut off.
-    fn compared(&mut self, listed: &Listed) -> Result<(), Failure> {
+    fn compared(&mut self, (version, objects): &Listed) -> Result<(), Failure> {
         let Some(Comparison { changed, resumed_from, .. }) = self.comparison.take() else { return Ok(()) };
         // The watch would be silent until the server's version has passed that of the watch.
-        let is_behind = listed.version < resumed_from;
-        let different = differing(&self.known, &listed.objects, &changed);
+        let is_behind = *version < resumed_from;
+        let different = differing(&self.known, objects, &changed);
         if different == 0 && !is_behind {
             return Ok(());
         }
-        let version = listed.version;
         let message = format!(
             "the server's state is not the one that was followed (its version is {version}, the watch's {resumed_from}; \
              {different} objects differ): it was restored from a backup, or its cache is old"

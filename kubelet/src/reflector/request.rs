@@ -35,22 +35,22 @@ pub(crate) struct Requests {
 }
 
 /// A list may be of any version. It comes from the server's watch cache.
-pub(super) const ANY_VERSION: &str = "0";
+pub(super) const ANY_VERSION: u64 = 0;
 
 impl Requests {
     /// Passes each object of a list on. Returns the version of the list, which is not older than `least`. Without one, it
     /// is the latest, for which the server may have to read etcd.
     pub(super) async fn list(
         &self,
-        least: Option<&str>,
+        least: Option<u64>,
         patience: Duration,
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<String, Failure> {
+    ) -> Result<u64, Failure> {
         // Without a limit: with one, a server may read etcd.
         let params = ListParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            resource_version: least.map(str::to_owned),
+            resource_version: least.map(|least| least.to_string()),
             ..ListParams::default()
         };
         let request = Request::new(&self.path);
@@ -67,7 +67,7 @@ impl Requests {
     /// Watches from `version` on.
     pub(super) async fn watch(
         &self,
-        version: &str,
+        version: u64,
         lasts: Duration,
         patience: Duration,
         silence: Duration,
@@ -79,7 +79,7 @@ impl Requests {
             bookmarks: true,
             ..WatchParams::default()
         };
-        let request = Request::new(&self.path).watch(&params, version);
+        let request = Request::new(&self.path).watch(&params, &version.to_string());
         let body = sent(&self.client, request, patience).await?;
         Ok(Lines { body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence })
     }
@@ -88,7 +88,7 @@ impl Requests {
     pub(crate) async fn check(&self, patience: Duration) -> Result<(), (&'static str, Failure)> {
         let version =
             self.list(Some(ANY_VERSION), patience, |_| Ok(())).await.map_err(|failure| ("list", failure))?;
-        let watch = self.watch(&version, Duration::from_secs(1), patience, patience).await;
+        let watch = self.watch(version, Duration::from_secs(1), patience, patience).await;
         watch.map(drop).map_err(|failure| ("watch", failure))
     }
 }

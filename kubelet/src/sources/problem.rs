@@ -18,22 +18,28 @@ use crate::text::shorten;
 /// let bytes = b"apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: web, image: nginx}]\n  serviceAccountName: robot\n";
 /// let decoded = manifest::decode(bytes, Origin::File(Path::new("/pods/web.yaml")), &NodeName::new("n1"));
 /// let problem = &decoded.problems[0];
-/// assert_eq!(problem.kind(), ProblemKind::Reference);
-/// assert_eq!(problem.field(), Some("spec.serviceAccountName"));
+/// assert_eq!(problem.kind, ProblemKind::Reference);
+/// assert_eq!(problem.field.as_deref(), Some("spec.serviceAccountName"));
 /// assert_eq!(
 ///     problem.to_string(),
 ///     "/pods/web.yaml: spec.serviceAccountName: static pods may not reference serviceaccounts",
 /// );
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
+#[non_exhaustive]
 pub struct Problem {
-    kind: ProblemKind,
-    origin: String,
+    /// The kind of problem.
+    pub kind: ProblemKind,
+    /// Where it was found: a path or a URL.
+    pub origin: String,
+    /// The line in the manifest, counted from 1, of what the YAML parser refuses.
     #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u64>,
+    pub line: Option<u64>,
+    /// The field of the pod in Kubernetes' notation, such as `spec.containers[0].image`, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
-    message: String,
+    pub field: Option<String>,
+    /// The message.
+    pub message: String,
 }
 
 kinds! {
@@ -89,42 +95,6 @@ impl Problem {
     ) -> Self {
         Self { kind, origin: origin.into(), line, field, message: message.into() }
     }
-
-    /// The same problem with a longer message.
-    pub(crate) fn and(mut self, more: &str) -> Self {
-        self.message.push_str(more);
-        self
-    }
-
-    /// The kind of problem.
-    #[must_use]
-    pub fn kind(&self) -> ProblemKind {
-        self.kind
-    }
-
-    /// Where it was found: a path or a URL.
-    #[must_use]
-    pub fn origin(&self) -> &str {
-        &self.origin
-    }
-
-    /// The line in the manifest, counted from 1, of what the YAML parser refuses.
-    #[must_use]
-    pub fn line(&self) -> Option<u64> {
-        self.line
-    }
-
-    /// The field of the pod in Kubernetes' notation, such as `spec.containers[0].image`, if known.
-    #[must_use]
-    pub fn field(&self) -> Option<&str> {
-        self.field.as_deref()
-    }
-
-    /// The message.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        &self.message
-    }
 }
 
 impl fmt::Display for Problem {
@@ -179,7 +149,7 @@ mod tests {
             let kind = |pod: &usize| if *pod == grave { ProblemKind::Syntax } else { ProblemKind::Warning };
             let problems = limited((0..20).map(|pod| undecodable(kind(&pod), "a", "b", "", "")));
             let last = problems.last().unwrap();
-            let said = (problems.len(), last.kind(), last.message());
+            let said = (problems.len(), last.kind, &*last.message);
             assert_eq!(said, (17, expected, "and 4 more pods have problems"));
         }
     }

@@ -186,18 +186,19 @@ fn log_changes(status: &SourceStatus, problems: &[Problem]) {
     let source = status.source.as_str();
     let before: HashSet<_> = status.problems.iter().collect();
     for problem in problems.iter().filter(|problem| !before.contains(problem)) {
-        let (path, line, field) = (problem.origin(), problem.line(), problem.field());
-        if problem.kind() == ProblemKind::Skipped {
-            tracing::info!(source, path, "{}", problem.message());
+        let (path, line, field) = (&problem.origin, problem.line, &problem.field);
+        if problem.kind == ProblemKind::Skipped {
+            tracing::info!(source, path, "{}", problem.message);
         } else {
-            tracing::warn!(source, path, line, field, "{}", problem.message());
+            tracing::warn!(source, path, line, field, "{}", problem.message);
         }
     }
     let now: HashSet<_> = problems.iter().collect();
     // Compare by origin: if the same file now has another problem, the first one is not solved.
-    let places: HashSet<_> = problems.iter().map(Problem::origin).collect();
+    let places: HashSet<_> = problems.iter().map(|problem| &problem.origin).collect();
     let over = status.problems.iter().filter(|problem| !now.contains(problem));
-    let over: HashSet<_> = over.map(Problem::origin).filter(|place| !places.contains(place)).collect();
+    let over: HashSet<_> =
+        over.map(|problem| &problem.origin).filter(|place| !places.contains(place)).collect();
     for path in over {
         tracing::info!(source, path, "problem solved");
     }

@@ -138,9 +138,7 @@ impl Merging {
 
     pub fn refused(&self) -> Vec<String> {
         let all = self.merge.refused_claims();
-        all.inspect(|problem| assert_eq!(problem.kind(), ProblemKind::Claim))
-            .map(ToString::to_string)
-            .collect()
+        all.inspect(|problem| assert_eq!(problem.kind, ProblemKind::Claim)).map(ToString::to_string).collect()
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Listing {
 ///
 /// let listing = file::list("/nonexistent/manifests", &NodeName::new("node-1"));
 /// assert!(listing.pods.is_empty());
-/// assert_eq!(listing.problems[0].kind(), ProblemKind::Missing);
+/// assert_eq!(listing.problems[0].kind, ProblemKind::Missing);
 /// ```
 ///
 /// Kubelet: `listConfig` (`pkg/kubelet/config/file.go`).
@@ -107,7 +107,7 @@ impl Files {
             Err(error) => Some((ProblemKind::Unreadable, format!("cannot be listed: {error}"))),
         };
         self.problem = failure.map(|(kind, message)| problem(kind, &self.path, &message));
-        self.problem.as_ref().map(Problem::kind)
+        self.problem.as_ref().map(|problem| problem.kind)
     }
 
     /// The pods and problems now.
@@ -196,14 +196,14 @@ impl FileState {
 
     /// While a file has problems, its previous pods stay.
     fn keeping_the_last_good(mut self, before: Option<&Arc<Self>>) -> Arc<Self> {
-        if self.problems.iter().any(|problem| problem.kind().is_grave()) {
+        if self.problems.iter().any(|problem| problem.kind.is_grave()) {
             let full_name = |pod: &Arc<Pod>| (pod.name().to_owned(), pod.namespace().to_owned());
             let names: HashSet<_> = self.pods.iter().map(full_name).collect();
             let good = self.pods.len();
             let kept = before.into_iter().flat_map(|file| &file.pods);
             self.pods.extend(kept.filter(|pod| !names.contains(&full_name(pod))).cloned());
             if self.pods.len() > good {
-                self.problems = self.problems.into_iter().map(|problem| problem.and(KEPT)).collect();
+                self.problems.iter_mut().for_each(|problem| problem.message.push_str(KEPT));
             }
         }
         Arc::new(self)

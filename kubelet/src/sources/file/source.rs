@@ -50,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// let mut source = file::follow("/nonexistent/manifests", NodeName::new("node-1"));
 /// let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a source starts with a set") };
 /// assert!(pods.is_empty());
-/// assert_eq!(source.status().borrow().problems[0].message(), "does not exist");
+/// assert_eq!(source.status().borrow().problems[0].message, "does not exist");
 /// # });
 /// ```
 ///
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(next().await, "a-n1");
         directory.write("slow.yaml", manifest("slow"));
         let is_reported = |status: &SourceStatus| {
-            status.problems.iter().any(|problem| problem.message().contains("hangs"))
+            status.problems.iter().any(|problem| problem.message.contains("hangs"))
                 && READS.load(Ordering::Relaxed) == 1
         };
         tokio::select! {
@@ -314,9 +314,6 @@ mod tests {
         let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
         assert_eq!(pods.iter().map(PodMeta::name).collect::<Vec<_>>(), ["a-n1", "z-n1"]);
         let [problem] = &source.status().borrow().problems.clone()[..] else { panic!("one problem") };
-        assert!(
-            problem.origin().ends_with("bad.yaml") && problem.message().contains("panicked"),
-            "{problem}"
-        );
+        assert!(problem.origin.ends_with("bad.yaml") && problem.message.contains("panicked"), "{problem}");
     }
 }

@@ -37,7 +37,7 @@ pub fn follow(config: HttpConfig, node: NodeName) -> Result<Updates<Pod>, Proble
     let decode = move |bytes: &[u8]| {
         let decoded = manifest::decode(bytes, Origin::Url(&url), &node);
         // One bad pod makes the body unusable, as in the kubelet.
-        let is_whole = decoded.problems.iter().all(|problem| !problem.kind().is_grave());
+        let is_whole = decoded.problems.iter().all(|problem| !problem.kind.is_grave());
         let pods = is_whole.then_some(decoded.pods);
         Decoded { pods, problems: decoded.problems, ..Decoded::default() }
     };
