@@ -180,8 +180,7 @@ mod tests {
     fn rejected_pods_are_problems_of_their_source_and_reported_once() {
         let problem = |name: &str| Problem::new(ProblemKind::Duplicate, "http", None, None, name);
         let readiness = of_two_sources();
-        let shown =
-            || readiness.sources()[1].problems.iter().map(|p| p.message.clone()).collect::<String>();
+        let shown = || readiness.sources()[1].problems.iter().map(|p| p.message.clone()).collect::<String>();
         assert_eq!(readiness.passed_over(Source::Http, true, vec![problem("a"), problem("b")]).len(), 2);
         assert_eq!(
             readiness.passed_over(Source::Http, true, vec![problem("b"), problem("c")]),
