@@ -6,26 +6,12 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, Command, ValueEnum};
 use pod_index::AtTime;
-use serde::{Serialize, Serializer};
 
 use super::duration::GoDuration;
 use super::values::{AuthorizationMode, Extra, LogFormat, LogLevel, Mode, StaticPods};
 
-/// Types that are shown as the command line spells them.
-macro_rules! as_text {
-    ($($type:ty),*) => {$(
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-    )*};
-}
-
-as_text!(GoDuration, Mode);
-
 /// What the configuration file may set as well, with [`ServerArgs`].
-#[derive(Args, Clone, Debug, Serialize)]
+#[derive(Args, Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[allow(clippy::doc_markdown, reason = "help is not Markdown")]
 pub(crate) struct Shared {
@@ -55,7 +41,6 @@ pub(crate) struct Shared {
     pub(crate) static_pod_url: Option<String>,
 
     /// Headers to send to that URL.
-    #[serde(skip)]
     #[arg(
         long = "manifest-url-header",
         value_name = "NAME:VALUE",
@@ -120,7 +105,7 @@ pub(crate) struct Shared {
     /// Manage the node's mirror pods on the API server: create, replace and delete them to match the static pods. Only
     /// for a node without a kubelet. If a kubelet runs, the agent changes nothing and exits with code 4. If one starts
     /// later, the agent stops managing mirror pods.
-    #[arg(long, conflicts_with = "once")]
+    #[arg(long)]
     pub(crate) manage_mirror_pods: bool,
 
     /// Manage mirror pods although something renews the node's lease. Only if that is not a kubelet.
@@ -251,7 +236,7 @@ pub(crate) fn settings() -> Vec<(String, Arg)> {
 }
 
 /// The key of the setting with this ID: as in the kubelet's file, or the ID in camel case.
-pub(super) fn key(id: &str) -> String {
+fn key(id: &str) -> String {
     match id {
         "static_pod_url" => "staticPodURL".to_owned(),
         "static_pod_url_header" => "staticPodURLHeader".to_owned(),
@@ -298,7 +283,7 @@ pub(crate) struct RunArgs {
 }
 
 /// Where the agent serves, and where client commands connect.
-#[derive(Args, Clone, Debug, Serialize)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ServerArgs {
     /// The address of the agent.
     #[arg(long, global = true, default_value = "127.0.0.1", value_parser = address)]

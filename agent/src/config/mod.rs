@@ -17,10 +17,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, FromArgMatches};
-use serde_json::Value;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
-use self::args::{Output, RunArgs, ServerArgs, Shared, key, settings};
+use self::args::{Output, RunArgs, ServerArgs, Shared, settings};
 use crate::api::table;
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
@@ -31,6 +30,42 @@ use pod_index_kubelet::sources::{NodeName, Problem, http, kubelet};
 
 use self::selection::Selection;
 use self::values::{AccessSettings, AuthorizationMode, Extra, Management, TlsFiles};
+
+/// The flags of an API server.
+const API: &[&str] = &["kubeconfig", "api-server"];
+/// The flags that make clients known.
+const CLIENTS: &[&str] = &["client-ca-file", "authentication-token-webhook"];
+/// Flags, each with those of which it needs one.
+///
+/// Mirror pods: without static pods, every mirror would be an orphan, and a guessed node name may be another node's.
+const NEEDS: [(&str, &[&str]); 19] = [
+    ("tls-cert-file", &["tls-private-key-file"]),
+    ("tls-private-key-file", &["tls-cert-file"]),
+    ("client-ca-file", &["tls-cert-file"]),
+    ("authentication-token-webhook", &["tls-cert-file"]),
+    ("authentication-token-webhook", API),
+    ("authorization-mode", CLIENTS),
+    ("authorization-mode", API),
+    ("allowed-client-names", CLIENTS),
+    ("allowed-client-groups", CLIENTS),
+    ("namespace", API),
+    ("pod-selector", API),
+    ("pod-field-selector", API),
+    ("serve-resources", API),
+    ("manage-mirror-pods", API),
+    ("manage-mirror-pods", &["hostname-override"]),
+    ("manage-mirror-pods", &["pod-manifest-path", "manifest-url"]),
+    ("force-manage-mirror-pods", &["manage-mirror-pods"]),
+    ("checkpoint-all-pods", &["checkpoint-dir"]),
+    ("socket-mode", &["socket"]),
+];
+/// Flags that exclude each other. Mirror pods that a selector hides would seem missing.
+const EXCLUDE: [[&str; 2]; 4] = [
+    ["manage-mirror-pods", "namespace"],
+    ["manage-mirror-pods", "pod-selector"],
+    ["manage-mirror-pods", "pod-field-selector"],
+    ["kubelet-insecure-skip-tls-verify", "kubelet-ca"],
+];
 
 /// The standard path of a pod's service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -45,8 +80,8 @@ pub(crate) struct Settings {
     /// What needs no check.
     pub(crate) given: Shared,
     pub(crate) server: ServerArgs,
-    /// The keys of the settings that are not left to their defaults.
-    set: BTreeSet<String>,
+    /// What is set, and where the agent is, by key. Headers, which may be secret, are left out.
+    shown: BTreeMap<String, String>,
     pub(crate) node: NodeName,
     pub(crate) http: Option<HttpConfig>,
     pub(crate) kubelet: Option<HttpConfig>,
@@ -85,36 +120,36 @@ pub(crate) fn wrong(problem: Problem) -> Failure {
 }
 
 impl Given {
-    /// The resulting settings, with the current configuration file. What that sets is the default of a flag.
+    /// The resulting settings, with the configuration file. What that sets are flags that the user does not give.
     pub(crate) fn resolve(&self) -> Result<Settings, Failure> {
-        let Self { command, run, output, .. } = self;
+        let Self { command, arguments, run, output } = self;
         let mut of_the_file = run.config.as_deref().map(file::read).transpose()?.unwrap_or_default();
-        let of_the_user = self.parse(command.clone())?;
-        let is_given = |id: &str| is_given(&of_the_user, id);
-        let is_set = |id: &str| is_given(id) || of_the_file.contains_key(id);
-        let set = settings().into_iter().filter(|(_, setting)| is_set(setting.get_id().as_str()));
-        let set = set.map(|(key, _)| key).collect();
-        of_the_file.retain(|id, _| !is_given(id));
-        let with_default = |setting: Arg| match of_the_file.get(setting.get_id().as_str()) {
-            // A text of the file may contain commas.
-            Some(texts) => setting.default_values(texts).value_delimiter(None),
-            None => setting,
-        };
-        let mut command = command.clone().mut_args(with_default);
+        let of_the_user = parse(command.clone(), arguments)?;
+        of_the_file.retain(|id, _| !is_given(&of_the_user, id));
+        // A text of the file may contain commas.
+        let is_whole = |setting: &Arg| of_the_file.contains_key(setting.get_id().as_str());
+        let whole = |setting| if is_whole(&setting) { setting.value_delimiter(None) } else { setting };
+        let mut command = command.clone().mut_args(whole);
         if let Some(doctor) = command.find_subcommand_mut("doctor") {
-            *doctor = doctor.clone().mut_args(with_default);
+            *doctor = doctor.clone().mut_args(whole);
         }
-        let all = self.parse(command)?;
-        let given = Shared::from_arg_matches(&all).map_err(wrong_usage)?;
-        let server = ServerArgs::from_arg_matches(&all).map_err(wrong_usage)?;
-        Settings::of(given, server, set, run, *output)
+        let arguments: Vec<_> = arguments.iter().chain(of_the_file.values().flatten()).collect();
+        Settings::of(&parse(command, arguments)?, run, *output)
     }
 
-    fn parse(&self, command: Command) -> Result<ArgMatches, Failure> {
-        let mut matches = command.try_get_matches_from(&self.arguments).map_err(wrong_usage)?;
-        // Only `doctor` takes settings as well.
-        Ok(matches.remove_subcommand().map_or(matches, |(_, of_the_command)| of_the_command))
+    /// Whether the user gives this setting, by its ID.
+    pub(crate) fn gives(&self, id: &str) -> bool {
+        parse(self.command.clone(), &self.arguments).is_ok_and(|of_the_user| is_given(&of_the_user, id))
     }
+}
+
+fn parse<'a>(
+    command: Command,
+    arguments: impl IntoIterator<Item = &'a OsString>,
+) -> Result<ArgMatches, Failure> {
+    let mut matches = command.try_get_matches_from(arguments).map_err(wrong_usage)?;
+    // Only `doctor` takes settings as well.
+    Ok(matches.remove_subcommand().map_or(matches, |(_, of_the_command)| of_the_command))
 }
 
 fn is_given(matches: &ArgMatches, id: &str) -> bool {
@@ -126,15 +161,44 @@ fn wrong_usage(error: clap::Error) -> Failure {
     Failure::Usage(error.to_string())
 }
 
+/// Checks the rules of the flags that are on.
+fn check(on: &BTreeSet<&str>) -> Result<(), Failure> {
+    for (flag, needed) in NEEDS {
+        let needed_flags = needed.iter().map(|flag| format!("--{flag}")).collect::<Vec<_>>().join(" or ");
+        let holds = !on.contains(flag) || needed.iter().any(|flag| on.contains(flag));
+        rule(holds, format!("--{flag} needs {needed_flags}"))?;
+    }
+    for [one, other] in EXCLUDE {
+        let holds = !(on.contains(one) && on.contains(other));
+        rule(holds, format!("--{one} cannot be used with --{other}"))?;
+    }
+    Ok(())
+}
+
 impl Settings {
-    fn of(
-        mut given: Shared,
-        server: ServerArgs,
-        set: BTreeSet<String>,
-        run: &RunArgs,
-        output: Output,
-    ) -> Result<Self, Failure> {
-        let tls = tls(&given)?;
+    fn of(all: &ArgMatches, run: &RunArgs, output: Output) -> Result<Self, Failure> {
+        let mut given = Shared::from_arg_matches(all).map_err(wrong_usage)?;
+        let server = ServerArgs::from_arg_matches(all).map_err(wrong_usage)?;
+        given.serve_resources.sort_unstable();
+        given.serve_resources.dedup();
+        let settings = settings();
+        let is_on = |setting: &&Arg| {
+            let id = setting.get_id().as_str();
+            is_given(all, id) && (!matches!(setting.get_action(), ArgAction::SetTrue) || all.get_flag(id))
+        };
+        let mut on: BTreeSet<_> =
+            settings.iter().map(|(_, setting)| setting).filter(is_on).filter_map(Arg::get_long).collect();
+        if given.authorization_mode == AuthorizationMode::AlwaysAllow {
+            on.remove("authorization-mode");
+        }
+        check(&on)?;
+        let files = given.tls_cert_file.clone().zip(given.tls_private_key_file.clone());
+        let tls = files.map(|(cert, private_key)| TlsFiles {
+            cert,
+            private_key,
+            client_ca: given.client_ca_file.clone(),
+            takes_tokens: given.authentication_token_webhook,
+        });
         let address = server.address;
         rule(
             tls.is_some() || given.allow_remote_clients || address.is_loopback(),
@@ -144,40 +208,41 @@ impl Settings {
             ),
         )?;
         let node = node_name(given.hostname_override.as_deref())?;
-        let (has_file, has_api_server) = (given.static_pod_path.is_some(), given.has_api_server());
         let http = http(&given, &node)?;
         let kubelet = kubelet(&given)?;
-        let selector = Selection::new(&given)?.flag();
-        if let Some(flag) = selector {
-            rule(has_api_server, format!("{flag} needs an API server: --kubeconfig or --api-server"))?;
-        }
-        rule(has_file || http.is_some() || kubelet.is_some() || has_api_server, NO_SOURCES)?;
-        let access = access(&given, tls.as_ref())?;
-        let mirrors = management(&given, run, has_file || http.is_some(), selector)?;
-        let with_owners = given.serve_resources.contains(&Extra::Owners);
+        Selection::new(&given)?;
+        let has_other = given.static_pod_path.is_some() || given.has_api_server();
+        rule(has_other || http.is_some() || kubelet.is_some(), NO_SOURCES)?;
         rule(
-            has_api_server || given.serve_resources.is_empty(),
-            "--serve-resources needs an API server: --kubeconfig or --api-server",
-        )?;
-        rule(
-            !(given.all_nodes && with_owners),
+            !(given.all_nodes && given.serve_resources.contains(&Extra::Owners)),
             "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes",
         )?;
+        let access = AccessSettings {
+            names: given.allowed_client_names.iter().cloned().collect(),
+            groups: given.allowed_client_groups.iter().cloned().collect(),
+            tokens: given.authentication_token_webhook,
+            rights: given.authorization_mode == AuthorizationMode::Webhook,
+        };
+        let mirrors = match (given.manage_mirror_pods, given.force_manage_mirror_pods) {
+            // `--once` prints and writes nothing.
+            (true, false) if !run.once => Management::Careful,
+            (true, true) if !run.once => Management::Forced,
+            _ => Management::Off,
+        };
         let which = if given.checkpoint_all_pods { Which::All } else { Which::Annotated };
-        let has_directory = given.checkpoint_dir.is_some();
-        rule(
-            has_directory || !given.checkpoint_all_pods,
-            "checkpointAllPods needs a directory (--checkpoint-dir)",
-        )?;
-        rule(server.socket.is_some() || !set.contains("socketMode"), "socketMode needs a socket (--socket)")?;
-        // As it applies, for its display.
-        given.hostname_override = Some(node.to_string());
+        let shown = settings.iter().filter_map(|(key, setting)| {
+            let id = setting.get_id().as_str();
+            let is_shown = is_given(all, id) && id != "static_pod_url_header";
+            let texts = all.get_raw(id).filter(|_| is_shown || ["address", "port"].contains(&id))?;
+            Some((key.clone(), texts.map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(",")))
+        });
+        let as_it_applies = [("hostnameOverride".to_owned(), node.to_string())];
         Ok(Self {
+            shown: shown.chain(as_it_applies).collect(),
             node,
             http,
             kubelet,
             mirrors,
-            // `--once` prints and stores nothing.
             checkpoints: given.checkpoint_dir.clone().filter(|_| !run.once).map(|path| (path, which)),
             tls,
             access,
@@ -186,7 +251,6 @@ impl Settings {
             output,
             given,
             server,
-            set,
         })
     }
 
@@ -202,28 +266,12 @@ impl Settings {
 
     /// The configuration in a line.
     pub(crate) fn words(&self) -> String {
-        self.shown().map(|[key, value]| format!("{key}: {value}")).collect::<Vec<_>>().join("; ")
+        self.shown.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join("; ")
     }
 
     /// The configuration as a table.
     pub(crate) fn summary(&self) -> String {
-        let rows: Vec<_> = self.shown().collect();
-        table::table(["SETTING", "VALUE"], rows.iter().map(|[key, value]| [&**key, &**value]))
-    }
-
-    /// What is set, and where the agent is, by key. Headers, which may be secret, are left out.
-    fn shown(&self) -> impl Iterator<Item = [String; 2]> {
-        let values = [serde_json::to_value(&self.given), serde_json::to_value(&self.server)];
-        let fields = values.into_iter().flatten().filter_map(|value| value.as_object().cloned()).flatten();
-        let fields: BTreeMap<_, _> = fields.map(|(id, value)| (key(&id), value)).collect();
-        let is_shown =
-            |key: &str| self.set.contains(key) || ["address", "hostnameOverride", "port"].contains(&key);
-        fields.into_iter().filter(move |(key, _)| is_shown(key)).filter_map(|(key, value)| match value {
-            Value::Null | Value::Bool(false) => None,
-            Value::Array(items) if items.is_empty() => None,
-            Value::String(text) => Some([key, text]),
-            other => Some([key, other.to_string()]),
-        })
+        table::table(["SETTING", "VALUE"], self.shown.iter().map(|(key, value)| [&**key, &**value]))
     }
 }
 
@@ -232,81 +280,12 @@ fn period(GoDuration(period): GoDuration) -> Duration {
     if period.is_zero() { Duration::from_secs(20) } else { period }
 }
 
-/// The TLS files, if TLS is configured.
-fn tls(given: &Shared) -> Result<Option<TlsFiles>, Failure> {
-    let client_ca = given.client_ca_file.clone();
-    let (cert, key) = (given.tls_cert_file.clone(), given.tls_private_key_file.clone());
-    rule(key.is_some() || cert.is_none(), "tlsCertFile needs a tlsPrivateKeyFile")?;
-    rule(cert.is_some() || key.is_none(), "tlsPrivateKeyFile needs a tlsCertFile")?;
-    rule(cert.is_some() || client_ca.is_none(), "clientCAFile needs a tlsCertFile and a tlsPrivateKeyFile")?;
-    let takes_tokens = given.authentication_token_webhook;
-    let files = cert.zip(key);
-    Ok(files.map(|(cert, private_key)| TlsFiles { cert, private_key, client_ca, takes_tokens }))
-}
-
-/// Which clients are served. They have to be known, and the API server available where it is asked.
-fn access(given: &Shared, tls: Option<&TlsFiles>) -> Result<AccessSettings, Failure> {
-    let access = AccessSettings {
-        names: given.allowed_client_names.iter().cloned().collect(),
-        groups: given.allowed_client_groups.iter().cloned().collect(),
-        tokens: given.authentication_token_webhook,
-        rights: given.authorization_mode == AuthorizationMode::Webhook,
-    };
-    let has_certificates = tls.is_some_and(|tls| tls.client_ca.is_some());
-    rule(
-        tls.is_some() || !access.tokens,
-        "--authentication-token-webhook needs TLS: --tls-cert-file and --tls-private-key-file",
-    )?;
-    rule(
-        has_certificates || access.tokens || !access.is_limited(),
-        "--allowed-client-names, --allowed-client-groups and --authorization-mode=Webhook need authenticated clients: \
-         --client-ca-file or --authentication-token-webhook",
-    )?;
-    rule(
-        given.has_api_server() || !(access.tokens || access.rights),
-        "--authentication-token-webhook and --authorization-mode=Webhook need an API server: --kubeconfig or --api-server",
-    )?;
-    Ok(access)
-}
-
-/// Whether to manage mirror pods. Without static pods, every mirror would be an orphan. A guessed node name may be
-/// another node's. Mirrors that a selector hides would seem missing.
-fn management(
-    given: &Shared,
-    run: &RunArgs,
-    has_static_pods: bool,
-    selector: Option<&str>,
-) -> Result<Management, Failure> {
-    let (is_asked_for, is_forced) = (given.manage_mirror_pods, given.force_manage_mirror_pods);
-    rule(is_asked_for || !is_forced, "--force-manage-mirror-pods needs --manage-mirror-pods")?;
-    // `--once` prints and writes nothing.
-    if !is_asked_for || run.once {
-        return Ok(Management::Off);
-    }
-    if let Some(flag) = selector {
-        let message = "--manage-mirror-pods has to see all pods of the node, and";
-        return Err(Failure::Usage(format!("{message} {flag} leaves some out")));
-    }
-    for (is_there, what) in [
-        (given.hostname_override.is_some(), "the node's name: give --node-name"),
-        (has_static_pods, "static pods: give --pod-manifest-path or --manifest-url"),
-        (given.has_api_server(), "an API server: give --kubeconfig or --api-server"),
-    ] {
-        rule(is_there, format!("--manage-mirror-pods needs {what}"))?;
-    }
-    Ok(if is_forced { Management::Forced } else { Management::Careful })
-}
-
 /// How to query the kubelet, if it is a source. Checks that the source can be created.
 fn kubelet(given: &Shared) -> Result<Option<HttpConfig>, Failure> {
     let Some(url) = &given.kubelet else { return Ok(None) };
     let mut config = HttpConfig::of_kubelet(url).map_err(wrong)?;
     config.period = period(given.kubelet_check_frequency);
-    if given.kubelet_insecure_skip_tls_verify {
-        let message = "--kubelet-ca is of no use with --kubelet-insecure-skip-tls-verify";
-        rule(given.kubelet_ca.is_none(), message)?;
-        config.insecure = true;
-    }
+    config.insecure = given.kubelet_insecure_skip_tls_verify;
     config = trusting(config, "kubeletCa", given.kubelet_ca.as_deref())?;
     let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
     config.token_file = given.kubelet_token_file.as_deref().or(of_the_account).map(Path::to_owned);

@@ -28,30 +28,19 @@ impl Selection {
     }
 
     fn checked(self) -> Result<Self, Failure> {
-        let checks: [Check; 3] = [
-            |name| names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned())),
-            |labels| Labels::parse(labels).map(drop),
-            |terms| Fields::parse(terms, |_| Some(0)).map(drop),
+        let checks: [(&str, &Option<String>, Check); 3] = [
+            ("--namespace", &self.namespace, |name| {
+                names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned()))
+            }),
+            ("--pod-selector", &self.labels, |labels| Labels::parse(labels).map(drop)),
+            ("--pod-field-selector", &self.fields, |terms| Fields::parse(terms, |_| Some(0)).map(drop)),
         ];
-        for ((flag, text), check) in self.given().into_iter().zip(checks) {
+        for (flag, text, check) in checks {
             if let Some(text) = text {
                 check(text).map_err(|why| Failure::Usage(format!("{flag} {text:?}: {why}")))?;
             }
         }
         Ok(self)
-    }
-
-    fn given(&self) -> [(&'static str, Option<&str>); 3] {
-        [
-            ("--namespace", self.namespace.as_deref()),
-            ("--pod-selector", self.labels.as_deref()),
-            ("--pod-field-selector", self.fields.as_deref()),
-        ]
-    }
-
-    /// The first flag that excludes pods.
-    pub(super) fn flag(&self) -> Option<&'static str> {
-        self.given().into_iter().find_map(|(flag, text)| text.map(|_| flag))
     }
 
     /// The selected pods of `server`.

@@ -1,13 +1,11 @@
 //! The types of single settings.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
 /// The configured access rules.
@@ -54,12 +52,6 @@ impl FromStr for Mode {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:04o}", self.0)
-    }
-}
-
 /// The paths of the certificate, its key and the clients' authorities, by the kubelet's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TlsFiles {
@@ -82,8 +74,7 @@ pub(crate) enum Management {
 }
 
 /// Which of a static pod's two objects to show if both are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StaticPods {
     /// The node's object. Its UID is in cgroups and log paths.
     Node,
@@ -92,8 +83,7 @@ pub(crate) enum StaticPods {
 }
 
 /// What the pod API can serve besides pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Extra {
     /// This node's Node object; with `--all-nodes`, all.
     Nodes,
@@ -141,7 +131,7 @@ impl Extra {
 }
 
 /// How to authorize an identified client. The names are the kubelet's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuthorizationMode {
     /// Every request is allowed.
     #[value(name = "AlwaysAllow")]
@@ -151,15 +141,13 @@ pub(crate) enum AuthorizationMode {
     Webhook,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Text,
     Json,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogLevel {
     Error,
     Warn,

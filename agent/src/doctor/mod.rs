@@ -50,7 +50,12 @@ async fn findings(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Ve
         configuration::check(settings, &mut findings).await;
         api_server(settings, &mut findings).await;
     }
-    let answers = running::ask(settings.map_or(server, |settings| &settings.server).clone(), client).await;
+    let mut at = settings.map_or(server, |settings| &settings.server).clone();
+    // The file's socket, unless a flag names a port.
+    if server.socket.is_none() && ["address", "port"].into_iter().any(|id| given.gives(id)) {
+        at.socket = None;
+    }
+    let answers = running::ask(at, client).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
     if answers.is_ok() && given.run.config.is_none() && findings[0].message == NO_SOURCES {
         findings[0] = Finding::skipped(configuration::SETTINGS, configuration::NOT_GIVEN);

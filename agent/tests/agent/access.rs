@@ -182,9 +182,9 @@ fn access_rules_without_client_authentication_are_refused_at_the_start() {
         (format!("{tls} --allowed-client-names a"), "--client-ca-file"),
         (format!("{tls} --allowed-client-groups a"), "--client-ca-file"),
         (format!("{tls} --authorization-mode Webhook"), "--client-ca-file"),
-        (format!("{tls} --client-ca-file {ca} --authorization-mode Webhook"), "API server"),
-        (format!("{tls} --authentication-token-webhook"), "API server"),
-        ("--authentication-token-webhook".to_owned(), "needs TLS"),
+        (format!("{tls} --client-ca-file {ca} --authorization-mode Webhook"), "--api-server"),
+        (format!("{tls} --authentication-token-webhook"), "--api-server"),
+        ("--authentication-token-webhook".to_owned(), "needs --tls-cert-file"),
     ] {
         refused(&format!("--pod-manifest-path x --check {args}"), 2, word);
     }

@@ -150,10 +150,10 @@ fn an_invalid_selection_is_exit_code_2() {
         ),
         ("--api-server --pod-field-selector Running", "--pod-field-selector \"Running\": in"),
         ("--api-server --namespace a/pods", "--namespace \"a/pods\": must consist of"),
-        ("--pod-manifest-path x --namespace a", "--namespace needs an API server"),
+        ("--pod-manifest-path x --namespace a", "--namespace needs --kubeconfig or --api-server"),
         (
             "--kubeconfig x --pod-manifest-path x --node-name n --manage-mirror-pods --pod-selector a",
-            "--manage-mirror-pods has to see all pods of the node, and --pod-selector leaves some out",
+            "--manage-mirror-pods cannot be used with --pod-selector",
         ),
     ] {
         refused(args, 2, why);

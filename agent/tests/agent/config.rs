@@ -39,7 +39,7 @@ fn the_command_line_overrides_the_environment_which_overrides_the_file() {
     let output = run(&["--check", "--config", config]);
     let said = stdout(&output);
     let path = directory.0.join("manifests").display().to_string();
-    assert!(said.contains(&path) && said.contains("fileCheckFrequency  60s"), "{said}");
+    assert!(said.contains(&path) && said.contains("fileCheckFrequency  1m"), "{said}");
 }
 
 /// The tests of the module have more wrong keys and values.
@@ -52,7 +52,7 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
         ("staticPodPath: /x\nstaticPodPaht: /y\n", "config.yaml:2: staticPodPaht"),
         (
             "staticPodPath: /x\nfileCheckFrequency: soon\n",
-            "config.yaml:2: fileCheckFrequency: must be a number",
+            "for '--file-check-frequency <DURATION>': must be a number",
         ),
         ("staticPodPath: [/x\n", "config.yaml:"),
         ("staticPodURL: ftp://example.org\n", "--manifest-url (staticPodURL) \"ftp://example.org\": "),

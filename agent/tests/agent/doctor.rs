@@ -304,10 +304,17 @@ fn a_running_agent_is_examined_without_its_settings() {
     assert_eq!(of(&findings, "settings")[0]["result"], "skipped");
     assert_eq!(of(&findings, "agent")[0]["result"], "ok");
 
-    // A file has the settings of an agent, which does not start with these.
+    // The file's socket is asked, unless a flag names a port.
     let directory = Directory::new();
-    directory.write("config.yaml", "hostnameOverride: n\n");
     let config = directory.0.join("config.yaml");
+    directory.write("config.yaml", "staticPodPath: .\nhostnameOverride: node-1\nsocket: none.sock\n");
+    let output = run(&format!("doctor --config {}", config.display()));
+    assert!(stdout(&output).contains("none.sock (--socket)"), "{}", stdout(&output));
+    let (findings, _) = report(&format!("--config {} --port {}", config.display(), agent.port()));
+    assert_eq!(of(&findings, "agent")[0]["result"], "ok", "{findings:#?}");
+
+    // A file has the settings of an agent, which does not start with these.
+    directory.write("config.yaml", "hostnameOverride: n\n");
     let args = format!("--config {} --port {}", config.display(), agent.port());
     let (findings, code) = report(&args);
     assert_eq!(code, Some(2));

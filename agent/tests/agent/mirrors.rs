@@ -283,10 +283,9 @@ async fn an_agent_without_the_flag_shows_pairs_and_writes_nothing() {
 #[test]
 fn mirror_pods_cannot_be_managed_of_a_guessed_node_without_static_pods_or_without_a_server() {
     for (args, word) in [
-        ("--manage-mirror-pods --pod-manifest-path x --kubeconfig y", "--node-name"),
+        ("--manage-mirror-pods --pod-manifest-path x --kubeconfig y", "--hostname-override"),
         ("--manage-mirror-pods --node-name n --kubeconfig y", "--pod-manifest-path"),
         ("--manage-mirror-pods --node-name n --pod-manifest-path x", "--kubeconfig"),
-        ("--manage-mirror-pods --once --node-name n --pod-manifest-path x --kubeconfig y", "--once"),
         ("--force-manage-mirror-pods --pod-manifest-path x", "--manage-mirror-pods"),
     ] {
         refused(args, 2, word);

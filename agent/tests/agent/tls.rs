@@ -358,9 +358,9 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
     let (ca, key, junk) = (pki.at("ca.pem"), pki.at("node.key"), pki.at("junk.pem"));
     // The flags' files of certificate, key and authority, and the file that the message names.
     for (files, setting, named) in [
-        (["node.crt", "", ""], "tlsPrivateKeyFile", ""),
-        (["", "node.key", ""], "tlsCertFile", ""),
-        (["", "", "ca.pem"], "clientCAFile", ""),
+        (["node.crt", "", ""], "--tls-private-key-file", ""),
+        (["", "node.key", ""], "--tls-cert-file", ""),
+        (["", "", "ca.pem"], "--client-ca-file", ""),
         (["nowhere.crt", "node.key", ""], "tlsCertFile", "nowhere.crt"),
         (["junk.pem", "node.key", ""], "tlsCertFile", "junk.pem"),
         (["torn.pem", "node.key", ""], "tlsCertFile", "torn.pem"),

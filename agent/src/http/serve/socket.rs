@@ -71,15 +71,15 @@ mod tests {
     #[test]
     fn a_mode_is_octal() {
         for (text, mode) in [
-            ("0660", Some("0660")),
-            ("600", Some("0600")),
-            ("0", Some("0000")),
+            ("0660", Some(0o660)),
+            ("600", Some(0o600)),
+            ("0", Some(0)),
             ("888", None),
             ("01777", None),
             ("", None),
             ("rw", None),
         ] {
-            assert_eq!(text.parse::<Mode>().ok().map(|mode| mode.to_string()).as_deref(), mode, "{text:?}");
+            assert_eq!(text.parse::<Mode>().ok().map(|mode| mode.0), mode, "{text:?}");
         }
     }
 }
