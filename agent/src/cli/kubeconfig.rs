@@ -19,10 +19,6 @@ pub(crate) fn show(server: &ServerArgs, client: &ClientArgs, token: Option<&Path
     rule(server.port != 0, "a kubeconfig needs the port that the agent has picked (--port)")?;
     let address = SocketAddr::new(server.address, server.port);
     let has_tls = client.certificate_authority.is_some();
-    if !has_tls && (token.is_some() || client.client_certificate.is_some()) {
-        let message = "a token or a client certificate needs TLS: give --certificate-authority";
-        return Err(Failure::Usage(message.to_owned()));
-    }
     let file = |path: Option<&Path>| {
         let Some(path) = path else { return Ok(None) };
         let path = absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;

@@ -83,7 +83,7 @@ Exit codes: 0 all is well; 1 warnings; 2 failures.")]
     /// Print a kubeconfig for programs that ask the agent.
     Kubeconfig {
         /// The file with a token of the API server, for an agent that accepts tokens.
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", requires = "certificate_authority")]
         token_file: Option<PathBuf>,
     },
 }
@@ -97,10 +97,9 @@ pub(crate) enum Query {
         #[arg(short, long, value_name = "NAMESPACE")]
         namespace: Option<String>,
 
-        /// NAME, if only one pod has it; NAMESPACE/NAME; NAMESPACE NAME; NAME_NAMESPACE; or a UID.
+        /// NAME, if only one pod has it; NAMESPACE/NAME; NAME_NAMESPACE; or a UID.
         #[expect(clippy::doc_markdown, reason = "help is not Markdown")]
-        #[arg(required = true, num_args = 1..=2)]
-        pod: Vec<String>,
+        pod: String,
     },
     /// Print the pods, as `kubectl get pods` does.
     List(ListArgs),
@@ -176,15 +175,15 @@ pub(crate) struct ClientArgs {
     pub(crate) certificate_authority: Option<PathBuf>,
 
     /// The name to expect in the agent's certificate, instead of its address.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", requires = "certificate_authority")]
     pub(crate) tls_server_name: Option<String>,
 
     /// The client certificate to present, in PEM.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_key"])]
     pub(crate) client_certificate: Option<PathBuf>,
 
     /// The client certificate's private key, in PEM.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_certificate"])]
     pub(crate) client_key: Option<PathBuf>,
 }
 

@@ -21,15 +21,7 @@ pub(crate) fn ask(
     let server = Server::new(server, client)?;
     match query {
         Query::Get { namespace, pod } => {
-            let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod));
-            let found = found.map_err(|failure| match failure {
-                // As for kubectl.
-                Failure::No(Some(why)) if matches!(&*pod[0], "pods" | "pod" | "po") => {
-                    let hint = "`pod-index list` prints all pods, `pod-index get NAME` prints one";
-                    Failure::No(Some(format!("{why}; {hint}")))
-                }
-                failure => failure,
-            })?;
+            let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod))?;
             format::answer(output, &found, |pod| table::pods([pod]))?;
             let annotations = found.metadata.annotations.as_ref();
             if let Some(time) = annotations.and_then(|all| all.get(REMOVED_ANNOTATION)) {
@@ -44,37 +36,29 @@ pub(crate) fn ask(
 }
 
 /// The pod that the arguments of `get` name.
-async fn find(server: &Server, namespace: Option<&str>, words: &[String]) -> Result<Pod, Failure> {
-    let (namespace, key) = match (namespace, words) {
-        (Some(namespace), [name]) => (Some(namespace), &**name),
-        (None, [namespace, name]) => (Some(&**namespace), &**name),
-        (None, [key]) => match key.split_once('/') {
-            Some((namespace, name)) => (Some(namespace), name),
-            None => (None, &**key),
-        },
-        _ => return Err(Failure::Usage("get: give one namespace and one name".to_owned())),
-    };
-    if let Some(namespace) = namespace {
-        return server.get_json(&format!("/pods/{}/{}", escaped(namespace), escaped(key))).await;
+async fn find(server: &Server, namespace: Option<&str>, pod: &str) -> Result<Pod, Failure> {
+    let full = namespace.map(|namespace| (namespace, pod)).or_else(|| pod.split_once('/'));
+    if let Some((namespace, name)) = full {
+        return server.get_json(&format!("/pods/{}/{}", escaped(namespace), escaped(name))).await;
     }
-    let unknown = match server.get_json(&format!("/pods/{}", escaped(key))).await {
+    let unknown = match server.get_json(&format!("/pods/{}", escaped(pod))).await {
         Err(Failure::No(unknown)) => unknown,
         answer => return answer,
     };
-    let mut pods = named(server, key).await?;
+    let mut pods = of_name(server, pod).await?;
     match (pods.pop(), &*pods) {
         (Some(pod), []) => Ok(pod),
         (Some(last), others) => {
-            let names = others.iter().chain([&last]).map(|pod| format!("{}/{}", pod.namespace(), pod.name()));
+            let names = others.iter().chain([&last]).map(|one| format!("{}/{}", one.namespace(), one.name()));
             let names = names.collect::<Vec<_>>().join(", ");
-            Err(Failure::No(Some(format!("{} pods have the name {key:?}: {names}", others.len() + 1))))
+            Err(Failure::No(Some(format!("{} pods have the name {pod:?}: {names}", others.len() + 1))))
         }
         (None, _) => Err(Failure::No(unknown)),
     }
 }
 
 /// The pods with this name, of all namespaces.
-async fn named(server: &Server, name: &str) -> Result<Vec<Pod>, Failure> {
+async fn of_name(server: &Server, name: &str) -> Result<Vec<Pod>, Failure> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     let query = query.append_pair("fieldSelector", &format!("metadata.name={name}")).finish();
     // A text that a field selector cannot hold is no name.

@@ -11,26 +11,20 @@ use crate::http::tls::pem::Pem;
 
 /// The TLS configuration for an agent at `address`. `None` if no authority is given, which means plain HTTP.
 pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<Option<Connector>, String> {
-    let Some(authority) = &files.certificate_authority else {
-        let given = files.client_certificate.is_some()
-            || files.client_key.is_some()
-            || files.tls_server_name.is_some();
-        let message = "--client-certificate, --client-key and --tls-server-name need --certificate-authority";
-        return if given { Err(message.to_owned()) } else { Ok(None) };
-    };
+    let Some(authority) = &files.certificate_authority else { return Ok(None) };
     let authority = Pem::read("--certificate-authority", authority)?;
     let builder = https::client_config()
         .map_err(|error| authority.wrong(error))?
         .with_root_certificates(authority.authorities()?);
     let config = match (&files.client_certificate, &files.client_key) {
-        (None, None) => builder.with_no_client_auth(),
         (Some(certificate), Some(key)) => {
             let certificate = Pem::read("--client-certificate", certificate)?;
             let key = Pem::read("--client-key", key)?;
             let config = builder.with_client_auth_cert(certificate.chain()?, key.key()?);
             config.map_err(|error| certificate.wrong(error))?
         }
-        _ => return Err("--client-certificate and --client-key need each other".to_owned()),
+        // clap demands both.
+        _ => builder.with_no_client_auth(),
     };
     let name = match &files.tls_server_name {
         Some(name) => ServerName::try_from(name.clone())

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args, Command, ValueEnum};
 use pod_index::AtTime;
+use tracing::Level;
 
 use super::duration::GoDuration;
-use super::values::{AuthorizationMode, Extra, LogFormat, LogLevel, Mode, StaticPods};
+use super::values::{AuthorizationMode, Extra, LogFormat, Mode, StaticPods};
 
 /// What the configuration file may set as well, with [`ServerArgs`].
 #[derive(Args, Clone, Debug)]
@@ -214,9 +215,9 @@ pub(crate) struct Shared {
     #[arg(long)]
     pub(crate) redact_env: bool,
 
-    /// The minimum level of the log, which goes to standard error.
-    #[arg(long, value_name = "LEVEL", default_value = "info", ignore_case = true)]
-    pub(crate) log_level: LogLevel,
+    /// The minimum level of the log, which goes to standard error: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log_level: Level,
 
     /// text for people, json for programs.
     #[arg(long, default_value = "text")]

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::Targets;
@@ -14,7 +15,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt, registry};
 
 use crate::api::table::escaped;
-use crate::config::values::{LogFormat, LogLevel};
+use crate::config::values::LogFormat;
 
 /// Maximum number of queued lines: about two megabytes.
 const WAITING: usize = 8_192;
@@ -29,7 +30,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// Starts logging.
-    pub(crate) fn start(level: LogLevel, format: LogFormat) -> Self {
+    pub(crate) fn start(level: Level, format: LogFormat) -> Self {
         let (lines, writer) = NonBlockingBuilder::default()
             .buffered_lines_limit(WAITING)
             .lossy(true)
@@ -78,7 +79,7 @@ impl<W: Write> Write for Escaped<W> {
 
 /// The Kubernetes client logs each failed attempt, while the agent logs one line per state change. So the client's lines
 /// appear at `debug`. Its lines with whole responses, which include environment variables and Secrets, appear at `trace`.
-fn filter(level: LogLevel) -> Targets {
+fn filter(level: Level) -> Targets {
     let level = LevelFilter::from(level);
     let from = |least| if level >= least { level } else { LevelFilter::OFF };
     Targets::new().with_default(level).with_targets([
@@ -92,16 +93,13 @@ fn filter(level: LogLevel) -> Targets {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
-    use tracing::Level;
-
     use super::*;
 
     #[test]
     fn the_clients_lines_are_at_debug_and_whole_responses_at_trace() {
         let levels = |target, severity| {
-            let levels = LogLevel::value_variants().iter();
-            levels.filter(|level| filter(**level).would_enable(target, &severity)).count()
+            let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE].into_iter();
+            levels.filter(|level| filter(*level).would_enable(target, &severity)).count()
         };
         assert_eq!(levels("pod_index::agent::run", Level::WARN), 4);
         for target in ["kube_client::client::builder", "kube_client::config", "kube_runtime::watcher"] {

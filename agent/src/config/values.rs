@@ -6,7 +6,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tracing::level_filters::LevelFilter;
 
 /// The configured access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -145,25 +144,4 @@ pub(crate) enum AuthorizationMode {
 pub(crate) enum LogFormat {
     Text,
     Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl From<LogLevel> for LevelFilter {
-    fn from(level: LogLevel) -> Self {
-        match level {
-            LogLevel::Error => Self::ERROR,
-            LogLevel::Warn => Self::WARN,
-            LogLevel::Info => Self::INFO,
-            LogLevel::Debug => Self::DEBUG,
-            LogLevel::Trace => Self::TRACE,
-        }
-    }
 }

@@ -225,7 +225,7 @@ async fn pods_are_listed_in_kubectls_forms() {
         agent.refuses(invalid, 2, "");
     }
 
-    for args in ["web-3", "shop web-3", "shop/web-3", "-n shop web-3"] {
+    for args in ["web-3", "shop/web-3", "-n shop web-3"] {
         let output = agent.ask(&format!("get {args}"));
         assert!(stdout(&output).contains("shop       web-3  uid-of-web-3"), "{args:?}: {}", stdout(&output));
     }
@@ -240,8 +240,8 @@ async fn pods_are_listed_in_kubectls_forms() {
         ("web", 1, "\"web\"; did you mean b/web-3 or shop/web-3?\n"),
         ("we", 1, "\"we\"\n"),
         ("a,b=c", 1, "\"a,b=c\"\n"),
-        ("default web-3", 1, elsewhere),
-        ("-n shop shop web-3", 2, ""),
+        ("default/web-3", 1, elsewhere),
+        ("shop web-3", 2, ""),
     ] {
         agent.refuses(&format!("get {args}"), code, end);
     }
