@@ -14,7 +14,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use pod_index_kubelet::https::Connector;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -46,39 +45,29 @@ pub(crate) struct Server {
 impl Server {
     /// The agent that the flags name: its socket, or else its address and port.
     pub(crate) fn new(server: &ServerArgs, client: &ClientArgs) -> Result<Self, Failure> {
-        if let Some(path) = &server.socket {
-            return Ok(Self::on_socket(path));
-        }
-        let address = SocketAddr::new(server.address, server.port);
-        match tls::connector(client, address.ip()).map_err(Failure::Usage)? {
-            Some(connector) => Ok(Self::on_port("https", address, connector)),
-            None => Ok(Self::on_port("http", address, tls::plain().map_err(Failure::Usage)?)),
-        }
-    }
-
-    fn on_port(scheme: &str, address: SocketAddr, connector: Connector) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build(connector);
-        Self {
-            place: address.to_string(),
-            flags: "--address, --port",
-            base: format!("{scheme}://{address}"),
-            client: BoxCloneSyncService::new(client),
-        }
-    }
-
-    fn on_socket(path: &Path) -> Self {
-        let socket: Arc<Path> = path.into();
+        let builder = Client::builder(TokioExecutor::new());
+        let Some(socket) = &server.socket else {
+            let address = SocketAddr::new(server.address, server.port);
+            let (scheme, connector) = tls::connector(client, address.ip()).map_err(Failure::Usage)?;
+            return Ok(Self {
+                place: address.to_string(),
+                flags: "--address, --port",
+                base: format!("{scheme}://{address}"),
+                client: BoxCloneSyncService::new(builder.build(connector)),
+            });
+        };
+        let path: Arc<Path> = socket.as_path().into();
         // Whatever the URL.
         let connector = BoxCloneSyncService::new(service_fn(move |_: Uri| {
-            let socket = Arc::clone(&socket);
-            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+            let path = Arc::clone(&path);
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
         }));
-        Self {
-            place: path.display().to_string(),
+        Ok(Self {
+            place: socket.display().to_string(),
             flags: "--socket",
             base: "http://localhost".to_owned(),
-            client: BoxCloneSyncService::new(Client::builder(TokioExecutor::new()).build(connector)),
-        }
+            client: BoxCloneSyncService::new(builder.build(connector)),
+        })
     }
 
     /// The body at `path`.

@@ -41,32 +41,23 @@ fn with_variable(mut argument: Arg) -> Arg {
 
 /// The definition of the command line.
 pub(crate) fn command() -> clap::Command {
-    let agent = Cli::command().mut_args(with_variable);
-    let settings: Vec<_> =
-        agent.get_arguments().filter(|argument| !argument.is_global_set()).cloned().collect();
-    let is_setting = |argument: &Arg| settings.iter().any(|setting| setting.get_id() == argument.get_id());
     let mut group = "";
-    agent
+    Cli::command()
         .mut_args(|argument| {
             let first = GROUPS.iter().find(|(id, _)| argument.get_id() == id);
             group = first.map_or(group, |(_, name)| *name);
+            let argument = with_variable(argument);
             // Those of TLS have theirs.
             if argument.get_help_heading().is_some() { argument } else { argument.help_heading(group) }
         })
+        // The settings are many, and the same.
+        .mut_subcommand("doctor", |doctor| doctor.mut_args(|argument| with_variable(argument).hide(true)))
         // One line for each option. What can be looked up needs a longer help.
         .mut_subcommands(|command| match command.get_name() {
             "whois" => command,
             _ => command.disable_help_flag(true).arg(
                 Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help"),
             ),
-        })
-        // They are many, and the same.
-        .mut_subcommand("doctor", |doctor| {
-            doctor.mut_args(
-                |argument| {
-                    if is_setting(&argument) { with_variable(argument).hide(true) } else { argument }
-                },
-            )
         })
 }
 

@@ -54,14 +54,8 @@ pub(crate) struct Cli {
     pub(crate) output: Output,
 }
 
-/// A runtime on this thread.
+/// A runtime with a thread of its own, so that a request in it goes on while this thread does something else.
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
-}
-
-/// A runtime with a thread of its own.
-pub(crate) fn runtime_apart() -> Result<Runtime, Failure> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
 }

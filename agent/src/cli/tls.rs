@@ -9,13 +9,15 @@ use rustls::pki_types::ServerName;
 use super::ClientArgs;
 use crate::http::tls::pem::Pem;
 
-/// The TLS configuration for an agent at `address`. `None` if no authority is given, which means plain HTTP.
-pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<Option<Connector>, String> {
-    let Some(authority) = &files.certificate_authority else { return Ok(None) };
+/// The scheme and the connector for an agent at `address`. Without an authority: plain HTTP, which trusts no certificate.
+pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<(&'static str, Connector), String> {
+    let builder = https::client_config().map_err(|error| error.to_string())?;
+    let Some(authority) = &files.certificate_authority else {
+        let config = builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        return Ok(("http", https::connector(config, None)));
+    };
     let authority = Pem::read("--certificate-authority", authority)?;
-    let builder = https::client_config()
-        .map_err(|error| authority.wrong(error))?
-        .with_root_certificates(authority.authorities()?);
+    let builder = builder.with_root_certificates(authority.authorities()?);
     let config = match (&files.client_certificate, &files.client_key) {
         (Some(certificate), Some(key)) => {
             let certificate = Pem::read("--client-certificate", certificate)?;
@@ -31,11 +33,5 @@ pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<Option<Co
             .map_err(|error| format!("--tls-server-name {name:?}: {error}"))?,
         None => address.into(),
     };
-    Ok(Some(https::connector(config, Some(name))))
-}
-
-/// For plain HTTP: trusts no certificate.
-pub(crate) fn plain() -> Result<Connector, String> {
-    let builder = https::client_config().map_err(|error| error.to_string())?;
-    Ok(https::connector(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(), None))
+    Ok(("https", https::connector(config, Some(name))))
 }

@@ -265,13 +265,9 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Read all sources, print the pods and exit.
+    /// Read all sources, print the pods and exit. Fails if a source does not answer within 30 s.
     #[arg(long)]
     pub(crate) once: bool,
-
-    /// How long --once waits for the sources; 0 waits without a limit.
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
-    pub(crate) once_timeout: GoDuration,
 
     /// Check the configuration and exit. The certificates and the kubeconfig must be valid, the manifest path readable
     /// and the checkpoint directory writable. Does not read the manifests, and contacts no server, but runs the

@@ -93,8 +93,6 @@ pub(crate) struct Settings {
     /// Which clients may query the agent.
     pub(crate) access: AccessSettings,
     pub(crate) once: bool,
-    /// The timeout of `--once`. `None`: no timeout.
-    pub(crate) once_timeout: Option<Duration>,
     pub(crate) output: Output,
 }
 
@@ -247,7 +245,6 @@ impl Settings {
             tls,
             access,
             once: run.once,
-            once_timeout: Some(run.once_timeout.0).filter(|timeout| !timeout.is_zero()),
             output,
             given,
             server,

@@ -12,8 +12,6 @@ mod report;
 mod rights;
 mod running;
 
-use std::time::Duration;
-
 use pod_index_kubelet::sources::api_server::server_url;
 
 use self::report::{Finding, Outcome, Report};
@@ -23,15 +21,12 @@ use crate::config::failure::Failure;
 use crate::config::{Given, NO_SOURCES, Settings, rule};
 use crate::run::check;
 
-/// Timeout of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Runs all checks and prints the findings.
 pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Result<(), Failure> {
     for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
         rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
-    let runtime = cli::runtime_apart()?;
+    let runtime = cli::runtime()?;
     let report = Report::new(runtime.block_on(findings(given, server, client)));
     runtime.shutdown_background();
     format::answer(given.output, &report, Report::table)?;

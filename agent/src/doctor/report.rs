@@ -70,7 +70,7 @@ impl Report {
         Self { result, checks }
     }
 
-    /// A line for each check, one more for its fix, and the sums.
+    /// A line for each check, and one more for its fix.
     pub(super) fn table(&self) -> String {
         let width = self.checks.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
         let mut text = format!("{:7}  {:width$}  MESSAGE\n", "RESULT", "CHECK");
@@ -82,15 +82,6 @@ impl Report {
                 let _ = writeln!(text, "{:7}  {:width$}  fix: {}", "", "", harmless(fix));
             }
         }
-        let count = |result| self.checks.iter().filter(|finding| finding.result == result).count();
-        let _ = writeln!(
-            text,
-            "\nfailures: {}, warnings: {}, ok: {}, skipped: {}",
-            count(Outcome::Failure),
-            count(Outcome::Warning),
-            count(Outcome::Ok),
-            count(Outcome::Skipped),
-        );
         text
     }
 }
@@ -120,8 +111,6 @@ RESULT   CHECK     MESSAGE
 ok       settings  node a
 failure  clock     an hour\u{fffd}[2J late
                    fix: set it
-
-failures: 1, warnings: 0, ok: 1, skipped: 0
 ";
         assert_eq!(report.table(), expected);
     }

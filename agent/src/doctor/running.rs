@@ -3,9 +3,6 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
-use super::PATIENCE;
 use super::report::Finding;
 use crate::api::seen::{Mirrors, Pair, Source, Sources};
 use crate::cli::ClientArgs;
@@ -21,12 +18,8 @@ const STATIC_PODS: &str = "static pods";
 /// Seconds of silence of a source that are a failure, like in the alert `PodIndexSourceSilent`.
 const SILENT: u64 = 300;
 
-/// The agent's answers.
-pub(super) struct Answers {
-    place: String,
-    sources: Sources,
-    mirrors: Mirrors,
-}
+/// Where the agent is, and its answers.
+type Answers = (String, Sources, Mirrors);
 
 /// Asks the agent that the flags or its settings name.
 pub(super) async fn ask(mut server: ServerArgs, client: &ClientArgs) -> Result<Answers, Failure> {
@@ -35,13 +28,8 @@ pub(super) async fn ask(mut server: ServerArgs, client: &ClientArgs) -> Result<A
         server.address = Ipv4Addr::LOCALHOST.into();
     }
     let server = Server::new(&server, client)?;
-    let answers = async {
-        let place = server.place.clone();
-        let (sources, mirrors) = (server.get_json("/sources").await?, server.get_json("/mirrors").await?);
-        Ok(Answers { place, sources, mirrors })
-    };
-    let late = |_| Failure::Unable(format!("no answer from {} within {PATIENCE:?}", server.place));
-    timeout(PATIENCE, answers).await.map_err(late)?
+    let (sources, mirrors) = (server.get_json("/sources").await?, server.get_json("/mirrors").await?);
+    Ok((server.place, sources, mirrors))
 }
 
 /// Judges what the agent has answered, or that it has not.
@@ -50,7 +38,7 @@ pub(super) fn check(
     settings: Option<&Settings>,
     findings: &mut Vec<Finding>,
 ) {
-    let Answers { place, sources, mirrors } = match answers {
+    let (place, sources, mirrors) = match answers {
         Ok(answers) => answers,
         Err(failure) => {
             let why = failure.message().unwrap_or_default();

@@ -51,6 +51,8 @@ use prometheus_client::metrics::gauge::Gauge;
 /// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
 /// thread waits.
 const BLOCKING: usize = 16;
+/// How long `--once` waits for the sources.
+const ONCE: Duration = Duration::from_secs(30);
 
 /// Runs the agent to its end.
 pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
@@ -295,9 +297,9 @@ async fn when_ready(settings: &Settings, app: &App, server: Option<&Server>) -> 
     // Fails only if the sender is gone, but `app` holds it.
     let ready = seen.wait_for(|ready| *ready);
     let Some(Server { url, .. }) = server else {
-        let patience = settings.once_timeout.unwrap_or(Duration::MAX);
-        if timeout(patience, ready).await.is_err() {
-            return Err(late(settings, &app.readiness));
+        if timeout(ONCE, ready).await.is_err() {
+            let missing = app.readiness.missing().join("; ");
+            return Err(Failure::Unable(format!("not all sources were read within {ONCE:?}: {missing}")));
         }
         show(settings.output, &app.reader)?;
         return verdict(&app.readiness);
@@ -323,13 +325,6 @@ fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
     if !(address.ip().is_loopback() || clients_are_known) {
         tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
     }
-}
-
-/// The error of `--once` after its timeout.
-fn late(settings: &Settings, readiness: &Readiness) -> Failure {
-    let timeout = settings.once_timeout.unwrap_or_default();
-    let missing = readiness.missing().join("; ");
-    Failure::Unable(format!("not all sources were read within {timeout:?} (--once-timeout): {missing}"))
 }
 
 /// The listening sockets.

@@ -103,7 +103,6 @@ async fn in_a_working_setup_every_check_reports_what_it_found() {
     let output = run(&format!("doctor {flags}"));
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).starts_with("RESULT   CHECK"), "{}", stdout(&output));
-    assert!(stdout(&output).contains("\nfailures: 0, warnings: 0, ok: "), "{}", stdout(&output));
 }
 
 /// Answers each path with a text, until the test ends.
