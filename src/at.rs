@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::identity::{ContainerLog, Identity};
 use crate::pod::{KeyRef, Life, PodKind, PodMeta, Time, ip_number, nanos};
@@ -80,8 +80,6 @@ pub enum NotFound {
 pub struct Candidate<'a, P> {
     /// The pod, as it is now or was when it was removed.
     pub pod: &'a Arc<P>,
-    /// When the pod was removed, if it is a [removed one](Snapshot::removed).
-    pub removed_at: Option<Instant>,
     /// When it got the key.
     pub from: Bounds,
     /// When it lost the key.
@@ -266,7 +264,10 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     #[inline]
     fn of_ip(&self, ip: u128) -> Option<&'a Arc<P>> {
         let as_of = self.snapshot.times.as_deref()?.as_of();
-        let pod = self.snapshot.live.by_uncontested_ip(ip, &self.snapshot.hashing)?;
+        let (_, pod) = self.snapshot.live.find(KeyRef::Ip(ip), &self.snapshot.hashing)?;
+        if self.snapshot.live.first_contender(KeyRef::Ip(ip)).is_some() {
+            return None;
+        }
         let (life, (first, last)) = (pod.life(), self.range());
         let runs = last.plus(self.delay) < as_of && !life.may_lack_sandbox;
         (runs && life.ip_by.is_some_and(|by| by <= first)).then_some(pod)
@@ -289,12 +290,11 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             let found = stay.found.map(|found| Holder::Pod(Found { by, ..found }));
             return found.unwrap_or(Holder::Unknown(NotFound::TooEarly));
         }
-        let sequence = Sequence::of(&stays);
-        let touches = |window: Window| window.touches(first, last);
-        let mut candidates =
-            self.listed(stays.into_iter().filter(|stay| {
-                touches(stay.window) && (!is_exclusive || touches(sequence.narrow(stay.window)))
-            }));
+        let windows: Vec<_> = stays.iter().map(|stay| stay.window).filter(|_| is_exclusive).collect();
+        let mut candidates = self.listed(stays.into_iter().filter(|stay| {
+            let touches = |window: Window| window.touches(first, last);
+            touches(stay.window) && touches(windows.iter().fold(stay.window, Window::narrow))
+        }));
         if !candidates.is_empty() {
             let more = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
             candidates.truncate(Self::MAX_CANDIDATES);
@@ -358,13 +358,13 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             let order = (window.contains(first, last), likelihood, *is_current, window.from.1);
             (Reverse(order), found.pod.uid())
         });
-        let candidate = |(Found { pod, removed_at, .. }, Bounded { window, .. })| {
+        let candidate = |(Found { pod, .. }, Bounded { window, .. })| {
             let bounds = |(earliest, latest): (Time, Time)| Bounds {
                 earliest: (earliest > Time::MIN).then_some(earliest),
                 latest: (latest < Time::MAX).then_some(latest),
             };
             let (from, until) = (bounds(window.from), bounds(window.until));
-            Candidate { pod, removed_at, from, until, is_certain: window.contains(first, last) }
+            Candidate { pod, from, until, is_certain: window.contains(first, last) }
         };
         kept.into_iter().map(candidate).collect()
     }
@@ -395,6 +395,20 @@ impl Window {
         self.from.0 <= last && first < self.until.1 && self.from.0 < self.until.1
     }
 
+    /// These bounds, narrowed by another hold of the key that came before or after.
+    fn narrow(mut self, other: &Self) -> Self {
+        // One ended before the other began, unless they were at once, and the opposite is impossible.
+        let came_first = |one: &Self, other: &Self| one.until.0 <= other.from.1 && one.from.1 < other.until.0;
+        let (is_before, is_after) = (came_first(other, &self), came_first(&self, other));
+        if is_before {
+            self.from.0 = self.from.0.max(other.until.0);
+        }
+        if is_after {
+            self.until.1 = self.until.1.min(other.from.1);
+        }
+        self
+    }
+
     /// Of the intervals within the bounds, the share that contains the time, in thousandths of thousandths. After an open
     /// end it falls within half a minute.
     fn likelihood(&self, time: Time, is_current: bool) -> u64 {
@@ -404,46 +418,13 @@ impl Window {
             let part = (i128::from(time) - i128::from(earliest)).clamp(0, width.max(0));
             if width <= 0 { i128::from(time >= latest) * 1000 } else { part * 1000 / width }
         };
-        let half_a_minute = Duration::from_secs(30);
-        let from =
-            if self.from.0 <= Time::MIN { self.from.1.saturating_sub(half_a_minute) } else { self.from.0 };
-        let until =
-            if self.until.1 >= Time::MAX { self.until.0.saturating_add(half_a_minute) } else { self.until.1 };
+        let half_a_minute = 30_000_000_000;
+        let from = if self.from.0 <= Time::MIN { self.from.1.plus(-half_a_minute) } else { self.from.0 };
+        let until = if self.until.1 >= Time::MAX { self.until.0.plus(half_a_minute) } else { self.until.1 };
         let ended = share((self.until.0.min(until), until));
         // One that runs, as far as is known, has most likely not ended.
         let ended = if is_current { ended.min(100) } else { ended.min(990) };
         u64::try_from(share((from.min(self.from.1), self.from.1)) * (1000 - ended)).unwrap_or_default()
-    }
-}
-
-/// The bounds of all holds of a key, in order.
-struct Sequence {
-    /// The earliest ends, each with the latest start of the same hold.
-    ends: Vec<(Time, Time)>,
-    /// The latest starts, each with the earliest end of the same hold.
-    starts: Vec<(Time, Time)>,
-}
-
-impl Sequence {
-    fn of<P>(stays: &[Bounded<'_, P>]) -> Self {
-        let windows = stays.iter().map(|stay| stay.window);
-        let mut ends: Vec<_> = windows.clone().map(|Window { from, until }| (until.0, from.1)).collect();
-        let mut starts: Vec<_> = windows.map(|Window { from, until }| (from.1, until.0)).collect();
-        ends.sort_unstable();
-        starts.sort_unstable();
-        Self { ends, starts }
-    }
-
-    /// These bounds, narrowed by the holds that came before and after. One hold came before another if it ended before the
-    /// other began, unless they were at once, and the opposite is impossible.
-    fn narrow(&self, Window { mut from, mut until }: Window) -> Window {
-        let before = &self.ends[..self.ends.partition_point(|(end, _)| *end <= from.1)];
-        let after = &self.starts[self.starts.partition_point(|(start, _)| *start < until.0)..];
-        let last = before.iter().rev().find(|(_, start)| *start < until.0);
-        let next = after.iter().find(|(_, end)| from.1 < *end);
-        from.0 = last.map_or(from.0, |(end, _)| from.0.max(*end));
-        until.1 = next.map_or(until.1, |(start, _)| until.1.min(*start));
-        Window { from, until }
     }
 }
 
@@ -478,41 +459,10 @@ impl Identity<'_> {
     }
 }
 
-impl fmt::Display for NotFound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::TooEarly => "the time is before what is known",
-            Self::TooLate => "the time is after what is known yet",
-            Self::NoPod => "no pod is known to have had it then",
-        })
-    }
-}
-
 copied!(AtTime, Candidate);
 
-impl<P> fmt::Debug for AtTime<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { time, skew, delay, .. } = self;
-        f.debug_struct("AtTime")
-            .field("time", time)
-            .field("skew", skew)
-            .field("delay", delay)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for Candidate<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pod, removed_at, from, until, is_certain } = self;
-        f.debug_struct("Candidate")
-            .field("pod", &pod.uid())
-            .field("removed_at", removed_at)
-            .field("from", from)
-            .field("until", until)
-            .field("is_certain", is_certain)
-            .finish()
-    }
-}
+shown!(AtTime<'_>, |at| time: at.time, skew: at.skew, delay: at.delay);
+shown!(Candidate<'_>, |one| pod: one.pod.uid(), from: one.from, until: one.until, is_certain: one.is_certain);
 
 impl<P: PodMeta> fmt::Debug for Holder<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

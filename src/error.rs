@@ -13,16 +13,21 @@ use crate::text::shorten;
 ///
 /// let (mut writer, _reader) = pod_index::new();
 /// let error = writer.add_pod(SimplePod::new("", "default", "web")).unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::Empty);
-/// assert_eq!(error.field(), "metadata.uid");
+/// assert_eq!(error.kind, ErrorKind::Empty);
+/// assert_eq!(error.field, "metadata.uid");
 /// assert_eq!(error.to_string(), r#"pod "web_default" (UID ""): metadata.uid: must not be empty"#);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Error {
-    field: &'static str,
-    kind: ErrorKind,
-    uid: String,
-    full_name: String,
+    /// The invalid field in Kubernetes' notation, such as `metadata.uid`.
+    pub field: &'static str,
+    /// The reason.
+    pub kind: ErrorKind,
+    /// The refused pod's UID, cut if it is very long (it then ends in `…`).
+    pub uid: String,
+    /// The refused pod's `name_namespace`. Very long parts are cut and end in `…`.
+    pub full_name: String,
 }
 
 /// The reason for a refusal.
@@ -44,30 +49,6 @@ impl Error {
             full_name: format!("{}_{}", shorten(pod.name()), shorten(pod.namespace())),
         }
     }
-
-    /// The reason.
-    #[must_use]
-    pub fn kind(&self) -> ErrorKind {
-        self.kind
-    }
-
-    /// The invalid field in Kubernetes' notation, such as `metadata.uid`.
-    #[must_use]
-    pub fn field(&self) -> &'static str {
-        self.field
-    }
-
-    /// The refused pod's UID, cut if it is very long (it then ends in `…`).
-    #[must_use]
-    pub fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    /// The refused pod's `name_namespace`. Very long parts are cut and end in `…`.
-    #[must_use]
-    pub fn full_name(&self) -> &str {
-        &self.full_name
-    }
 }
 
 impl fmt::Display for Error {
@@ -76,7 +57,7 @@ impl fmt::Display for Error {
             ErrorKind::Empty => "must not be empty",
             ErrorKind::Separator => "must not contain `_`, which separates name and namespace in a full name",
         };
-        write!(f, "pod {:?} (UID {:?}): {}: {problem}", self.full_name, self.uid, self.field())
+        write!(f, "pod {:?} (UID {:?}): {}: {problem}", self.full_name, self.uid, self.field)
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! This module compares snapshots. `wake` does the waking.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,7 +22,7 @@ pub use crate::wake::WaitError;
 /// |---|---|
 /// | a thread to block | [`wait`](Self::wait), [`wait_until`](Self::wait_until) |
 /// | an async task, on any runtime | [`next`](Self::next) |
-/// | a `Future` or `Stream` of your own | [`poll_next`](Self::poll_next); with the feature `stream`, this is a `Stream` |
+/// | a `Future` or `Stream` of your own | [`poll_next`](Self::poll_next), as in `futures_util::stream::poll_fn` |
 /// | a loop that polls | [`try_next`](Self::try_next) |
 ///
 /// # Consistency
@@ -33,7 +32,7 @@ pub use crate::wake::WaitError;
 /// step has a removal and an addition.
 ///
 /// # Complexity
-/// A publication costs the writer one atomic addition if no subscriber sleeps. Otherwise it also calls the waker of
+/// A publication costs the writer one atomic exchange if no subscriber sleeps. Otherwise it also calls the waker of
 /// each sleeping subscriber, on its own thread: a system call for a sleeping thread. With hundreds of sleeping
 /// subscribers, publish batches.
 ///
@@ -187,7 +186,7 @@ impl<P: PodMeta> Reader<P> {
     /// A subscriber that first reports every pod, then the changes. See [`Changes`].
     #[must_use]
     pub fn changes(&self) -> Changes<P> {
-        Changes { reader: self.clone(), follower: Follower::new(self.wake()), seen: None }
+        Changes { reader: self.clone(), follower: Follower::new(&self.wake), seen: None }
     }
 
     /// Blocks until the index has this pod, or until the deadline. Ignores mirror pods.
@@ -215,37 +214,17 @@ impl<P: PodMeta> Reader<P> {
     /// ```
     pub fn wait_for<'k>(&self, key: impl Into<Key<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
         let key = key.into();
-        Follower::new(self.wake()).block(Some(deadline), || self.get(key))
+        Follower::new(&self.wake).block(Some(deadline), || self.get(key))
     }
 
     /// Like [`wait_for`](Self::wait_for), for async tasks; combine it with the runtime's timeout. `None`: the
     /// writer is gone, so the pod can no longer be added.
     pub async fn wait_for_async<'k>(&self, key: impl Into<Key<'k>>) -> Option<Arc<P>> {
         let key = key.into();
-        let mut follower = Follower::new(self.wake());
+        let mut follower = Follower::new(&self.wake);
         poll_fn(|context| follower.poll(context, || self.get(key))).await
     }
 }
 
-#[cfg(feature = "stream")]
-impl<P: PodMeta> futures_core::Stream for Changes<P> {
-    type Item = Step<P>;
-
-    fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Step<P>>> {
-        Changes::poll_next(self.get_mut(), context)
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for Step<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let before = self.before().map(Snapshot::generation);
-        f.debug_struct("Step").field("before", &before).field("after", &self.after().generation()).finish()
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for Changes<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seen = self.seen().map(Snapshot::generation);
-        f.debug_struct("Changes").field("seen", &seen).finish_non_exhaustive()
-    }
-}
+shown!(Step, |step| before: step.before().map(Snapshot::generation), after: step.after().generation());
+shown!(Changes, |changes| seen: changes.seen().map(Snapshot::generation));

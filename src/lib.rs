@@ -92,7 +92,7 @@
 //!
 //! # Features
 //! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `serde` serializes UIDs and full names as
-//! strings; `stream` makes [`Changes`] a `futures_core::Stream`. No feature adds tokio or kube.
+//! strings. No feature adds tokio or kube.
 //!
 //! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the
 //! kubelet does, follows the API server, manages mirror pods, follows Secrets and `ConfigMaps`, and stores pods
@@ -111,6 +111,20 @@ macro_rules! copied {
 
         impl<P> Copy for $name<'_, P> {}
     )*};
+}
+
+/// Prints these values of a type, and never a pod's content. A derive would require `Debug` of `P`, and print it.
+macro_rules! shown {
+    ($name:ident $(<$lifetime:lifetime>)?, |$it:ident| $($field:ident: $value:expr),*) => {
+        impl<P: crate::pod::PodMeta> std::fmt::Debug for $name<$($lifetime,)? P> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $it = self;
+                let mut shown = f.debug_struct(stringify!($name));
+                $(shown.field(stringify!($field), &$value);)*
+                shown.finish_non_exhaustive()
+            }
+        }
+    };
 }
 
 mod at;
@@ -195,7 +209,7 @@ pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
 pub fn with_options<P: PodMeta>(options: Options) -> (Writer<P>, Reader<P>) {
     let versions = versions::Versions::new(options);
     let published = versions.published().clone();
-    let wake = std::sync::Arc::new(wake::Wake::new());
+    let wake = std::sync::Arc::new(wake::Wake::default());
     let announcer = wake::Announcer(std::sync::Arc::clone(&wake));
-    (Writer::new(versions, announcer), Reader::new(published, wake))
+    (Writer { versions, announcer }, Reader { published, wake })
 }

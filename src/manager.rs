@@ -1,6 +1,5 @@
 //! Writer and reader behind one handle, for callers written against the kubelet's pod manager.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
 
@@ -158,8 +157,4 @@ impl<P> Clone for PodManager<P> {
     }
 }
 
-impl<P: PodMeta> fmt::Debug for PodManager<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PodManager").field(&*self.load()).finish()
-    }
-}
+shown!(PodManager, |manager| current: *manager.load());

@@ -2,7 +2,6 @@
 //!
 //! This module decides how long a snapshot is held. `snapshot` answers queries.
 
-use std::fmt;
 use std::ops::Deref;
 
 use crate::pod::PodMeta;
@@ -35,19 +34,11 @@ use crate::wake::Wake;
 /// # Ok::<(), pod_index::Error>(())
 /// ```
 pub struct Reader<P> {
-    published: Published<Version<P>>,
-    wake: std::sync::Arc<Wake>,
+    pub(crate) published: Published<Version<P>>,
+    pub(crate) wake: std::sync::Arc<Wake>,
 }
 
 impl<P> Reader<P> {
-    pub(crate) fn new(published: Published<Version<P>>, wake: std::sync::Arc<Wake>) -> Self {
-        Self { published, wake }
-    }
-
-    pub(crate) fn wake(&self) -> &std::sync::Arc<Wake> {
-        &self.wake
-    }
-
     /// Whether the writer still exists. If not, the current snapshot is the last one.
     ///
     /// To be woken when the writer is dropped, use [`changes`](Self::changes).
@@ -162,12 +153,6 @@ impl<P> Clone for OwnedSnapshot<P> {
     }
 }
 
-impl<P: PodMeta> fmt::Debug for OwnedSnapshot<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
 /// A reader for one thread with frequent lookups.
 ///
 /// It caches the last snapshot. Each lookup checks, with one relaxed atomic load, whether that is still
@@ -234,20 +219,7 @@ impl<P> Clone for CachedReader<P> {
     }
 }
 
-impl<P: PodMeta> fmt::Debug for Reader<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Reader").field(&*self.load()).finish()
-    }
-}
-
-impl<P: PodMeta> fmt::Debug for Guard<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
-impl<P> fmt::Debug for CachedReader<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CachedReader").finish_non_exhaustive()
-    }
-}
+shown!(Reader, |reader| current: *reader.load());
+shown!(Guard, |guard| snapshot: **guard);
+shown!(OwnedSnapshot, |it| snapshot: **it);
+shown!(CachedReader, |_it| );

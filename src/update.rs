@@ -45,7 +45,11 @@ pub enum Upserted<P> {
 impl<P: PodMeta> Draft<'_, P> {
     /// Stores `pod` under its UID, known or not.
     pub(crate) fn upsert(&mut self, pod: &Arc<P>) -> Result<Upserted<P>, Error> {
-        check(&**pod)?;
+        if let Err(error) = check(&**pod) {
+            // Its `Drop` may panic.
+            self.memory().drop_later(Arc::clone(pod));
+            return Err(error);
+        }
         let kind = PodKind::of(&**pod);
         let key = UidKey::new(UidRef::from(pod.uid()), &self.hashing);
         let known = self.known(key);
@@ -79,11 +83,6 @@ impl<P: PodMeta> Draft<'_, P> {
         self.insert(kind, key, pod);
         self.record(old.as_ref(), pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
-    }
-
-    /// Drops a refused pod after the draft has ended: its `Drop` may panic.
-    pub(crate) fn drop_later(&mut self, pod: &Arc<P>) {
-        self.memory().drop_later(Arc::clone(pod));
     }
 
     /// Whether the current pods differ from those of the base version. Everything else follows from the pods, the mirror

@@ -71,10 +71,6 @@ pub(crate) struct TablesMut<'a, V: Value> {
 enum Work<'a, P> {
     /// Makes the table a draft of the other one.
     Share,
-    /// Adds the other table, of the last version, to a dead list.
-    Retire(&'a mut DeadList<P>),
-    /// Frees the table of a draft.
-    Abandon(&'a mut Memory<P>),
     /// Empties the table of a draft, and reserves pages for as many entries as it has, but at most so many.
     Clear(&'a mut Memory<P>, &'a Hashing, usize),
 }
@@ -181,9 +177,11 @@ impl<P> Drop for Versions<P> {
     fn drop(&mut self) {
         // A pod whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
-        let mut dead = DeadList::default();
-        // The current version is the last one.
-        self.current.next().each(&self.current, &mut Work::Retire(&mut dead));
+        // The current version is the last one: no next one will have what it has.
+        let mut draft = self.draft();
+        draft.clear();
+        let mut dead = draft.memory().end();
+        drop(draft);
         for retired in self.retired.drain(..) {
             // SAFETY: all lists of these versions belong to one index.
             unsafe { dead.append(retired.dead) };
@@ -203,16 +201,12 @@ impl<P> EachTable<P> for Work<'_, P> {
     fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, other: &Table<K, T>) {
         match self {
             // SAFETY: only `Versions::draft` shares tables, and it starts one draft of a version at a time. The version
-            // stays, because the draft borrows the versions, until the draft is abandoned, or it is published and the version
+            // stays, because the draft borrows the versions, until the draft is dropped, or it is published and the version
             // is retired.
             Self::Share => *table = unsafe { other.draft() },
-            // SAFETY: only the drop of `Versions` retires tables: of the current version, which is the last one, and once.
-            Self::Retire(dead) => unsafe { other.retire_into(dead) },
-            // SAFETY: only the drop of a draft abandons tables: its own ones, with the memory that works on it.
-            Self::Abandon(memory) => unsafe { table.abandon(memory) },
             Self::Clear(memory, hashing, most) => {
                 let capacity = table.len().min(*most);
-                // SAFETY: only `TablesMut::clear` does this, to the tables of a draft with the memory that works on it.
+                // SAFETY: only a draft clears tables: its own ones, with the memory that works on it.
                 unsafe { TableMut::new(table, memory, hashing) }.clear(capacity);
             }
         }
@@ -294,6 +288,12 @@ impl<'w, P> Draft<'w, P> {
         versions
     }
 
+    /// Empties all tables.
+    fn clear(&mut self) {
+        let Versions { current, memory, .. } = &mut *self.versions;
+        self.next.each(current, &mut Work::Clear(memory, &current.hashing, 0));
+    }
+
     /// The version on which the draft is based.
     pub(crate) fn base(&self) -> &Snapshot<P> {
         &self.versions.current
@@ -355,8 +355,7 @@ impl<P> Deref for Draft<'_, P> {
 
 impl<P> Drop for Draft<'_, P> {
     fn drop(&mut self) {
-        let Versions { current, memory, .. } = &mut *self.versions;
-        self.next.each(current, &mut Work::Abandon(memory));
+        self.clear();
         self.versions.memory.cancel();
     }
 }

@@ -1,18 +1,14 @@
 //! How a publication wakes the followers of an index: threads and tasks that sleep until it has what they look for.
 //!
-//! The writer counts each publication in one atomic word, and then wakes those who sleep:
-//!
 //! ```text
-//! writer ─── publishes, adds 1 to the word ─── ASLEEP? ──> clears ASLEEP, takes the list of wakers, wakes them all
-//! follower ─ reads the word, looks at the index, puts its waker on the list, sets ASLEEP
-//!            if the count has changed since it was read, looks again; otherwise sleeps
+//! writer ─── publishes ─── takes `asleep`. Was it set? ──> takes the list of wakers, wakes them all
+//! follower ─ puts its waker on the list, sets `asleep`, and looks at the index for the last time before it sleeps
 //! ```
 //!
-//! No wake-up is lost, because all of this is one word that is changed only by read-modify-writes, which have
-//! one order:
-//! - A publication before the follower sets ASLEEP changes the count, so the follower looks again.
-//! - A publication after that finds ASLEEP and takes the list, on which the follower is, unless an earlier
-//!   publication has cleared ASLEEP in between. In that case the earlier one takes the list afterwards.
+//! No wake-up is lost, because `asleep` is changed only by swaps, which have one order:
+//! - If the writer's swap is first, the follower's swap reads from it, so that the follower sees the publication.
+//! - If the follower's swap is first, the writer finds the flag set, unless an earlier publication has taken it in
+//!   between. One of the two takes the list afterwards, on which the follower is.
 //!
 //! Without sleepers a publication takes no lock. With sleepers it takes the lock of the list, which a follower holds
 //! only to put its waker there or to remove it. No waker runs or is dropped under the lock.
@@ -27,18 +23,15 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Parker, has_failed};
-
-/// There are wakers on the list.
-const ASLEEP: usize = 1;
-/// The writer is gone.
-const GONE: usize = 2;
-/// One publication. The bits from here up count publications and may wrap around.
-const PUBLICATION: usize = 4;
+use crate::sync::{AtomicBool, Mutex, Parker, has_failed};
 
 /// State shared by the writer, the readers and the followers of one index.
+#[derive(Default)]
 pub(crate) struct Wake {
-    word: AtomicUsize,
+    /// There may be wakers on the list.
+    asleep: AtomicBool,
+    /// The writer is gone.
+    gone: AtomicBool,
     sleepers: Mutex<Sleepers>,
 }
 
@@ -49,25 +42,19 @@ struct Sleepers {
 }
 
 impl Wake {
-    pub(crate) fn new() -> Self {
-        Self { word: AtomicUsize::new(0), sleepers: Mutex::new(Sleepers::default()) }
-    }
-
     pub(crate) fn has_writer(&self) -> bool {
-        self.word.load(Ordering::Acquire) & GONE == 0
+        !self.gone.load(Ordering::Acquire)
     }
 
-    /// Counts a publication that was just made, or the end of the writer, and wakes who sleeps.
-    fn count(&self, news: usize) {
-        if self.word.fetch_add(news, Ordering::AcqRel) & ASLEEP != 0 {
+    /// Wakes who sleeps, after a publication or the end of the writer.
+    fn wake(&self) {
+        if self.asleep.swap(false, Ordering::AcqRel) {
             self.wake_all();
         }
     }
 
     #[cold]
     fn wake_all(&self) {
-        // Before the list is taken: a follower that comes later sets it again.
-        self.word.fetch_and(!ASLEEP, Ordering::AcqRel);
         let wakers = self.with_sleepers(|sleepers| std::mem::take(&mut sleepers.wakers));
         for waker in wakers.into_values() {
             // A waker is foreign code. If one panics, the others must still be woken, and the write has succeeded.
@@ -81,15 +68,6 @@ impl Wake {
     fn with_sleepers<R>(&self, run: impl FnOnce(&mut Sleepers) -> R) -> R {
         run(&mut self.sleepers.lock().unwrap_or_else(PoisonError::into_inner))
     }
-
-    /// Registers `waker` for the next news after the word was `seen`, and returns true. Returns false if there was some
-    /// already.
-    fn sleep(&self, id: u64, waker: Waker, seen: usize) -> bool {
-        // Dropped after the lock is released: a waker is foreign code.
-        drop(self.with_sleepers(|sleepers| sleepers.wakers.insert(id, waker)));
-        let now = self.word.fetch_or(ASLEEP, Ordering::AcqRel);
-        now | ASLEEP == seen | ASLEEP
-    }
 }
 
 /// The writer's side. Dropped with the writer.
@@ -97,14 +75,15 @@ pub(crate) struct Announcer(pub(crate) Arc<Wake>);
 
 impl Announcer {
     pub(crate) fn published(&self) {
-        self.0.count(PUBLICATION);
+        self.0.wake();
     }
 }
 
 impl Drop for Announcer {
     fn drop(&mut self) {
         if !has_failed() {
-            self.0.count(GONE);
+            self.0.gone.store(true, Ordering::Release);
+            self.0.wake();
         }
     }
 }
@@ -154,19 +133,18 @@ impl Follower {
         context: &Context<'_>,
         mut look: impl FnMut() -> Option<T>,
     ) -> Poll<Option<T>> {
-        loop {
-            // Before looking at the index: `sleep` detects what is published afterwards.
-            let seen = self.wake.word.load(Ordering::Acquire);
-            if let Some(found) = look() {
-                return Poll::Ready(Some(found));
-            }
-            // The writer published before it was dropped, so the `look` above saw its last publication.
-            if seen & GONE != 0 {
-                return Poll::Ready(None);
-            }
-            if self.wake.sleep(self.id, context.waker().clone(), seen) {
-                return Poll::Pending;
-            }
+        if let Some(found) = look() {
+            return Poll::Ready(Some(found));
+        }
+        // Dropped after the lock is released: a waker is foreign code.
+        let waker = context.waker().clone();
+        drop(self.wake.with_sleepers(|sleepers| sleepers.wakers.insert(self.id, waker)));
+        self.wake.asleep.swap(true, Ordering::AcqRel);
+        // The writer published before it was dropped, so `look` sees its last publication.
+        let has_writer = self.wake.has_writer();
+        match look() {
+            None if has_writer => Poll::Pending,
+            found => Poll::Ready(found),
         }
     }
 
@@ -176,19 +154,17 @@ impl Follower {
         deadline: Option<Instant>,
         mut look: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitError> {
-        let sleeper = Arc::new(Sleeper { woken: AtomicBool::new(false), parker: Parker::of_this_thread() });
-        let waker = Waker::from(Arc::clone(&sleeper));
+        let parker = Arc::new(Parker::of_this_thread());
+        let waker = Waker::from(Arc::clone(&parker));
         loop {
             if let Poll::Ready(found) = self.poll(&Context::from_waker(&waker), &mut look) {
                 return found.ok_or(WaitError::WriterGone);
             }
-            while !sleeper.woken.swap(false, Ordering::AcqRel) {
-                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                if left.is_some_and(|left| left.is_zero()) {
-                    return Err(WaitError::TimedOut);
-                }
-                sleeper.parker.park(left);
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(WaitError::TimedOut);
             }
+            parker.park(left);
         }
     }
 }
@@ -202,17 +178,8 @@ impl Drop for Follower {
     }
 }
 
-/// A sleeping thread.
-struct Sleeper {
-    /// An unpark alone is not enough: other code of the thread may use it too.
-    woken: AtomicBool,
-    parker: Parker,
-}
-
-impl std::task::Wake for Sleeper {
+impl std::task::Wake for Parker {
     fn wake(self: Arc<Self>) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
-            self.parker.unpark();
-        }
+        self.unpark();
     }
 }

@@ -50,9 +50,9 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// assert_clone::<pod_index::Writer<pod_index::SimplePod>>();
 /// ```
 pub struct Writer<P> {
-    versions: Versions<P>,
+    pub(crate) versions: Versions<P>,
     /// Tells followers, on drop, that the writer is gone.
-    announcer: Announcer,
+    pub(crate) announcer: Announcer,
 }
 
 /// One write of a batch; see [`Writer::apply`].
@@ -94,10 +94,6 @@ pub struct Refused {
 }
 
 impl<P: PodMeta> Writer<P> {
-    pub(crate) fn new(versions: Versions<P>, announcer: Announcer) -> Self {
-        Self { versions, announcer }
-    }
-
     /// The last published snapshot.
     #[must_use]
     pub fn current(&self) -> &Snapshot<P> {
@@ -237,7 +233,6 @@ impl<P: PodMeta> Writer<P> {
                 }
                 Operation::Add(pod) | Operation::Update(pod) => {
                     if let Err(error) = draft.upsert(&pod) {
-                        draft.drop_later(&pod);
                         refused.push(Refused { operation, position: 0, error });
                     }
                 }
@@ -367,18 +362,6 @@ impl<P> Writer<P> {
     }
 }
 
-// Not derived: a derive would require `P: Clone`.
-impl<P> Clone for Operation<P> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Set(pods) => Self::Set(pods.clone()),
-            Self::Add(pod) => Self::Add(Arc::clone(pod)),
-            Self::Update(pod) => Self::Update(Arc::clone(pod)),
-            Self::Remove(uid) => Self::Remove(uid.clone()),
-        }
-    }
-}
-
 impl<P: PodMeta> fmt::Debug for Operation<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -390,11 +373,4 @@ impl<P: PodMeta> fmt::Debug for Operation<P> {
     }
 }
 
-impl<P: PodMeta> fmt::Debug for Writer<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
-            .field("current", self.versions.current())
-            .field("retired_snapshots", &self.versions.retired())
-            .finish_non_exhaustive()
-    }
-}
+shown!(Writer, |it| current: it.current(), retired_snapshots: it.retired_snapshots());

@@ -191,8 +191,8 @@ fn empty_and_ambiguous_names_are_refused_by_their_field_and_do_not_change_the_in
         let bad =
             TestPod { uid: uid.into(), name: name.into(), namespace: namespace.into(), ..TestPod::default() };
         let error = writer.update_pod(bad).expect_err("refused");
-        assert_eq!((error.kind(), error.field()), (kind, field));
-        assert_eq!((error.uid(), error.full_name()), (uid, &*format!("{name}_{namespace}")));
+        assert_eq!((error.kind, error.field), (kind, field));
+        assert_eq!((&*error.uid, &*error.full_name), (uid, &*format!("{name}_{namespace}")));
         assert!(error.to_string().contains(field), "{error}");
     }
     assert_eq!(reader.load().generation(), 1);
@@ -207,7 +207,7 @@ fn a_refused_update_of_a_known_pod_leaves_it_as_it_was() {
     put(&mut writer, [Arc::clone(&pod), Arc::clone(&mirror)]);
     for bad in [TestPod::fixed("s", "_default"), TestPod::mirror("m", "web_", "s")] {
         let error = writer.update_pod(Arc::clone(&bad)).expect_err("refused");
-        assert_eq!(error.uid(), bad.uid);
+        assert_eq!(error.uid, bad.uid);
         assert_eq!(writer.add_pod(Arc::clone(&bad)).expect_err("refused"), error);
         let applied = writer.apply([Operation::Remove("nobody".into()), Operation::Update(Arc::clone(&bad))]);
         assert!(!applied.published);

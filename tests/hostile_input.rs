@@ -17,7 +17,7 @@ fn a_uid_of_ten_megabytes_is_a_uid_like_any_other() {
     let huge = "ü".repeat(5 << 20);
     writer.add_pod(TestPod::plain(&huge, "web")).expect("a good pod");
     assert_eq!(reader.load().pod_by_uid(&huge).expect("it is there").name, "web");
-    assert_eq!(reader.load().translate_pod_uid(&huge), *huge);
+    assert_eq!(reader.load().translate_pod_uid(&huge), &*huge);
     assert!(reader.load().pod_by_uid(&huge[2..]).is_none());
 
     let error = writer.add_pod(TestPod::plain(&huge, "")).expect_err("refused");
@@ -34,7 +34,7 @@ fn a_pod_with_a_million_annotations_is_indexed_by_the_one_that_matters() {
     Arc::make_mut(&mut mirror).annotations.extend(annotations);
     let _ = writer.apply([Operation::Add(TestPod::fixed("s", "web")), Operation::Add(Arc::clone(&mirror))]);
     assert_eq!(reader.load().translate_pod_uid("m"), "s");
-    assert!(is_mirror_pod_of(&mirror, &reader.get("s").expect("s")));
+    assert!(is_mirror_pod_of(&*mirror, &*reader.get("s").expect("s")));
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn a_hundred_thousand_pods_and_mirrors_of_one_full_name_are_added_and_removed() 
     let mirrors = (0..MANY).map(|n| Operation::Add(TestPod::mirror(&format!("m{n:06}"), "web", "x")));
     assert!(writer.apply(pods.chain(mirrors)).refused.is_empty());
     let last = format!("u{:06}", MANY - 1);
-    assert_eq!(reader.load().translate_pod_uid("m000000"), *last);
-    assert_eq!(reader.load().translate_pod_uid("m099999"), *last);
+    assert_eq!(reader.load().translate_pod_uid("m000000"), &*last);
+    assert_eq!(reader.load().translate_pod_uid("m099999"), &*last);
 
     let _ = writer.apply((1..MANY).rev().map(|n| Operation::Remove((*format!("u{n:06}")).into())));
     assert_eq!(reader.load().pod_by_full_name("web_default").expect("the last one").uid, "u000000");

@@ -38,7 +38,7 @@ fn claims_of(uid: &str, created: i64, [finished, terminating]: [bool; 2]) -> Arc
 /// Panics unless each key finds the first of these pods, and the shared key finds all of them in this order.
 fn assert_found(reader: &Reader<TestPod>, order: &[&str]) {
     let snapshot = reader.load();
-    let of_container = snapshot.pod_by_container_id(&id('a')).expect("by container ID");
+    let of_container = snapshot.pod_by_container_id(id('a')).expect("by container ID");
     assert_eq!(
         of_container.container,
         Some(&*format!("of-{}", of_container.pod.uid)),
@@ -88,7 +88,7 @@ fn an_update_that_only_renames_the_container_is_found_under_the_new_name() {
     for name in ["app", "web", "job"] {
         let keys = TestKeys { containers: vec![(name.to_owned(), id('a'))], ..TestKeys::default() };
         writer.update_pod(TestPod::plain("u", "u").with_keys(keys)).expect("a good pod");
-        assert_eq!(reader.load().pod_by_container_id(&id('a')).expect("by ID").container, Some(name));
+        assert_eq!(reader.load().pod_by_container_id(id('a')).expect("by ID").container, Some(name));
     }
 }
 
@@ -113,7 +113,7 @@ fn a_held_snapshot_does_not_change() {
     let _ = writer.set_pods([claims("c", 1, false)]);
     writer.reclaim();
     assert_eq!(uids(held.pods_by_key(OWNER, b"job")), ["a", "b"]);
-    assert_eq!(held.pod_by_container_id(&id('a')).expect("by ID").container, Some("of-a"));
+    assert_eq!(held.pod_by_container_id(id('a')).expect("by ID").container, Some("of-a"));
     assert_found(&reader, &["c"]);
 }
 
@@ -217,8 +217,8 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
     for none in [&id('a')[..12], &id('A'), &id('b'), "", "containerd://"] {
         assert!(snapshot.pod_by_container_id(none).is_none(), "{none}");
     }
-    assert_eq!(snapshot.pod_by_container_id(&id('c')).expect("by ID").container, Some(""));
-    let longest = snapshot.pod_by_container_id(&id('d')).expect("by ID").container;
+    assert_eq!(snapshot.pod_by_container_id(id('c')).expect("by ID").container, Some(""));
+    let longest = snapshot.pod_by_container_id(id('d')).expect("by ID").container;
     assert_eq!(longest.map(str::len), Some(MAX_KEY_LENGTH));
     assert!(snapshot.pod_by_ip(IP.parse().expect("an IP")).is_some());
 }

@@ -42,7 +42,7 @@ fn every_container_and_every_ip_of_a_status_is_found() {
     writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     let snapshot = reader.load();
     for (digit, name) in [('a', "nginx"), ('b', "nginx"), ('c', "init"), ('d', "debug")] {
-        assert_eq!(snapshot.pod_by_container_id(&id(digit)).expect("by container ID").container, Some(name));
+        assert_eq!(snapshot.pod_by_container_id(id(digit)).expect("by container ID").container, Some(name));
     }
     for ip in ["10.0.0.7", "::ffff:10.0.0.7", "fd00::7"] {
         assert!(snapshot.pod_by_ip(ip.parse().expect("an IP")).is_some(), "{ip}");

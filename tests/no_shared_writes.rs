@@ -62,8 +62,8 @@ const WRITES: &[Work] = &[
     ("a counted reference to a pod", |asking| Arc::strong_count(&asking.pod.clone()) > 1),
     ("Reader::snapshot", |asking| asking.reader.snapshot().pod_by_uid(UUID).is_some()),
     ("Reader::load", |asking| asking.reader.load().pod_by_uid(UUID).is_some()),
-    ("translate an unusual UID to itself", |asking| asking.kept.translate_pod_uid(UNUSUAL) == *UNUSUAL),
-    ("translate to an unusual UID", |asking| asking.kept.translate_pod_uid(UNUSUAL_MIRROR) == *UNUSUAL),
+    ("translate an unusual UID to itself", |asking| asking.kept.translate_pod_uid(UNUSUAL) == UNUSUAL),
+    ("translate to an unusual UID", |asking| asking.kept.translate_pod_uid(UNUSUAL_MIRROR) == UNUSUAL),
 ];
 
 /// These must not write.
@@ -107,8 +107,8 @@ const READS: &[Work] = &[
             && asking.cached.load().pod_by_mirror_pod(&asking.mirror).is_some()
             && asking.cached.load().mirror_pod_by_pod(&asking.pod).is_some()
     }),
-    ("cached, translate a mirror", |asking| asking.cached.load().translate_pod_uid(MIRROR) == *STATIC),
-    ("cached, translate a pod", |asking| asking.cached.load().translate_pod_uid(UUID) == *UUID),
+    ("cached, translate a mirror", |asking| asking.cached.load().translate_pod_uid(MIRROR) == STATIC),
+    ("cached, translate a pod", |asking| asking.cached.load().translate_pod_uid(UUID) == UUID),
     ("cached, a snapshot", |asking| asking.cached.load().pods().len() > 60),
     ("cached, refresh", |asking| {
         asking.cached.refresh();
@@ -136,15 +136,15 @@ const READS: &[Work] = &[
             && both.0.is_some_and(|pod| pod.uid == STATIC)
     }),
     ("translate", |asking| {
-        asking.kept.translate_pod_uid(MIRROR) == *STATIC
-            && asking.kept.translate_pod_uid(LEFT) == *GONE
-            && asking.kept.translate_pod_uid(UUID) == *UUID
-            && asking.kept.translate_pod_uid(&asking.parsed.1) == *STATIC
+        asking.kept.translate_pod_uid(MIRROR) == STATIC
+            && asking.kept.translate_pod_uid(LEFT) == GONE
+            && asking.kept.translate_pod_uid(UUID) == UUID
+            && asking.kept.translate_pod_uid(&asking.parsed.1) == STATIC
     }),
     ("one translation", |asking| {
-        asking.kept.pod_uid_of_mirror(MIRROR).is_some_and(|uid| uid == *STATIC)
-            && asking.kept.mirror_uid_of_pod(STATIC).is_some_and(|uid| uid == *MIRROR)
-            && asking.kept.mirror_uid_of_pod(GONE).is_some_and(|uid| uid == *LEFT)
+        asking.kept.pod_uid_of_mirror(MIRROR).is_some_and(|uid| uid == STATIC)
+            && asking.kept.mirror_uid_of_pod(STATIC).is_some_and(|uid| uid == MIRROR)
+            && asking.kept.mirror_uid_of_pod(GONE).is_some_and(|uid| uid == LEFT)
     }),
     ("walk over pods", |asking| asking.kept.pods().count() == asking.kept.pods().len()),
     ("walk over static pods", |asking| asking.kept.static_pods().count() == 2),

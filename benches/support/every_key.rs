@@ -194,7 +194,7 @@ fn index(pods: &[Arc<Keyed>], items: &Arc<[Item]>, keys: &Keys) -> Subject {
         }),
         Lookups::new(ip, STEP, &keys.ips, reader.clone(), |index, ip| address(index.load().pod_by_ip(*ip))),
         Lookups::new(id, STEP, &keys.ids, reader.clone(), |index, id| {
-            address(index.load().pod_by_container_id(id).map(|found| found.pod))
+            address(index.load().get(*id).map(|found| found.pod))
         }),
         Lookups::new(text, STEP, &keys.texts, reader, |index, id| {
             address(index.load().pod_by_container_id(&**id).map(|found| found.pod))

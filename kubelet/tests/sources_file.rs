@@ -14,7 +14,7 @@ fn list(directory: &Directory) -> Listing {
 }
 
 fn names(listing: &Listing) -> Vec<&str> {
-    listing.pods.iter().map(PodMeta::name).collect()
+    listing.pods.iter().map(|pod| pod.name()).collect()
 }
 
 fn problems(listing: &Listing) -> Vec<(ProblemKind, &str)> {

@@ -48,7 +48,7 @@ fn terminating(mut pod: Pod) -> Pod {
 }
 
 fn uids(pods: &[Arc<Pod>]) -> Vec<&str> {
-    pods.iter().map(PodMeta::uid).collect()
+    pods.iter().map(|pod| pod.uid()).collect()
 }
 
 /// `removed | added | updated | deleted | reconciled`

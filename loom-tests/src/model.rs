@@ -23,8 +23,8 @@ use loom as tool;
 use shuttle as tool;
 use tool::sync::Condvar;
 pub(crate) use tool::sync::Mutex;
-pub(crate) use tool::sync::atomic::{AtomicBool, AtomicUsize};
-use tool::sync::atomic::{Ordering, fence};
+pub(crate) use tool::sync::atomic::AtomicBool;
+use tool::sync::atomic::{AtomicUsize, Ordering, fence};
 use tool::thread_local;
 
 /// A counted reference like [`std::sync::Arc`] that detects uses after the value was freed.

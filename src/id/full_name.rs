@@ -34,10 +34,8 @@ pub(crate) const SEPARATOR: char = '_';
 /// Kubelet: `GetPodFullName` (`pkg/kubelet/container/runtime.go`).
 #[doc(alias = "GetPodFullName")]
 #[doc(alias = "BuildPodFullName")]
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FullName {
-    text: Arc<str>,
-}
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FullName(Arc<str>);
 
 impl FullName {
     /// The full name of the pod `name` in `namespace`.
@@ -63,11 +61,11 @@ impl FullName {
     /// The whole name, `name_namespace`.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0
     }
 
     fn parts(&self) -> (&str, &str) {
-        self.text.split_once(SEPARATOR).unwrap_or_default()
+        self.0.split_once(SEPARATOR).unwrap_or_default()
     }
 }
 
@@ -111,7 +109,7 @@ impl FromStr for FullName {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match split(text) {
-            Some(_) => Ok(Self { text: Arc::from(text) }),
+            Some(_) => Ok(Self(Arc::from(text))),
             None => Err(ParseIdError::FullName(crate::text::shorten(text))),
         }
     }
@@ -119,37 +117,25 @@ impl FromStr for FullName {
 
 impl AsRef<str> for FullName {
     fn as_ref(&self) -> &str {
-        &self.text
+        &self.0
     }
 }
 
 impl Borrow<str> for FullName {
     fn borrow(&self) -> &str {
-        &self.text
-    }
-}
-
-impl PartialEq<str> for FullName {
-    fn eq(&self, other: &str) -> bool {
-        &*self.text == other
+        &self.0
     }
 }
 
 impl PartialEq<&str> for FullName {
     fn eq(&self, other: &&str) -> bool {
-        &*self.text == *other
+        &*self.0 == *other
     }
 }
 
 impl fmt::Display for FullName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.text)
-    }
-}
-
-impl fmt::Debug for FullName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FullName({:?})", &*self.text)
+        f.pad(&self.0)
     }
 }
 

@@ -91,12 +91,6 @@ impl<'a> UidRef<'a> {
         self.usual.map_or(self.other, |packed| packed.spell(buffer))
     }
 
-    /// Whether this is the empty UID, which no pod may have.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.usual.is_none() && self.other.is_empty()
-    }
-
     /// Whether this is a UUID with hyphens or 32 hex digits, in upper or lower case.
     pub(crate) fn is_usual_in_any_case(self) -> bool {
         self.usual.is_some() || self.in_lower_case().is_some()
@@ -157,12 +151,6 @@ macro_rules! uid_type {
         pub struct $name(Uid);
 
         impl $name {
-            /// Whether this is the empty UID, which no pod may have.
-            #[must_use]
-            pub fn is_empty(&self) -> bool {
-                self.as_uid_ref().is_empty()
-            }
-
             /// The UID in the borrowed form that lookups take.
             #[must_use]
             #[inline]
@@ -202,15 +190,9 @@ macro_rules! uid_type {
             }
         }
 
-        impl PartialEq<str> for $name {
-            fn eq(&self, other: &str) -> bool {
-                self.as_uid_ref().text(&mut [0; 36]) == other
-            }
-        }
-
         impl PartialEq<&str> for $name {
             fn eq(&self, other: &&str) -> bool {
-                *self == **other
+                self.as_uid_ref().text(&mut [0; 36]) == *other
             }
         }
 
@@ -329,7 +311,6 @@ mod tests {
             assert_eq!(uid, text);
             assert_eq!(UidRef::from(&uid), UidRef::from(text));
             assert_eq!(PodUid::from(UidRef::from(text)), uid);
-            assert_eq!(uid.is_empty(), text.is_empty());
             assert_eq!(format!("{:?}", UidRef::from(text)), format!("{text:?}"));
         }
     }
@@ -359,7 +340,7 @@ mod tests {
             text[separator] = b',';
             text[digit] = b'g';
             let text = str::from_utf8(&text).expect("ASCII");
-            assert_eq!(PodUid::from(text), *text);
+            assert_eq!(PodUid::from(text), text);
         }
     }
 

@@ -59,7 +59,8 @@ impl Cgroup {
             return None;
         }
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
-        let mut within = Within::Elsewhere;
+        // Of the names before.
+        let (mut grandparent, mut parent) = ("", "");
         let (mut container, mut is_below_name) = (None, false);
         let mut found = None;
         let mut names = path.split('/').filter(|name| !name.is_empty());
@@ -71,13 +72,13 @@ impl Cgroup {
             if found.is_some() {
                 continue;
             }
-            if let Some((pod_uid, container_id)) = pod(name, within) {
+            if let Some((pod_uid, container_id)) = pod(name, is_of_kubelet(grandparent, parent)) {
                 // Peeked, not consumed: the loop checks whether `..` follows.
                 let below = names.clone().next();
                 let container_id = container_id.or_else(|| below.and_then(container_of));
                 found = Some(Self { pod_uid: Some(pod_uid), container_id });
             }
-            within = within.enter(name);
+            (grandparent, parent) = (parent, name);
             container = container.or_else(|| container_of(name));
         }
         found.or_else(|| container.map(|id| Self { pod_uid: None, container_id: Some(id) }))
@@ -131,30 +132,16 @@ pub(super) fn path_of_line(line: &str) -> Option<&str> {
     (is_number && path.starts_with('/')).then_some(path)
 }
 
-/// Where the kubelet's cgroupfs driver creates a pod's cgroup.
-#[derive(Clone, Copy)]
-enum Within {
-    Elsewhere,
-    /// Directly in `kubepods`: guaranteed pods, and the classes of the others.
-    Kubepods,
-    /// Inside one of these classes.
-    Class,
-}
-
-impl Within {
-    fn enter(self, name: &str) -> Self {
-        match (self, name) {
-            (_, "kubepods") => Self::Kubepods,
-            (Self::Kubepods, "burstable" | "besteffort") => Self::Class,
-            _ => Self::Elsewhere,
-        }
-    }
+/// Whether the kubelet's cgroupfs driver creates the cgroups of pods here: directly in `kubepods` those of guaranteed pods,
+/// in the classes there all others.
+fn is_of_kubelet(grandparent: &str, parent: &str) -> bool {
+    parent == "kubepods" || (grandparent == "kubepods" && matches!(parent, "burstable" | "besteffort"))
 }
 
 /// The pod of a cgroup of this name, and the container if the name contains one.
-fn pod(name: &str, within: Within) -> Option<(PodUid, Option<ContainerId>)> {
+fn pod(name: &str, is_of_kubelet: bool) -> Option<(PodUid, Option<ContainerId>)> {
     if let Some(text) = name.strip_prefix("pod")
-        && !matches!(within, Within::Elsewhere)
+        && is_of_kubelet
     {
         return Some((uid(text, false)?, None));
     }

@@ -49,7 +49,7 @@ impl ContainerId {
     // Lookups by text inline the parser, so that the ID stays in registers.
     /// Any spelling: only the digits, `runtime://digits` as in statuses, or the name of a systemd scope.
     #[inline]
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if text.len() <= DIGITS {
             return Self::bare(text);
         }
@@ -97,31 +97,6 @@ impl FromStr for ContainerId {
     #[inline]
     fn from_str(text: &str) -> Result<Self, ParseIdentityError> {
         Self::parse(text).ok_or(ParseIdentityError::ContainerId)
-    }
-}
-
-impl TryFrom<&str> for ContainerId {
-    type Error = ParseIdentityError;
-
-    #[inline]
-    fn try_from(text: &str) -> Result<Self, ParseIdentityError> {
-        text.parse()
-    }
-}
-
-impl TryFrom<&String> for ContainerId {
-    type Error = ParseIdentityError;
-
-    #[inline]
-    fn try_from(text: &String) -> Result<Self, ParseIdentityError> {
-        text.parse()
-    }
-}
-
-impl From<&Self> for ContainerId {
-    #[inline]
-    fn from(id: &Self) -> Self {
-        *id
     }
 }
 

@@ -23,6 +23,9 @@ const SIZE_CLASSES: usize = 136;
 /// Maximum total size. A batch of a thousand updates replaces about as much.
 const MAX_CACHED_BYTES: usize = 2 << 20;
 
+#[cfg(test)]
+pub(super) use audit::in_use;
+
 /// Freed nodes by their number of lines.
 #[derive(Default)]
 pub(super) struct NodePool {
@@ -70,7 +73,7 @@ impl NodePool {
 
 /// The nodes in use among those that this thread took.
 #[cfg(test)]
-pub(super) mod audit {
+mod audit {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 

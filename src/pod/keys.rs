@@ -19,7 +19,6 @@ pub const MAX_KEYS_PER_POD: usize = 1024;
 pub const MAX_KEY_LENGTH: usize = 1024;
 
 /// A kind of custom keys, such as "owner" or "label". The number has no meaning to the index.
-/// `workload::WORKLOAD`, with the feature `k8s-openapi`, is `u16::MAX`.
 ///
 /// # Examples
 /// ```
@@ -50,15 +49,21 @@ pub(crate) struct Strength {
     created: Reverse<i64>,
 }
 
-/// A key that borrows its bytes.
+/// A key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum KeyRef<'a> {
+pub(crate) enum AnyKey<B, S> {
     ContainerId(ContainerId),
     Ip(u128),
-    Own(KeyKind, &'a [u8]),
+    Own(KeyKind, B),
     /// A full name, of a pod or a mirror pod.
-    Name(PodKind, &'a str, &'a str),
+    Name(PodKind, S, S),
 }
+
+/// A key that borrows its bytes.
+pub(crate) type KeyRef<'a> = AnyKey<&'a [u8], &'a str>;
+
+/// A key that owns its bytes, with the same order.
+pub(crate) type OwnedKey = AnyKey<Arc<[u8]>, Arc<str>>;
 
 /// A key as named by a pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,15 +71,6 @@ pub(crate) struct NamedKey<'a> {
     pub(crate) key: KeyRef<'a>,
     /// The container's name, if the key is a container ID.
     pub(crate) container: Option<&'a Arc<str>>,
-}
-
-/// An owned [`KeyRef`], with the same order.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum OwnedKey {
-    ContainerId(ContainerId),
-    Ip(u128),
-    Own(KeyKind, Arc<[u8]>),
-    Name(PodKind, Arc<str>, Arc<str>),
 }
 
 /// The claims of one pod.
@@ -102,14 +98,9 @@ impl PodKeys<'_> {
     /// Name the containers of all kinds, including the last terminated ones. An empty ID, of a container that
     /// has not started, is skipped. An invalid ID, such as its first 12 digits, is ignored and counted.
     pub fn container_id(&mut self, container: &str, id: &str) {
-        if id.is_empty() {
-            return;
-        }
-        match ContainerId::try_from(id) {
-            Ok(id) if container.len() <= MAX_KEY_LENGTH => {
-                self.add(OwnedKey::ContainerId(id), Some(container));
-            }
-            _ => self.claims.ignored += 1,
+        if !id.is_empty() {
+            let id = ContainerId::parse(id).filter(|_| container.len() <= MAX_KEY_LENGTH);
+            self.add(id.map(OwnedKey::ContainerId), Some(container));
         }
     }
 
@@ -117,29 +108,21 @@ impl PodKeys<'_> {
     ///
     /// A pod in its node's network has none.
     pub fn ip(&mut self, ip: IpAddr) {
-        self.add(OwnedKey::Ip(ip_number(ip)), None);
+        self.add(Some(OwnedKey::Ip(ip_number(ip))), None);
     }
 
     /// Like [`ip`](Self::ip), from text. Empty text is skipped; an invalid address is ignored and counted.
     pub fn ip_text(&mut self, ip: &str) {
-        if ip.is_empty() {
-            return;
-        }
-        match ip.parse() {
-            Ok(ip) => self.ip(ip),
-            Err(_) => self.claims.ignored += 1,
+        if !ip.is_empty() {
+            self.add(ip.parse().ok().map(|ip| OwnedKey::Ip(ip_number(ip))), None);
         }
     }
 
     /// A custom key, which several pods may have. An empty key, and one of more than [`MAX_KEY_LENGTH`]
     /// bytes, is ignored and counted.
     pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
-        let key = key.as_ref();
-        if (1..=MAX_KEY_LENGTH).contains(&key.len()) {
-            self.add(OwnedKey::Own(kind, key.into()), None);
-        } else {
-            self.claims.ignored += 1;
-        }
+        let key = Some(key.as_ref()).filter(|key| (1..=MAX_KEY_LENGTH).contains(&key.len()));
+        self.add(key.map(|key| OwnedKey::Own(kind, key.into())), None);
     }
 
     /// When the pod was created, in whole seconds since 1970. If several pods name one key, the one created
@@ -160,18 +143,12 @@ impl PodKeys<'_> {
         self.claims.strength.terminating = terminating;
     }
 
-    fn add(&mut self, key: OwnedKey, container: Option<&str>) {
-        if self.claims.keys.len() < MAX_KEYS_PER_POD {
-            self.claims.keys.push((key, container.map(Arc::from)));
-        } else {
-            self.claims.ignored += 1;
+    /// Ignores and counts an invalid key, which is `None`, and one too many.
+    fn add(&mut self, key: Option<OwnedKey>, container: Option<&str>) {
+        match key.filter(|_| self.claims.keys.len() < MAX_KEYS_PER_POD) {
+            Some(key) => self.claims.keys.push((key, container.map(Arc::from))),
+            None => self.claims.ignored += 1,
         }
-    }
-}
-
-impl std::fmt::Debug for PodKeys<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PodKeys").field("keys", &self.claims.keys.len()).finish_non_exhaustive()
     }
 }
 

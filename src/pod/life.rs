@@ -61,12 +61,6 @@ impl Time {
     pub fn saturating_add(self, span: Duration) -> Self {
         Self::from_nanos(self.0 + nanos(span))
     }
-
-    /// An earlier time, at least the first one.
-    #[must_use]
-    pub fn saturating_sub(self, span: Duration) -> Self {
-        Self::from_nanos(self.0 - nanos(span))
-    }
 }
 
 /// At most 18 years.

@@ -2,8 +2,6 @@
 //!
 //! This module knows annotations and names. It does not depend on indices, snapshots or threads.
 
-use std::sync::Arc;
-
 mod keys;
 mod life;
 #[cfg(feature = "k8s-openapi")]
@@ -146,30 +144,6 @@ pub trait PodMeta {
     /// [at a time](crate::Snapshot::at). Without this, the index goes by when it learnt of the pod and of its end.
     fn life(&self) -> Life {
         Life::default()
-    }
-}
-
-impl<P: PodMeta + ?Sized> PodMeta for Arc<P> {
-    fn uid(&self) -> &str {
-        (**self).uid()
-    }
-    fn name(&self) -> &str {
-        (**self).name()
-    }
-    fn namespace(&self) -> &str {
-        (**self).namespace()
-    }
-    fn annotation(&self, key: &str) -> Option<&str> {
-        (**self).annotation(key)
-    }
-    fn ephemeral_container_count(&self) -> usize {
-        (**self).ephemeral_container_count()
-    }
-    fn keys(&self, keys: &mut PodKeys<'_>) {
-        (**self).keys(keys);
-    }
-    fn life(&self) -> Life {
-        (**self).life()
     }
 }
 

@@ -103,8 +103,8 @@ impl<P: PodMeta> Snapshot<P> {
         self.live.all(key.into(), &self.hashing)
     }
 
-    /// The pod with this container, and the container's name. The ID is a [`ContainerId`] or text in any of
-    /// its spellings.
+    /// The pod with this container, and the container's name. The ID is text in any of its spellings; for a
+    /// [`ContainerId`] use [`get`](Self::get).
     ///
     /// If several pods name the ID, returns the one with the strongest claim; see [`PodMeta::keys`]. A prefix
     /// of an ID finds nothing. Neither does the ID of a sandbox, because no pod status names it.
@@ -137,8 +137,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// ```
     #[inline]
     #[must_use]
-    pub fn pod_by_container_id(&self, id: impl TryInto<ContainerId>) -> Option<Found<'_, P>> {
-        self.get(id.try_into().ok()?)
+    pub fn pod_by_container_id(&self, id: impl AsRef<str>) -> Option<Found<'_, P>> {
+        self.get(ContainerId::parse(id.as_ref())?)
     }
 
     /// The pod with this IP. An IPv4 address mapped to IPv6 equals the IPv4 address.

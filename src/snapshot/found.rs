@@ -1,13 +1,12 @@
 //! The keys by which pods are looked up, and the result of a lookup.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::id::{FullName, UidRef};
 use crate::identity::ContainerId;
-use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, ip_number};
+use crate::pod::{KeyKind, KeyRef, PodKind, ip_number};
 
 /// The result of a lookup: a pod, and by what it was found.
 #[non_exhaustive]
@@ -148,14 +147,4 @@ impl<'a> From<(KeyKind, &'a [u8])> for Key<'a> {
 
 copied!(Found);
 
-impl<P: PodMeta> fmt::Debug for Found<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pod, container, by, removed_at } = self;
-        f.debug_struct("Found")
-            .field("pod", &pod.uid())
-            .field("container", container)
-            .field("by", by)
-            .field("removed_at", removed_at)
-            .finish()
-    }
-}
+shown!(Found<'_>, |it| pod: it.pod.uid(), container: it.container, by: it.by, removed_at: it.removed_at);

@@ -19,7 +19,6 @@ mod tables;
 mod times;
 mod translations;
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -139,7 +138,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     #[doc(alias = "ManagedEphemeralContainers")]
     pub fn ephemeral_container_count(&self) -> usize {
-        self.pods().map(PodMeta::ephemeral_container_count).fold(0, usize::saturating_add)
+        self.pods().map(|pod| pod.ephemeral_container_count()).fold(0, usize::saturating_add)
     }
 
     /// The pod with this UID, without mirrors; a mirror's UID is not translated.
@@ -259,7 +258,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[doc(alias = "GetPodAndMirrorPod")]
     #[must_use]
     pub fn pod_and_mirror_pod<'a>(&'a self, pod: &'a Arc<P>) -> (Option<&'a Arc<P>>, Option<&'a Arc<P>>) {
-        if is_mirror_pod(pod) {
+        if is_mirror_pod(&**pod) {
             (self.pod_by_mirror_pod(pod), Some(pod))
         } else {
             (Some(pod), self.mirror_pod_by_pod(pod))
@@ -317,7 +316,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// # Complexity
     /// O(1) to obtain, O(pods) to iterate; no allocation.
     pub fn static_pods(&self) -> impl Iterator<Item = &Arc<P>> + Clone {
-        self.pods().filter(|pod| is_static_pod(*pod))
+        self.pods().filter(|pod| is_static_pod(&***pod))
     }
 
     /// All mirror pods. In no particular order.
@@ -437,13 +436,5 @@ impl<P: PodMeta> Snapshot<P> {
     }
 }
 
-/// Prints counts, not contents: a snapshot may have a hundred thousand pods.
-impl<P: PodMeta> fmt::Debug for Snapshot<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("generation", &self.generation)
-            .field("pods", &self.pods().len())
-            .field("mirror_pods", &self.mirror_pods().len())
-            .finish_non_exhaustive()
-    }
-}
+// Counts: a snapshot may have a hundred thousand pods.
+shown!(Snapshot, |it| generation: it.generation, pods: it.pods().len(), mirror_pods: it.mirror_pods().len());

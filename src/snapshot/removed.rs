@@ -3,7 +3,6 @@
 //! They are in a second set of tables: a lookup of a current pod reads nothing of it. Of several removed pods with one
 //! key, the one removed last holds it, and the others are contenders.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -83,7 +82,7 @@ pub(crate) struct RemovedPod<P> {
 ///
 /// Kubelet: none; its pod manager forgets a removed pod at once.
 pub struct RemovedPods<'a, P> {
-    set: Option<&'a RemovedSet<P>>,
+    tables: Option<&'a Tables<RemovedPod<P>>>,
     hashing: &'a Hashing,
 }
 
@@ -138,19 +137,15 @@ impl<P: PodMeta> Snapshot<P> {
     /// O(1) to obtain; no copy. See [`RemovedPods`] for its lookups.
     #[must_use]
     pub fn removed(&self) -> RemovedPods<'_, P> {
-        RemovedPods { set: self.removed.as_deref(), hashing: &self.hashing }
+        RemovedPods { tables: self.removed.as_deref().map(|set| &set.tables), hashing: &self.hashing }
     }
 }
 
 impl<'a, P: PodMeta> RemovedPods<'a, P> {
-    fn tables(self) -> Option<&'a Tables<RemovedPod<P>>> {
-        self.set.map(|set| &set.tables)
-    }
-
     /// Number of removed pods and mirror pods. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.tables().map_or(0, |tables| tables.pods.len() + tables.mirrors.len())
+        self.tables.map_or(0, |tables| tables.pods.len() + tables.mirrors.len())
     }
 
     /// Whether there are none.
@@ -164,8 +159,8 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     /// # Complexity
     /// O(1) to obtain, O(n) to iterate; no allocation.
     pub fn iter(&self) -> impl Iterator<Item = Found<'a, P>> + Clone + use<'a, P> {
-        let pods = self.tables().into_iter().flat_map(|tables| tables.pods.iter()).map(|entry| &entry.value);
-        let mirrors = self.tables().into_iter().flat_map(|tables| tables.mirrors.iter());
+        let pods = self.tables.into_iter().flat_map(|tables| tables.pods.iter()).map(|entry| &entry.value);
+        let mirrors = self.tables.into_iter().flat_map(|tables| tables.mirrors.iter());
         pods.chain(mirrors.map(|entry| &entry.value.pod)).map(|removed| removed.found(FoundBy::Uid))
     }
 
@@ -173,23 +168,23 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
     #[must_use]
     pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Option<Found<'a, P>> {
         let key = key.into();
-        self.pod(key).or_else(|| self.tables()?.get_mirror(key, self.hashing))
+        self.pod(key).or_else(|| self.tables?.get_mirror(key, self.hashing))
     }
 
     /// All removed pods with this key, without mirrors, the one removed last first. See [`Snapshot::claimants`].
     pub fn claimants(&self, key: impl Into<Key<'a>>) -> impl Iterator<Item = Found<'a, P>> {
         let (key, hashing) = (key.into(), self.hashing);
-        self.tables().into_iter().flat_map(move |tables| tables.all(key, hashing))
+        self.tables.into_iter().flat_map(move |tables| tables.all(key, hashing))
     }
 
     /// The last removed pod with this key, without mirrors.
     pub(crate) fn pod(self, key: Key<'_>) -> Option<Found<'a, P>> {
-        self.tables()?.get(key, self.hashing)
+        self.tables?.get(key, self.hashing)
     }
 
     /// The removed mirror pod with this UID, and the UID to which it translated.
     pub(crate) fn mirror(self, uid: UidRef<'_>) -> Option<&'a Mirror<RemovedPod<P>>> {
-        self.tables()?.mirror(uid, self.hashing)
+        self.tables?.mirror(uid, self.hashing)
     }
 }
 
@@ -201,8 +196,4 @@ impl<P> Clone for RemovedPod<P> {
     }
 }
 
-impl<P: PodMeta> fmt::Debug for RemovedPods<'_, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemovedPods").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
+shown!(RemovedPods<'_>, |removed| len: removed.len());

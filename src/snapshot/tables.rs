@@ -157,13 +157,6 @@ impl<P: PodMeta> Claimant for Arc<P> {
 }
 
 impl<V> Tables<V> {
-    /// The pod that alone claims an IP.
-    #[inline]
-    pub(crate) fn by_uncontested_ip(&self, ip: u128, hashing: &Hashing) -> Option<&V> {
-        let (_, pod) = self.find(KeyRef::Ip(ip), hashing)?;
-        self.first_contender(KeyRef::Ip(ip)).is_none().then_some(pod)
-    }
-
     /// The holder of a key, with the place of its entry.
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]

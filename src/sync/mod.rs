@@ -11,7 +11,7 @@ mod park;
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use self::{
     cell::{Arc, Cached, Guard, Mutex, Published, is_sole_owner},
-    park::{AtomicBool, AtomicUsize, Parker, has_failed},
+    park::{AtomicBool, Parker, has_failed},
 };
 
 #[cfg(any(loom, shuttle))]
@@ -21,5 +21,5 @@ mod model;
 pub use self::model::freed_by_this_thread;
 #[cfg(any(loom, shuttle))]
 pub(crate) use self::model::{
-    Arc, AtomicBool, AtomicUsize, Cached, Guard, Mutex, Parker, Published, has_failed, is_sole_owner,
+    Arc, AtomicBool, Cached, Guard, Mutex, Parker, Published, has_failed, is_sole_owner,
 };

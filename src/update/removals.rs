@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
+use crate::map::Words;
 use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
 use crate::snapshot::{Claimant, RemovedPod, Translation, UidKey};
 use crate::versions::Draft;
@@ -23,7 +24,7 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
         let key = UidKey::new(uid, &self.hashing);
         let (_, kind, pod) = self.known(key)?;
-        let living = Living { kind, pod: Arc::clone(pod), target: self.pod_uid_of_mirror(uid) };
+        let living = self.living_one(kind, pod);
         let pod = self.remove_known(key)?;
         self.keep(uid, &living);
         Some(pod)
@@ -34,13 +35,12 @@ impl<P: PodMeta> Draft<'_, P> {
         if self.removed.is_none() {
             return Vec::new();
         }
-        let pods = self.pods().map(|pod| Living { kind: PodKind::Pod, pod: Arc::clone(pod), target: None });
-        let mirrors = self.mirror_pods().map(|pod| Living {
-            kind: PodKind::Mirror,
-            pod: Arc::clone(pod),
-            target: self.pod_uid_of_mirror(pod.uid()),
-        });
-        pods.chain(mirrors).collect()
+        let pods = self.pods().map(|pod| self.living_one(PodKind::Pod, pod));
+        pods.chain(self.mirror_pods().map(|pod| self.living_one(PodKind::Mirror, pod))).collect()
+    }
+
+    fn living_one(&self, kind: PodKind, pod: &Arc<P>) -> Living<P> {
+        Living { kind, pod: Arc::clone(pod), target: self.pod_uid_of_mirror(pod.uid()) }
     }
 
     /// Keeps those that no longer live. The one with the strongest claim counts as the last one removed.
@@ -62,11 +62,8 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Drops a removed pod whose UID returns.
     pub(super) fn drop_removed(&mut self, uid: UidRef<'_>) {
-        let Some(removed) = &self.removed else { return };
         let key = UidKey::new(uid, &self.hashing);
-        if let Some((_, _, pod)) = removed.tables.known(key, |words, pod| key.is(words, pod)) {
-            self.drop_removal(pod.number, uid);
-        }
+        self.drop_removal(key, |words, pod| key.is(words, pod));
     }
 
     /// Drops the removed pods whose time is over. Returns their number.
@@ -108,21 +105,22 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Drops the pod that was removed first.
     fn drop_first(&mut self) {
-        if let Some((number, uid)) = self.queue().and_then(|queue| queue.first()) {
-            self.drop_removal(number, uid.as_uid_ref());
-        }
+        let Some(queue) = self.queue() else { return };
+        let Some((number, uid)) = queue.first() else { return };
+        queue.remove(number);
+        // By its number: the pod itself may answer with another UID by now, although it must not.
+        let key = UidKey::new(uid.as_uid_ref(), &self.hashing);
+        self.drop_removal(key, |_, removed| removed.number == number);
     }
 
-    fn drop_removal(&mut self, number: u64, uid: UidRef<'_>) {
-        if let Some(queue) = self.queue() {
-            queue.remove(number);
-        }
-        let Some(tables) = self.removed.as_ref().map(|removed| &removed.tables) else { return };
-        let key = UidKey::new(uid, &self.hashing);
-        // By its number: the pod itself may answer with another UID by now, although it must not.
-        let found = tables.known(key, |_, removed| removed.number == number);
+    /// Drops the removed pod under this UID that `is` accepts.
+    fn drop_removal(&mut self, key: UidKey<'_>, is: impl Fn(Words, &RemovedPod<P>) -> bool) {
+        let found = self.removed.as_ref().and_then(|removed| removed.tables.known(key, is));
         let Some((place, kind, removed)) = found else { return };
-        let removed = removed.clone();
+        let (uid, removed) = (key.uid, removed.clone());
+        if let Some(queue) = self.queue() {
+            queue.remove(removed.number);
+        }
         let Some(mut tables) = self.removed_mut() else { return };
         let name = KeyRef::Name(kind, removed.pod.name(), removed.pod.namespace());
         tables.release(name, removed.strength(), &uid.into(), &removed);

@@ -19,7 +19,6 @@ impl<P: PodMeta> Draft<'_, P> {
         let mut refused = Vec::new();
         for (position, pod) in pods.into_iter().enumerate() {
             if let Err(error) = self.upsert(&pod) {
-                self.drop_later(&pod);
                 refused.push((position, error));
             }
         }

@@ -158,7 +158,7 @@ impl Run {
                     Ok(Upserted::Added) => Upsert::Added,
                     Ok(Upserted::Replaced(old)) => Upsert::Replaced(id(old)),
                     Ok(other) => panic!("an unknown outcome: {other:?}"),
-                    Err(error) => Upsert::Refused(error.field()),
+                    Err(error) => Upsert::Refused(error.field),
                 };
                 assert_eq!(upsert, expected, "the upsert of {pod:?}");
                 self.published(matches!(upsert, Upsert::Added | Upsert::Replaced(_)));
@@ -174,7 +174,7 @@ impl Run {
                 let applied = self.writer.set_pods(pods.clone());
                 let refused = self.model.set(&pods);
                 let reported: Vec<_> =
-                    applied.refused.iter().map(|refused| (refused.position, refused.error.field())).collect();
+                    applied.refused.iter().map(|refused| (refused.position, refused.error.field)).collect();
                 assert_eq!(reported, refused, "who was refused");
                 if !applied.published {
                     let after: Vec<_> = self.model.live().cloned().collect();
@@ -212,7 +212,7 @@ impl Run {
         let reported: Vec<_> = applied
             .refused
             .iter()
-            .map(|refused| (refused.operation, refused.position, refused.error.field()))
+            .map(|refused| (refused.operation, refused.position, refused.error.field))
             .collect();
         assert_eq!(reported, refused, "who was refused");
         self.applied(&applied);

@@ -11,7 +11,7 @@ pub fn check<P: PodMeta>(snapshot: &Snapshot<P>) {
     both_directions_agree(snapshot);
     names_lead_to_their_bearers(snapshot);
     worlds_are_apart(snapshot);
-    let sum: usize = snapshot.pods().map(PodMeta::ephemeral_container_count).sum();
+    let sum: usize = snapshot.pods().map(|pod| pod.ephemeral_container_count()).sum();
     assert_eq!(snapshot.ephemeral_container_count(), sum, "I5: the count of ephemeral containers");
 }
 

@@ -97,7 +97,7 @@ impl KeyAnswers {
         let by_container_id = container_ids().map(|digits| {
             let id: ContainerId = digits.parse().expect("64 digits");
             let found = snapshot.pod_by_container_id(&digits);
-            let again = snapshot.pod_by_container_id(id).map(|found| (id_of(found.pod), found.container));
+            let again = snapshot.get(id).map(|found| (id_of(found.pod), found.container));
             assert_eq!(found.map(|found| (id_of(found.pod), found.container)), again);
             assert!(snapshot.pod_by_container_id(&digits[..12]).is_none());
             let name = |container: Option<&str>| container.expect("a name").to_owned();

@@ -48,7 +48,7 @@ impl Maps {
 
     fn remove(&mut self, pod: &Arc<Pod>) {
         let full_name = full_name(pod);
-        if is_mirror_pod(pod) {
+        if is_mirror_pod(&**pod) {
             self.mirror_pods.remove(pod.uid());
             self.mirror_pods_by_full_name.remove(&full_name);
             self.translations.remove(pod.uid());

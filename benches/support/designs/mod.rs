@@ -133,7 +133,7 @@ impl Write for Bare {
     }
 
     fn remove(&mut self, pod: &Arc<Pod>) {
-        Self::remove(self, pod_index::PodMeta::uid(pod));
+        Self::remove(self, pod_index::PodMeta::uid(&**pod));
     }
 
     fn set(&mut self, pods: Vec<Arc<Pod>>) {

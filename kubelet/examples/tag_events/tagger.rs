@@ -46,7 +46,7 @@ impl Tagger {
         };
         // One snapshot for both lookups. The UID is known before any status names the container.
         let pods = self.pods.load();
-        let container = cgroup.container_id.and_then(|id| pods.pod_by_container_id(id));
+        let container = cgroup.container_id.and_then(|id| pods.get(id));
         let pod = cgroup.pod_uid.and_then(|uid| pods.pod_by_uid(&uid)).or(container.map(|found| found.pod));
         let Some(pod) = pod else { return Ok("a pod that is not in the index".to_owned()) };
         let container = container.and_then(|found| found.container).unwrap_or("a container without a status");

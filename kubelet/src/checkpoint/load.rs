@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn uids(restored: &Restored) -> Vec<&str> {
-        restored.pods.iter().map(PodMeta::uid).collect()
+        restored.pods.iter().map(|pod| pod.uid()).collect()
     }
 
     const ALL: [&str; 3] = ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"];

@@ -108,7 +108,7 @@ where
     let Partial { metadata } = decoded(json)?;
     let (uid, version) = metadata.identity();
     let Metadata { namespace, name, .. } = metadata;
-    if uid.is_empty() || name.is_empty() {
+    if uid == "" || name.is_empty() {
         return Err(Failure::new(FailureKind::Doubt, format!("an object without a name {message}")));
     }
     let is_reduced = object.is_some();

@@ -43,5 +43,5 @@ pub async fn until(
 }
 
 pub fn names(pods: &[Arc<Pod>]) -> Vec<&str> {
-    pods.iter().map(PodMeta::name).collect()
+    pods.iter().map(|pod| pod.name()).collect()
 }

@@ -86,7 +86,7 @@ impl<P> Memory<P> {
         mem::replace(&mut self.dead, mem::take(&mut self.spare))
     }
 
-    /// Ends a draft that is not published and whose tables were abandoned. The published version still has what the draft
+    /// Ends a draft that is not published and whose tables were cleared. The published version still has what the draft
     /// dropped.
     pub(crate) fn cancel(&mut self) {
         self.dead.0.clear();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::super::pool::audit;
+use super::super::pool as audit;
 use super::{Array, Chunk, Entry, Hashing, MAX_LEN, Memory, PRESIZE_LOAD, Side, Table, TableMut, each_entry};
 use crate::map::{DeadList, Key, Place, any_tag};
 
@@ -233,7 +233,7 @@ impl Versions {
     fn abandon(&mut self) {
         if let Some(mut draft) = self.draft.take() {
             // SAFETY: the table belongs to the draft, which ends here.
-            unsafe { draft.table.abandon(&mut self.memory) };
+            unsafe { TableMut::new(&mut draft.table, &mut self.memory, &self.hashing) }.clear(0);
             self.memory.cancel();
         }
     }
@@ -316,9 +316,8 @@ impl Versions {
     /// Drops everything, the remaining versions at the same time.
     fn leave(mut self) {
         self.abandon();
-        let mut dead = DeadList::default();
-        // SAFETY: the last version, added once.
-        unsafe { self.current.table.retire_into(&mut dead) };
+        self.clear(0);
+        let mut dead = self.memory.end();
         for (_, list) in self.retired.drain(..) {
             // SAFETY: there is one index.
             unsafe { dead.append(list) };

@@ -312,7 +312,7 @@ mod tests {
         let (node, period) = (NodeName::new("n1"), Duration::from_secs(3600));
         let mut source = follow_with(directory.path(), node, period, transform, Nudge::default());
         let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
-        assert_eq!(pods.iter().map(PodMeta::name).collect::<Vec<_>>(), ["a-n1", "z-n1"]);
+        assert_eq!(pods.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["a-n1", "z-n1"]);
         let [problem] = &source.status().borrow().problems.clone()[..] else { panic!("one problem") };
         assert!(problem.origin.ends_with("bad.yaml") && problem.message.contains("panicked"), "{problem}");
     }
