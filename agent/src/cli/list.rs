@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::{mem, slice};
 
 use form_urlencoded::Serializer;
 use k8s_openapi::List;
@@ -25,8 +24,7 @@ use crate::pod_api::printed::{COLUMNS, cells};
 /// Prints the pods, and with `-w` each of their changes.
 pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(), Failure> {
     let has_namespaces = asked.namespace.is_none();
-    let mut printer =
-        Printer { output, has_namespaces, is_headed: false, widths: Vec::new(), rows: Vec::new() };
+    let mut printer = Printer { output, has_namespaces, widths: Vec::new() };
     if asked.watch {
         return watched(server, asked, &mut printer);
     }
@@ -39,8 +37,7 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
     if list.items.is_empty() {
         eprintln!("No pods found");
     }
-    printer.add(&list.items);
-    printer.tell(&[]).map(drop)
+    printer.print(&list.items.into_iter().map(Arc::new).collect::<Vec<_>>()).map(drop)
 }
 
 /// The path and the query of these pods.
@@ -60,7 +57,7 @@ fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(
         let ListArgs { namespace, selector: labels, field_selector: fields, .. } = asked.clone();
         let selection = Selection { namespace, labels, fields };
         let mut known = HashMap::new();
-        let update = |update| printer.tell(&changed(&mut known, update));
+        let update = |update| printer.print(&changed(&mut known, update));
         follow(selection.of(ApiServer::new(server.api(false))), update, |problem| match problem {
             Some(problem) => {
                 eprintln!("pod-index: {}; the watch continues when it answers", harmless(problem));
@@ -96,44 +93,41 @@ fn changed(known: &mut HashMap<PodUid, Arc<Pod>>, update: SourceUpdate<Pod>) -> 
 struct Printer {
     output: Output,
     has_namespaces: bool,
-    is_headed: bool,
+    /// The widths of the table's columns so far. Empty before the headings.
     widths: Vec<usize>,
-    /// The rows that were not printed yet. They are aligned together.
-    rows: Vec<Vec<String>>,
 }
 
 impl Printer {
-    fn add(&mut self, pods: &[Pod]) {
-        let is_wide = self.output == Output::Wide;
-        let columns = COLUMNS.iter().take_while(|(.., priority)| *priority == 0 || is_wide);
-        let names: Vec<_> = columns.map(|(name, ..)| name.to_uppercase()).collect();
-        let line = |namespace: &str, cells: &[String]| -> Vec<String> {
-            let namespace = self.has_namespaces.then(|| namespace.to_owned());
-            namespace.into_iter().chain(cells[..names.len()].iter().cloned()).collect()
+    /// Prints these pods. `false`: nobody reads them any more.
+    fn print(&mut self, pods: &[Arc<Pod>]) -> Result<bool, Failure> {
+        let text: String = match self.output {
+            // Serializing a pod does not fail.
+            Output::Json => {
+                pods.iter().map(|pod| serde_json::to_string(&**pod).unwrap_or_default() + "\n").collect()
+            }
+            Output::Yaml => pods
+                .iter()
+                .flat_map(|pod| ["---\n".to_owned(), format::yaml(&**pod).unwrap_or_default()])
+                .collect(),
+            Output::Name => pods.iter().flat_map(|pod| ["pod/", pod.name(), "\n"]).collect(),
+            Output::Table | Output::Wide => self.table(pods),
         };
-        let row = |pod: &Pod| match self.output {
-            Output::Name => vec![format!("pod/{}", pod.name())],
-            _ => line(pod.namespace(), &cells(pod, Timestamp::now())),
-        };
-        let has_heading = !pods.is_empty() && self.output != Output::Name && !self.is_headed;
-        let heading = has_heading.then(|| line("NAMESPACE", &names));
-        self.rows.extend(heading.into_iter().chain(pods.iter().map(row)));
-        self.is_headed |= has_heading;
+        format::write(text.as_bytes())
     }
 
-    /// Prints these pods. `false`: nobody reads them any more.
-    fn tell(&mut self, pods: &[Arc<Pod>]) -> Result<bool, Failure> {
-        let mut text = String::new();
-        for pod in pods {
-            match self.output {
-                // Serializing a pod does not fail.
-                Output::Json => text += &(serde_json::to_string(&**pod).unwrap_or_default() + "\n"),
-                Output::Yaml => text.extend(["---\n", &format::yaml(&**pod).unwrap_or_default()]),
-                _ => self.add(slice::from_ref(&**pod)),
-            }
-        }
-        text += &table::lines(&mut self.widths, &mem::take(&mut self.rows));
-        format::write(text.as_bytes())
+    fn table(&mut self, pods: &[Arc<Pod>]) -> String {
+        let is_shown = |priority: u8| priority == 0 || self.output == Output::Wide;
+        let columns = COLUMNS.iter().take_while(|(_, priority)| is_shown(*priority)).count();
+        let line = |namespace: &str, cells: &[String]| -> Vec<String> {
+            let namespace = self.has_namespaces.then(|| namespace.to_owned());
+            namespace.into_iter().chain(cells.iter().take(columns).cloned()).collect()
+        };
+        let has_heading = self.widths.is_empty() && !pods.is_empty();
+        let heading = has_heading.then(|| line("NAMESPACE", &COLUMNS.map(|(name, _)| name.to_uppercase())));
+        let now = Timestamp::now();
+        let rows = pods.iter().map(|pod| line(pod.namespace(), &cells(pod, now)));
+        let rows: Vec<_> = heading.into_iter().chain(rows).collect();
+        table::lines(&mut self.widths, &rows)
     }
 }
 

@@ -26,17 +26,24 @@ pub(super) fn settings(given: &Given) -> (Option<Settings>, Finding) {
 /// Checks the manifests, the URL, the kubelet and the checkpoint directory, if configured.
 pub(super) async fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     manifests(settings, findings).await;
-    match check::url(settings).await {
-        Ok(None) => {}
-        Ok(Some(status)) => read("URL", &status, "see whether the server runs, and what it serves", findings),
-        Err(failure) => findings.push(Finding::of("URL", Err(failure), "correct the URL")),
+    let of_url = "see whether the server runs, and what it serves";
+    let of_kubelet = "see whether the kubelet runs, and whether the URL is the kubelet's; for 403, grant the token's user to \
+                      get nodes/pods (before Kubernetes 1.33, nodes/proxy); for 401, name a valid token with \
+                      --kubelet-token-file; for a certificate, name its authority with --kubelet-ca";
+    for (check, done, fix) in [
+        ("URL", check::url(settings).await, of_url),
+        ("kubelet's pods", check::kubelet(settings).await, of_kubelet),
+    ] {
+        match done {
+            Ok(status) => status.iter().for_each(|status| read(check, status, fix, findings)),
+            Err(failure) => findings.push(Finding::of(check, Err(failure), fix)),
+        }
     }
     if let Some((path, _)) = &settings.checkpoints {
         let done = check::keeps(path).map(|()| format!("{} can be written", path.display()));
         let fix = "let the agent's user write there; the unit's service can write only to /var/lib/pod-index";
         findings.push(Finding::of("checkpoints", done, fix));
     }
-    findings.extend(kubelet(settings).await);
 }
 
 /// Reads the manifests as the agent does.
@@ -61,40 +68,12 @@ async fn manifests(settings: &Settings, findings: &mut Vec<Finding>) {
     findings.extend(unhinted.map(|problem| Finding::warning("file events", &problem.message, fix)));
 }
 
-/// What a source has read: a warning for each problem that may hide a pod.
+/// What a source has read, and what may hide a pod.
 fn read(check: &'static str, status: &SourceStatus, fix: &str, findings: &mut Vec<Finding>) {
     let grave: Vec<_> = status.problems.iter().filter(|problem| problem.kind.is_grave()).collect();
     if grave.is_empty() {
         findings.push(Finding::ok(check, format!("{}: {} pods", status.origin, status.pods)));
     }
-    findings.extend(grave.iter().map(|problem| Finding::warning(check, problem.to_string(), fix)));
-}
-
-/// Whether the kubelet lists its pods for the agent. `None` without `--kubelet`.
-async fn kubelet(settings: &Settings) -> Option<Finding> {
-    const CHECK: &str = "kubelet's pods";
-    let message = match check::kubelet(settings).await {
-        Err(failure) => failure.message().unwrap_or_default().to_owned(),
-        Ok(status) => {
-            let status = status?;
-            let pods = format!("{}: {} pods", status.origin, status.pods);
-            let newer = "if the kubelet is newer than pod-index, install a newer pod-index";
-            match status.problems.first() {
-                None => return Some(Finding::ok(CHECK, pods)),
-                Some(problem) if status.seen => {
-                    let message = format!("{pods}, and one that cannot be used: {problem}");
-                    return Some(Finding::warning(CHECK, message, newer));
-                }
-                Some(problem) => problem.to_string(),
-            }
-        }
-    };
-    let fixes = [
-        ("answered 403", "grant the token's user to get nodes/pods; before Kubernetes 1.33, nodes/proxy"),
-        ("answered 401", "name a valid token with --kubelet-token-file"),
-        ("certificate", "name the authority that signed the kubelet's certificate with --kubelet-ca"),
-        ("", "check that the kubelet runs, and that the URL is the kubelet's"),
-    ];
-    let fix = fixes.into_iter().find_map(|(word, fix)| message.contains(word).then_some(fix));
-    Some(Finding::failure(CHECK, message, fix.unwrap_or_default()))
+    let wrong = if status.seen { Finding::warning } else { Finding::failure };
+    findings.extend(grave.iter().map(|problem| wrong(check, problem.to_string(), fix.to_owned())));
 }

@@ -58,13 +58,6 @@ impl Right {
         self
     }
 
-    /// To read the lease of this node's kubelet.
-    fn lease(settings: &Settings) -> Self {
-        let mut right = Self::new("get", "coordination.k8s.io", "leases", MIRRORS).named(&settings.node);
-        right.0.namespace = Some(LEASES.to_owned());
-        right
-    }
-
     /// The verb, the group and the resource.
     fn rule(&self) -> [&str; 3] {
         [&self.0.verb, &self.0.group, &self.0.resource].map(|word| word.as_deref().unwrap_or_default())
@@ -113,7 +106,9 @@ fn needed(settings: &Settings) -> Vec<Right> {
         rights.push(Right::new("get", "", "nodes", MIRRORS).named(node));
     }
     if settings.mirrors == Management::Careful {
-        rights.push(Right::lease(settings));
+        let mut lease = Right::new("get", "coordination.k8s.io", "leases", MIRRORS).named(node);
+        lease.0.namespace = Some(LEASES.to_owned());
+        rights.push(lease);
     }
     for extra in &given.serve_resources {
         for (group, resource) in extra.resources() {

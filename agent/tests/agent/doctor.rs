@@ -144,7 +144,7 @@ fn an_api_server_that_does_not_answer_is_named_by_its_address_alone() {
 
     let (findings, code) = report(&format!("--manifest-url http://{NOWHERE}/"));
     let [finding] = of(&findings, "URL")[..] else { panic!("{findings:#?}") };
-    assert_eq!((&finding["result"], code), (&json!("warning"), Some(1)), "{findings:#?}");
+    assert_eq!((&finding["result"], code), (&json!("failure"), Some(2)), "{findings:#?}");
     assert!(finding["message"].as_str().unwrap().contains("Connection refused"), "{finding}");
 }
 
@@ -287,7 +287,7 @@ fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
     let [finding] = of(&findings, "kubelet's pods")[..] else { panic!("{findings:#?}") };
     let message = finding["message"].as_str().unwrap();
     assert_eq!(finding["result"], "warning", "{message}");
-    assert!(message.ends_with(&format!("1 pods, and one that cannot be used: {problem}")), "{message}");
+    assert!(message.contains(problem), "{message}");
 
     let agent = Agent::start(&args).ready();
     let body = agent.get("/pods").body;
