@@ -16,7 +16,6 @@ mod event;
 mod follow;
 mod followed;
 mod history;
-mod keep;
 mod list;
 pub(crate) mod metrics;
 mod namespace;
@@ -36,7 +35,6 @@ mod status;
 mod watch;
 mod write;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -52,7 +50,8 @@ use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
 use tokio::time::sleep;
 
-use self::collection::{Begin, Collection, Origin};
+use self::collection::{Collection, Origin};
+use self::history::{History, LIMITS};
 use self::owners::Owners;
 pub(crate) use self::pod::own_cells;
 pub(crate) use self::printed::since;
@@ -60,7 +59,6 @@ use self::seats::Seats;
 pub(crate) use self::status::Refusal;
 use crate::api::request::resource;
 use crate::config::Settings;
-use crate::config::args::Shared;
 use crate::config::values::Extra;
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
@@ -74,8 +72,6 @@ pub(crate) struct PodApi {
     /// All resources. The first is the pods.
     served: Vec<Arc<Collection>>,
     seats: Arc<Seats>,
-    /// The first version of each resource.
-    version: u64,
     missing: Vec<Extra>,
     owners: Owners,
 }
@@ -84,24 +80,25 @@ pub(crate) struct PodApi {
 pub(crate) type Following = (&'static str, BoxFuture<'static, ()>);
 
 impl PodApi {
-    /// The API of the pods, and the work that follows the index for it and for `events`, for a thread of its own. It ends
-    /// when the writer is gone and its last publication was seen.
+    /// The API, and the work for it: what follows the index, also for `events`, in a thread of its own, and what follows the
+    /// API server and drops old events. The first ends when the writer is gone and its last publication was seen.
     pub(crate) fn new(
+        settings: &Settings,
+        client: Option<&Client>,
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
-        given: &Shared,
         events: Events,
-    ) -> (Self, impl FnOnce() + Send + use<>) {
-        let static_pods = given.static_pod_object;
+    ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
+        let given = &settings.given;
         let seats = Seats::new(given.max_watches, given.max_watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
+        let new_history = |of| Arc::new(History::new(of, version, LIMITS, &seats));
         let (reach, reached) = channel::channel(0);
-        let history = Begin { version, seats: &seats, directory: None }.history(&pod::PODS);
-        let (origin, readiness) = (reader.clone(), Arc::clone(readiness));
-        let origin = Origin::Index { reader: origin, reached, readiness };
-        let served = vec![Collection::new(Arc::clone(&history), origin)];
-        let mut changes = reader.changes();
+        let history = new_history(&pod::PODS);
+        let origin = Origin::Index { reader: reader.clone(), reached, readiness: Arc::clone(readiness) };
+        let mut served = vec![Collection::new(Arc::clone(&history), origin)];
+        let (mut changes, static_pods) = (reader.changes(), given.static_pod_object);
         let follow = move || {
             while let Some(step) = changes.wait() {
                 let (changes, generation) = (step.changes(), step.after().generation());
@@ -110,58 +107,46 @@ impl PodApi {
                 events.count(&changes, generation);
             }
         };
-        (Self { served, seats, version, missing: Vec::new(), owners: Owners::default() }, follow)
-    }
-
-    /// Adds the other resources, and returns the work that follows them and that drops old events.
-    pub(crate) fn serve_also(
-        &mut self,
-        settings: &Settings,
-        client: Option<&Client>,
-        pods: (&Reader<Pod>, &Arc<Readiness>),
-    ) -> Vec<Following> {
-        let directory = settings.checkpoints.as_ref().map(|(path, _)| path.clone());
-        let mut all = Vec::new();
-        let PodApi { served, seats, version, missing, owners, .. } = self;
+        let (mut work, mut missing, mut owners) = (Vec::new(), Vec::new(), Owners::default());
         for extra in Extra::ALL {
-            let asked = settings.given.serve_resources.contains(&extra);
-            let Some(client) = client.filter(|_| asked) else {
+            let Some(client) = client.filter(|_| given.serve_resources.contains(&extra)) else {
                 missing.push(extra);
                 continue;
             };
             let mut server = ApiServer::new(client.clone());
-            let begin = Begin { version: *version, seats, directory: directory.as_deref() };
-            let (collections, work) = match extra {
+            let following = match extra {
                 Extra::Nodes => {
-                    if !settings.given.all_nodes {
+                    if !given.all_nodes {
                         server.fields.push(format!("metadata.name={}", settings.node));
                     }
-                    followed::follow::<Node>(&node::NODES, server.objects(), begin)
+                    let (nodes, work) = followed::follow::<Node>(server.objects(), new_history(&node::NODES));
+                    served.push(nodes);
+                    work.boxed()
                 }
                 Extra::Namespaces => {
-                    followed::follow::<Namespace>(&namespace::NAMESPACES, server.objects(), begin)
+                    let history = new_history(&namespace::NAMESPACES);
+                    let (namespaces, work) = followed::follow::<Namespace>(server.objects(), history);
+                    served.push(namespaces);
+                    work.boxed()
                 }
                 Extra::Owners => {
-                    let (follower, kinds) = owners::Follower::new(client, pods, begin);
-                    *owners = follower.owners();
-                    (kinds, follower.run().boxed())
+                    let (follower, kinds) = owners::Follower::new(client, (reader, readiness), new_history);
+                    owners = follower.owners();
+                    served.extend(kinds);
+                    follower.run().boxed()
                 }
             };
-            served.extend(collections);
-            all.push(("a follower of resources", work));
+            work.push(("a follower of resources", following));
         }
         let aging = served.clone();
         let age = async move {
             loop {
                 sleep(AGING).await;
-                for served in &aging {
-                    served.history.age();
-                }
+                aging.iter().for_each(|served| served.history.age());
             }
         };
-        all.push(("the end of old events", age.boxed()));
-        all.extend(directory.map(|path| ("the keeper of lists", keep::keep(served.clone(), path).boxed())));
-        all
+        work.push(("the end of old events", age.boxed()));
+        (Self { served, seats, missing, owners }, follow, work)
     }
 
     /// `/pods`, and all paths below `/api`, `/apis` and `/version`.
@@ -187,11 +172,6 @@ impl PodApi {
     /// The sources of the resources that have one of their own.
     pub(crate) fn sources(&self) -> impl Iterator<Item = SourceStatus> {
         self.served.iter().filter_map(|served| served.status())
-    }
-
-    /// The resources that are known only from the last run, and the age of their lists in seconds.
-    pub(crate) fn restored(&self) -> BTreeMap<String, u64> {
-        self.served.iter().filter_map(|served| served.restored()).collect()
     }
 
     /// Ends all watches.

@@ -192,16 +192,10 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     }
     let connections =
         registered(metrics.ours(), "http_connections", "Open client connections", Gauge::default());
-    let (pods, follow) = PodApi::new(&reader, &readiness, given, Events::register(metrics.ours()));
+    let events = Events::register(metrics.ours());
+    let (pods, follow, work) = PodApi::new(settings, client.as_ref(), &reader, &readiness, events);
     let follower = tasks.thread("changes", follow)?;
-    let of_resources = client.clone();
-    let (all, mut served) = (Arc::clone(settings), pods.clone());
-    let (of_pods, until) = (reader.clone(), Arc::clone(&readiness));
-    // Reads the checkpoints of the other resources.
-    let also = move || (served.serve_also(&all, of_resources.as_ref(), (&of_pods, &until)), served);
-    let also = tokio::task::spawn_blocking(also).await;
-    let (all, pods) = also.map_err(|error| Failure::unable("cannot serve the other resources", error))?;
-    for (name, work) in all {
+    for (name, work) in work {
         tasks.spawn(name, work);
     }
     let api = pods.clone();
