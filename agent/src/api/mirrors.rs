@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pod_index::PodMeta;
-use pod_index_kubelet::mirror::{MirrorFailure, MirrorState, MirrorStatus, Planned};
+use pod_index_kubelet::mirror::{MirrorFailure, MirrorStatus, Planned};
 use serde::{Deserialize, Serialize};
 
 use super::types::time;
@@ -46,12 +46,6 @@ pub(crate) struct Pair {
     /// The state of the pair, as far as this agent manages it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
-    /// What the agent waits for before it acts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waits_for: Option<String>,
-    /// Time of the next attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next_try: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<PairError>,
 }
@@ -78,26 +72,19 @@ impl Pair {
         }
     }
 
-    /// A pair, with the result of the last comparison. Before the first one, with what that waits for.
-    pub(crate) fn managed(planned: &Planned, known: Option<&MirrorStatus>, all_wait: Option<&str>) -> Self {
-        let is_wrong = !matches!(planned.state, MirrorState::InSync | MirrorState::Finished);
-        let waits_for = known.and_then(|known| word(known.waits_for?)).or(all_wait.map(str::to_owned));
+    /// A pair that this agent manages, with the result of the last comparison.
+    pub(crate) fn managed(planned: &Planned, known: Option<&MirrorStatus>) -> Self {
         let error = |failure: MirrorFailure| PairError {
             kind: failure.kind.as_str().to_owned(),
             message: failure.message,
             time: time(failure.time),
         };
         Self {
-            state: word(planned.state),
-            waits_for: waits_for.filter(|_| is_wrong),
-            next_try: known.and_then(|known| time(known.next_try?)),
+            state: serde_json::to_value(planned.state)
+                .ok()
+                .and_then(|state| Some(state.as_str()?.to_owned())),
             last_error: known.and_then(|known| known.last_failure.clone()).map(error),
             ..Self::of(planned)
         }
     }
-}
-
-/// A state, as serde writes it.
-fn word(state: impl Serialize) -> Option<String> {
-    serde_json::to_value(state).ok()?.as_str().map(str::to_owned)
 }

@@ -187,20 +187,12 @@ impl MirrorKeeper {
     }
 
     /// All static pods and all orphaned mirrors in `snapshot`, with their state.
-    pub(crate) fn view(&self, snapshot: &Snapshot<Pod>, ready: bool) -> Shown {
-        let (managed, keeps, problem) = {
+    pub(crate) fn view(&self, snapshot: &Snapshot<Pod>) -> Shown {
+        let (managed, problem) = {
             let stage = self.lock();
-            let managed = self.is_asked_to_keep() && !stage.has_stood_down;
-            (managed, stage.keeping.is_some(), stage.problem.clone())
+            (self.is_asked_to_keep() && !stage.has_stood_down, stage.problem.clone())
         };
         let status = self.status();
-        // The condition that blocks every action.
-        let all_wait = match (ready, keeps) {
-            _ if status.passes > 0 => None,
-            (false, _) => Some("sources"),
-            (true, false) => Some("kubeletCheck"),
-            (true, true) => None,
-        };
         let known: HashMap<&str, _> = status.pods.iter().map(|pod| (pod.full_name.as_str(), pod)).collect();
         let lines = plan(snapshot, self.node.as_str()).into_iter().map(|planned| {
             if !managed {
@@ -208,7 +200,7 @@ impl MirrorKeeper {
             }
             // A result for another state is outdated.
             let known = known.get(planned.full_name.as_str()).filter(|known| known.state == planned.state);
-            Pair::managed(&planned, known.copied(), all_wait)
+            Pair::managed(&planned, known.copied())
         });
         let (pods, orphans) = lines.partition(|pair: &Pair| pair.pod_uid.is_some());
         Shown {

@@ -48,7 +48,7 @@ pub(super) fn router(app: App) -> Router {
 
 /// All static pods with their mirrors, whether they are in sync, and why not; then the mirrors with no static pod.
 async fn mirrors(State(app): State<App>) -> Json<Mirrors> {
-    Json(app.mirrors.view(&app.reader.load(), app.readiness.is_ready()))
+    Json(app.mirrors.view(&app.reader.load()))
 }
 
 /// A pod by its UID or full name, or by anything else that identifies it, except a process.
@@ -61,13 +61,7 @@ async fn pod_by_key(
     if let Some(pod) = app.whois.pod(&key) {
         return one(&headers, &pod, app.pods.owners());
     }
-    let snapshot = app.reader.load();
-    let hint = match snapshot.mirror_pod_by_uid(&*key) {
-        Some(_) => {
-            format!("; it is the UID of a mirror pod and translates to {}", snapshot.translate_pod_uid(&*key))
-        }
-        None => client.share.work(|| suggestion(&snapshot, &key)).await.flatten().unwrap_or_default(),
-    };
+    let hint = client.share.work(|| suggestion(&app.reader.load(), &key)).await.flatten().unwrap_or_default();
     not_found(format!("no pod has the name or the UID {key:?}{hint}"))
 }
 

@@ -50,7 +50,7 @@ const mirrors = new Rows(by("mirrors"), {
     { name: "Namespace", class: "namespace", text: (row) => row.namespace, cell: (row) => isolated(row.namespace) },
     { name: "Name", class: "name", text: (row) => row.name, cell: (row) => (row.podUID ? link({ uid: row.podUID, name: row.name }) : isolated(row.name)) },
     { name: "Mirror", class: "mirror", text: (row) => row.mirror.text, cell: (row) => badge(row.mirror) },
-    { name: "Next step", class: "wait", text: waiting },
+    { name: "Last error", class: "wait", text: failure },
     { name: "UID of the static pod", class: "uid", text: (row) => row.podUID ?? "" },
     { name: "UID of the mirror", class: "uid", text: (row) => row.mirrorUID ?? "" },
   ],
@@ -75,19 +75,8 @@ function clock(time, exact = false) {
   return exact ? `${time.toLocaleDateString("sv")} ${day}.${String(time.getMilliseconds()).padStart(3, "0")}` : day;
 }
 
-const WAITS = {
-  sources: "waits for the sources",
-  kubeletCheck: "waits: is there a kubelet?",
-  turn: "waits for other requests",
-  answer: "waits for the answer",
-  backOff: "waits after a failure",
-  contention: "waits: another client undoes it",
-  index: "done; the index does not show it yet",
-};
-
-function waiting(row) {
-  const failure = row.lastError ? `${row.lastError.kind}: ${row.lastError.message}` : "";
-  return [row.waitsFor && (WAITS[row.waitsFor] ?? row.waitsFor), failure].filter(Boolean).join("; ");
+function failure(row) {
+  return row.lastError ? `${row.lastError.kind}: ${row.lastError.message}` : "";
 }
 
 const agent = new Agent(update);
