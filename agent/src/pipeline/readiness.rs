@@ -59,25 +59,33 @@ impl Readiness {
     /// Records why the merge rejected pods of this source. With `whole`, they replace the earlier problems.
     /// Returns the new ones.
     pub(crate) fn passed_over(&self, source: Source, whole: bool, problems: Vec<Problem>) -> Vec<Problem> {
-        let mut lines = self.lock();
-        let Some(line) = lines.iter_mut().find(|line| line.source == source) else { return problems };
-        let mut before = std::mem::take(&mut line.passed_over);
-        let new = added(&problems, &before);
-        line.passed_over = if whole {
-            problems
-        } else {
-            before.extend_from_slice(&new);
-            before.split_off(before.len().saturating_sub(PASSED_OVER))
-        };
-        new
+        self.record(source, |line| &mut line.passed_over, whole, problems)
     }
 
     /// Records from which mirror pods of the API server no static pod is derived, and why. Returns the new ones.
     pub(crate) fn refused_claims(&self, problems: Vec<Problem>) -> Vec<Problem> {
+        self.record(Source::Api, |line| &mut line.refused_claims, true, problems)
+    }
+
+    fn record(
+        &self,
+        source: Source,
+        list: fn(&mut Line) -> &mut Vec<Problem>,
+        whole: bool,
+        problems: Vec<Problem>,
+    ) -> Vec<Problem> {
         let mut lines = self.lock();
-        let Some(line) = lines.iter_mut().find(|line| line.source == Source::Api) else { return problems };
-        let new = added(&problems, &line.refused_claims);
-        line.refused_claims = problems;
+        let Some(before) = lines.iter_mut().find(|line| line.source == source).map(list) else {
+            return problems;
+        };
+        let known: HashSet<_> = before.iter().collect();
+        let new: Vec<_> = problems.iter().filter(|problem| !known.contains(problem)).cloned().collect();
+        if whole {
+            *before = problems;
+        } else {
+            before.extend_from_slice(&new);
+            before.drain(..before.len().saturating_sub(PASSED_OVER));
+        }
         new
     }
 
@@ -154,12 +162,6 @@ impl Readiness {
     fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Those of the problems that are not among those `before`.
-fn added(problems: &[Problem], before: &[Problem]) -> Vec<Problem> {
-    let known: HashSet<_> = before.iter().collect();
-    problems.iter().filter(|problem| !known.contains(problem)).cloned().collect()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(super) type State = OrdMap<Arc<str>, Arc<Object>>;
 pub(super) struct Limits {
     /// Maximum number of stored events.
     pub(super) events: usize,
-    /// Maximum age of a stored event.
+    /// Maximum age of a stored event, when another one comes.
     pub(super) age: Duration,
     /// Maximum bytes of the objects that the stored events replaced, and of the encoded events. No event is an exception.
     pub(super) bytes: usize,
@@ -149,11 +149,6 @@ impl History {
         if version.is_multiple_of(TURN as u64) || bytes > self.limits.bytes / TURN {
             self.wake();
         }
-    }
-
-    /// Drops events past their maximum age.
-    pub(super) fn age(&self) {
-        self.trim(self.lock());
     }
 
     /// Drops the oldest events while a limit is exceeded, without the lock: freeing objects takes time.

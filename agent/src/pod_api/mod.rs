@@ -36,7 +36,7 @@ mod watch;
 mod write;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::{any, get};
@@ -47,8 +47,8 @@ use kube::Client;
 use pod_index::Reader;
 use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::watch as channel;
-use tokio::time::sleep;
 
 use self::collection::{Collection, Origin};
 use self::history::{History, LIMITS};
@@ -63,8 +63,8 @@ use crate::config::values::Extra;
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
 
-/// Interval between checks of the events' age.
-const AGING: Duration = Duration::from_secs(10);
+/// Descriptors that watches leave to everything else. They do not end by themselves.
+const RESERVED: usize = 48;
 
 /// The API. Clones share it.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) type Following = (&'static str, BoxFuture<'static, ()>);
 
 impl PodApi {
     /// The API, and the work for it: what follows the index, also for `events`, in a thread of its own, and what follows the
-    /// API server and drops old events. The first ends when the writer is gone and its last publication was seen.
+    /// API server. The first ends when the writer is gone and its last publication was seen.
     pub(crate) fn new(
         settings: &Settings,
         client: Option<&Client>,
@@ -90,7 +90,9 @@ impl PodApi {
         events: Events,
     ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
         let given = &settings.given;
-        let seats = Seats::new(given.max_watches, given.max_watches_per_client);
+        let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
+        let most = descriptors.unwrap_or(usize::MAX).saturating_sub(RESERVED).min(given.max_watches);
+        let seats = Seats::new(most, given.max_watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
         let new_history = |of| Arc::new(History::new(of, version, LIMITS, &seats));
@@ -138,14 +140,6 @@ impl PodApi {
             };
             work.push(("a follower of resources", following));
         }
-        let aging = served.clone();
-        let age = async move {
-            loop {
-                sleep(AGING).await;
-                aging.iter().for_each(|served| served.history.age());
-            }
-        };
-        work.push(("the end of old events", age.boxed()));
         (Self { served, seats, missing, owners }, follow, work)
     }
 

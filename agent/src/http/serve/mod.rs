@@ -18,7 +18,6 @@ mod measure;
 mod page;
 mod routes;
 pub(crate) mod socket;
-mod spare;
 mod stall;
 
 use std::collections::VecDeque;
@@ -48,7 +47,6 @@ pub(crate) use self::measure::Requests;
 use self::measure::measured;
 pub(crate) use self::routes::{health_alone, metrics_alone};
 pub(crate) use self::socket::Socket;
-use self::spare::Spare;
 use self::stall::{Bounds, StallGuard};
 use super::access::{Access, Certified, Identity, guarded};
 use super::tls::Tls;
@@ -169,29 +167,31 @@ async fn accept(
     stop: watch::Receiver<bool>,
 ) {
     let router = host::single(router);
-    let (mut tasks, mut oldest_first, mut spare) = (JoinSet::new(), VecDeque::new(), Spare::new());
+    let (mut tasks, mut oldest_first) = (JoinSet::new(), VecDeque::new());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept(clients) => accepted,
             Some(_) = tasks.join_next() => {
                 open.dec();
-                spare.take_back();
                 continue;
             }
             () = stopped(stop.clone()) => break,
         };
         match accepted {
             Ok((stream, peer)) => {
-                // At the limit of open files, another connection has to go.
-                make_room(&mut oldest_first, if spare.take_back() { CONNECTIONS } else { 1 });
+                make_room(&mut oldest_first, CONNECTIONS);
                 peer.has_handshake.store(tls.is_none(), Ordering::Relaxed);
                 let served =
                     serve_connection(stream, tls.clone(), Arc::clone(&peer), router.clone(), stop.clone());
                 oldest_first.push_back(Connection { task: tasks.spawn(served), peer });
                 open.inc();
             }
-            Err(error) if spare.lend(&error) => {}
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            Err(error) => {
+                tracing::debug!(%error, "cannot accept connections");
+                // At the limit of open files, another connection has to go. Watches leave room for others.
+                make_room(&mut oldest_first, 1);
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
     drop(listener);
