@@ -2,6 +2,7 @@
 //! file, which overrides the defaults.
 
 pub(crate) mod args;
+pub(crate) mod descriptors;
 pub(crate) mod duration;
 pub(crate) mod failure;
 mod file;

@@ -86,7 +86,7 @@ impl MirrorKeeper {
         };
         let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
         let careful = self.management == Management::Careful;
-        if careful && let Err(lease) = self.wait_until_there_is_no_kubelet(&mut watch).await {
+        if careful && let Some(lease) = self.kubelet(&mut watch, false).await {
             return Failure::Kubelet(format!(
                 "--manage-mirror-pods: {}; two managers would replace each other's mirror pods \
                  (--force-manage-mirror-pods, if that is not a kubelet)",
@@ -96,7 +96,7 @@ impl MirrorKeeper {
         tracing::info!(node = self.node.as_str(), "managing the mirror pods of this node");
         let lease = tokio::select! {
             never = self.keep_for_ever(&client, reader, readiness) => return never,
-            lease = self.wait_for_a_kubelet(&mut watch), if careful => lease,
+            Some(lease) = self.kubelet(&mut watch, true), if careful => lease,
         };
         self.lock().has_stood_down = true;
         self.warn(format!(
@@ -109,43 +109,39 @@ impl MirrorKeeper {
         std::future::pending().await
     }
 
-    /// Fails if a kubelet runs on the node, naming its lease.
-    async fn wait_until_there_is_no_kubelet(&self, watch: &mut KubeletWatch) -> Result<(), Box<Lease>> {
+    /// Looks for a kubelet: before mirror pods are managed, until it is certain that there is none; while they are, for ever.
+    /// Returns the lease of one that runs. Errors are retried.
+    async fn kubelet(&self, watch: &mut KubeletWatch, is_managing: bool) -> Option<Box<Lease>> {
         let mut backoff = Backoff::new(WAITS.0, WAITS.1);
+        let mut pause = if is_managing { LOOK_AGAIN } else { Duration::ZERO };
         loop {
-            let (pause, problem) = match watch.look().await {
-                Ok(Kubelet::Absent) => {
-                    self.lock().problem = None;
-                    return Ok(());
-                }
-                Ok(Kubelet::Live(lease)) => return Err(lease),
-                Ok(Kubelet::Unclear(pause)) => (
-                    pause,
-                    "the node has a lease; waiting to see whether it is renewed before it expires".to_owned(),
-                ),
-                Err(error) => (backoff.wait(Instant::now()), self.unread(&error)),
-            };
-            self.warn(format!(
-                "mirror pods are not managed yet, because a kubelet may run on this node: {problem}"
-            ));
             time::sleep(pause).await;
-        }
-    }
-
-    /// Checks periodically until the node's lease is renewed. Errors are retried.
-    async fn wait_for_a_kubelet(&self, watch: &mut KubeletWatch) -> Box<Lease> {
-        loop {
-            time::sleep(LOOK_AGAIN).await;
-            match watch.look().await {
-                Ok(Kubelet::Live(lease)) => return lease,
-                Ok(Kubelet::Absent | Kubelet::Unclear(_)) => self.lock().problem = None,
-                Err(error) => {
-                    let problem = self.unread(&error);
-                    self.warn(format!(
-                        "mirror pods are managed, but a kubelet on this node would go unnoticed: {problem}"
-                    ));
+            let problem;
+            (pause, problem) = match watch.look().await {
+                Ok(Kubelet::Live(lease)) => return Some(lease),
+                Ok(Kubelet::Unclear(pause)) if !is_managing => (
+                    pause,
+                    Some(
+                        "the node has a lease; waiting to see whether it is renewed before it expires"
+                            .to_owned(),
+                    ),
+                ),
+                Ok(_) => (LOOK_AGAIN, None),
+                Err(error) if is_managing => (LOOK_AGAIN, Some(self.unread(&error))),
+                Err(error) => (backoff.wait(Instant::now()), Some(self.unread(&error))),
+            };
+            let Some(problem) = problem else {
+                self.lock().problem = None;
+                if is_managing {
+                    continue;
                 }
-            }
+                return None;
+            };
+            self.warn(if is_managing {
+                format!("mirror pods are managed, but a kubelet on this node would go unnoticed: {problem}")
+            } else {
+                format!("mirror pods are not managed yet, because a kubelet may run on this node: {problem}")
+            });
         }
     }
 

@@ -47,7 +47,6 @@ use kube::Client;
 use pod_index::Reader;
 use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
-use rustix::process::{Resource, getrlimit};
 use tokio::sync::watch as channel;
 
 use self::collection::{Collection, Origin};
@@ -58,13 +57,10 @@ pub(crate) use self::printed::since;
 use self::seats::Seats;
 pub(crate) use self::status::Refusal;
 use crate::api::request::resource;
-use crate::config::Settings;
 use crate::config::values::Extra;
+use crate::config::{Settings, descriptors};
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
-
-/// Descriptors that watches leave to everything else. They do not end by themselves.
-const RESERVED: usize = 48;
 
 /// The API. Clones share it.
 #[derive(Clone, Debug)]
@@ -90,9 +86,7 @@ impl PodApi {
         events: Events,
     ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
         let given = &settings.given;
-        let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
-        let most = descriptors.unwrap_or(usize::MAX).saturating_sub(RESERVED).min(given.max_watches);
-        let seats = Seats::new(most, given.max_watches_per_client);
+        let seats = Seats::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
         let new_history = |of| Arc::new(History::new(of, version, LIMITS, &seats));
@@ -115,19 +109,19 @@ impl PodApi {
                 missing.push(extra);
                 continue;
             };
-            let mut server = ApiServer::new(client.clone());
+            let mut source = ApiServer::new(client.clone());
             let following = match extra {
                 Extra::Nodes => {
                     if !given.all_nodes {
-                        server.fields.push(format!("metadata.name={}", settings.node));
+                        source.fields.push(format!("metadata.name={}", settings.node));
                     }
-                    let (nodes, work) = followed::follow::<Node>(server.objects(), new_history(&node::NODES));
+                    let (nodes, work) = followed::follow::<Node>(source.objects(), new_history(&node::NODES));
                     served.push(nodes);
                     work.boxed()
                 }
                 Extra::Namespaces => {
                     let history = new_history(&namespace::NAMESPACES);
-                    let (namespaces, work) = followed::follow::<Namespace>(server.objects(), history);
+                    let (namespaces, work) = followed::follow::<Namespace>(source.objects(), history);
                     served.push(namespaces);
                     work.boxed()
                 }

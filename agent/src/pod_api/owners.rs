@@ -184,8 +184,8 @@ impl Follower {
     fn tell(&self, needed: &HashSet<Key>) {
         for (at, kind) in self.kinds.iter().enumerate() {
             let is_for_it = |of: usize| of == at || Some(of) == kind.below;
-            let of_it = self.kinds.iter().enumerate().filter(|(of, _)| is_for_it(*of));
-            let denied = of_it.filter_map(|(_, kind)| kind.denied.as_ref()).next();
+            let mut of_it = self.kinds.iter().enumerate().filter(|(of, _)| is_for_it(*of));
+            let denied = of_it.find_map(|(_, kind)| kind.denied.as_ref());
             let is_unread = |name: &&Key| {
                 is_for_it(name.kind) && self.asked.get(*name).is_none_or(|asked| !asked.is_read)
             };
@@ -293,7 +293,9 @@ impl Follower {
     /// Forgets what no pod needs.
     fn forget(&mut self, needed: &HashSet<Key>) {
         let gone: Vec<_> = self.asked.extract_if(|name, _| !needed.contains(name)).collect();
-        gone.iter().for_each(|(name, _)| self.put(name, None));
+        for (name, _) in gone {
+            self.put(&name, None);
+        }
     }
 
     /// The controllers of the pods, and the controllers of those; and the generation of the pods.

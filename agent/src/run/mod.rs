@@ -1,7 +1,6 @@
 //! The agent's life: start, be ready, serve, drain, end.
 
 pub(crate) mod check;
-mod descriptors;
 pub(crate) mod signals;
 mod systemd;
 mod tasks;
@@ -22,6 +21,7 @@ use crate::api::table;
 use crate::cli::format;
 use crate::config::Settings;
 use crate::config::args::Output;
+use crate::config::descriptors;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::BUDGET;

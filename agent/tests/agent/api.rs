@@ -81,9 +81,7 @@ async fn a_mirrors_uid_translates_to_its_static_pods_uid_after_changes_of_either
     assert_eq!((&answer["foundBy"], &answer["mirrorUID"]), (&json!("mirrorUid"), &json!(mirror.uid())));
     assert_eq!(answer["name"], "web-node-1");
     assert_eq!((agent.names().len(), mirrored()), (2, 1));
-    let answer = agent.get(&format!("/pods/{}", mirror.uid()));
-    assert_eq!(answer.code, 404);
-    assert!(answer.body.contains(web.uid()), "{}", answer.body);
+    assert_eq!(agent.get(&format!("/pods/{}", mirror.uid())).code, 404);
 
     // Editing the manifest changes the static pod's UID. The mirror is still the old one.
     directory.write("web.yaml", &manifest("web").replace("nginx", "httpd"));

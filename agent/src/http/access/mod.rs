@@ -36,7 +36,6 @@ use crate::api::request;
 use crate::config::values::{AccessSettings, Extra};
 
 /// Decides on each request.
-#[derive(Debug)]
 pub(crate) struct Access {
     settings: AccessSettings,
     webhook: Option<Webhook>,

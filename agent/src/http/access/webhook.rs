@@ -35,7 +35,7 @@ pub(super) struct Right {
     pub(super) subresource: &'static str,
 }
 
-/// Authenticates and authorizes clients through the API server.
+/// Authenticates and authorizes clients through the API server. Without `Debug`, which would print tokens.
 pub(super) struct Webhook {
     client: Client,
     node: String,
@@ -143,13 +143,6 @@ impl Webhook {
             );
         }
         None
-    }
-}
-
-/// Prints no tokens.
-impl std::fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Webhook").field("node", &self.node).finish_non_exhaustive()
     }
 }
 

@@ -51,6 +51,7 @@ use self::stall::{Bounds, StallGuard};
 use super::access::{Access, Certified, Identity, guarded};
 use super::tls::Tls;
 use crate::api::client::{Clients, Peer};
+use crate::config::descriptors;
 use crate::config::shutdown::DRAIN;
 use crate::metrics::Metrics;
 use crate::pipeline::mirrors::MirrorKeeper;
@@ -77,7 +78,7 @@ const SLOWNESS: Bounds =
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The state that handlers use.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct App {
     pub(crate) reader: Reader<Pod>,
     pub(crate) readiness: Arc<Readiness>,
@@ -179,7 +180,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                make_room(&mut oldest_first, CONNECTIONS);
+                make_room(&mut oldest_first, CONNECTIONS.min(descriptors::half()));
                 peer.has_handshake.store(tls.is_none(), Ordering::Relaxed);
                 let served =
                     serve_connection(stream, tls.clone(), Arc::clone(&peer), router.clone(), stop.clone());
@@ -188,8 +189,6 @@ async fn accept(
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot accept connections");
-                // At the limit of open files, another connection has to go. Watches leave room for others.
-                make_room(&mut oldest_first, 1);
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -1,7 +1,6 @@
 //! The server's side: the certificate, reloads of its files, and the handshake.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -143,13 +142,6 @@ impl Tls {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Prints the paths only: the contents are secret.
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.files.fmt(f)
     }
 }
 

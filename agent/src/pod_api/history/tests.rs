@@ -156,11 +156,11 @@ fn no_event_stays_beyond_the_limit_however_large_its_pod_is() {
 
 #[test]
 fn added_pods_take_no_space_and_old_events_give_theirs_back() {
-    let mut world = World::new(Limits { age: Duration::ZERO, ..limits(MIB) });
+    let mut world = World::new(Limits { age: Duration::from_secs(1), ..limits(MIB) });
     (0..PODS).for_each(|_| world.change(LARGE));
     assert_eq!(world.history.sizes().1, 0, "nothing was replaced");
     world.change(LARGE);
-    world.history.lock().events.iter_mut().for_each(|kept| kept.since -= Duration::from_secs(1));
+    world.history.lock().events.iter_mut().for_each(|kept| kept.since -= Duration::from_secs(2));
     world.change(LARGE);
     assert_eq!(world.history.sizes().0, 1, "the last one stays");
 }
