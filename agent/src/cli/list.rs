@@ -18,7 +18,6 @@ use super::{ListArgs, Output, format, runtime};
 use crate::api::table;
 use crate::api::table::harmless;
 use crate::config::failure::Failure;
-use crate::config::selection::Selection;
 use crate::pod_api::printed::{COLUMNS, cells};
 
 /// Prints the pods, and with `-w` each of their changes.
@@ -55,10 +54,11 @@ fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(
     runtime()?.block_on(async {
         server.get(&path(asked)).await?;
         let ListArgs { namespace, selector: labels, field_selector: fields, .. } = asked.clone();
-        let selection = Selection { namespace, labels, fields };
+        let fields = fields.into_iter().collect();
+        let pods = ApiServer { namespace, labels, fields, ..ApiServer::new(server.api(false)) };
         let mut known = HashMap::new();
         let update = |update| printer.print(&changed(&mut known, update));
-        follow(selection.of(ApiServer::new(server.api(false))), update, |problem| match problem {
+        follow(pods, update, |problem| match problem {
             Some(problem) => {
                 eprintln!("pod-index: {}; the watch continues when it answers", harmless(problem));
             }

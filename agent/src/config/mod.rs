@@ -7,7 +7,7 @@ pub(crate) mod duration;
 pub(crate) mod failure;
 mod file;
 pub(crate) mod log;
-pub(crate) mod selection;
+mod selection;
 pub(crate) mod shutdown;
 pub(crate) mod values;
 
@@ -29,7 +29,6 @@ use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::{NodeName, Problem, http, kubelet};
 
-use self::selection::Selection;
 use self::values::{AccessSettings, AuthorizationMode, Extra, Management, TlsFiles};
 
 /// The flags of an API server.
@@ -209,7 +208,7 @@ impl Settings {
         let node = node_name(given.hostname_override.as_deref())?;
         let http = http(&given, &node)?;
         let kubelet = kubelet(&given)?;
-        Selection::new(&given)?;
+        selection::check(&given)?;
         let has_other = given.static_pod_path.is_some() || given.has_api_server();
         rule(has_other || http.is_some() || kubelet.is_some(), NO_SOURCES)?;
         rule(

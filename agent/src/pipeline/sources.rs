@@ -8,7 +8,6 @@ use kube::Client;
 use super::writer::Report;
 use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::config::selection::Selection;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::{
     Nudge, Problem, Source, SourceStatus, Updates, file, http, kubelet, redact_env,
@@ -39,16 +38,21 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
         sources.push((kubelet::follow(config).map_err(unable)?, nudge));
     }
     if let Some(client) = client {
-        let pods = ApiServer { redact_env: given.redact_env, ..pods_of(settings, client)? };
-        sources.push((pods.pods(), Nudge::default()));
+        sources.push((pods_of(settings, client).pods(), Nudge::default()));
     }
     Ok(sources)
 }
 
 /// The selected pods of the API server.
-pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -> Result<ApiServer, Failure> {
-    let server = Selection::new(given)?.of(ApiServer::new(client));
-    Ok(if given.all_nodes { server } else { server.node(node) })
+pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -> ApiServer {
+    let mut server = ApiServer {
+        namespace: given.namespace.clone(),
+        labels: given.pod_selector.clone(),
+        redact_env: given.redact_env,
+        ..ApiServer::new(client)
+    };
+    server.fields.extend(given.pod_field_selector.clone());
+    if given.all_nodes { server } else { server.node(node) }
 }
 
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its

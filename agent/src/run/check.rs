@@ -62,7 +62,7 @@ pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, F
 
 /// Whether the API server lists and watches pods for the agent.
 pub(crate) async fn api_server(settings: &Settings, client: Client) -> Result<(), Failure> {
-    let mut pods = sources::pods_of(settings, client)?;
+    let mut pods = sources::pods_of(settings, client);
     pods.times.patience = PATIENCE;
     pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
 }
