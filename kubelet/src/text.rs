@@ -168,16 +168,16 @@ pub(crate) fn yaml_problem(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error as E;
     use serde_saphyr::{MessageFormatter, UserMessageFormatter};
     match error.without_snippet() {
-        E::SerdeInvalidType { expected, .. }
-        | E::SerdeInvalidValue { expected, .. }
-        | E::SerdeInvalidLength { expected, .. } => format!("expected {}", plain(expected)),
-        E::SerdeUnknownVariant { expected, .. } => format!("expected one of {}", expected.join(", ")),
+        E::SerdeInvalidType { expected, .. } => format!("expected {}", plain(expected)),
         E::DuplicateMappingKey { .. } => "a key is repeated".to_owned(),
         // These messages may quote anything.
         E::Message { .. }
         | E::AliasError { .. }
         | E::NonFiniteFloat { .. }
         | E::QuotingRequired { .. }
+        | E::SerdeInvalidValue { .. }
+        | E::SerdeInvalidLength { .. }
+        | E::SerdeUnknownVariant { .. }
         | E::SerdeVariantId { .. }
         | E::TaggedEnumMismatch { .. } => "is not a valid value".to_owned(),
         error => {
@@ -249,7 +249,7 @@ mod tests {
             ("list: hunter2", "expected a list"),
             ("hunter2", "expected a mapping"),
             ("time: hunter2", "is not a valid value"),
-            ("kind: hunter2", "expected one of One"),
+            ("kind: hunter2", "is not a valid value"),
             ("number: 1\nhunter2: 1\nhunter2: 2", "a key is repeated"),
             ("list: [hunter2", ""),
             ("list: *hunter2", ""),

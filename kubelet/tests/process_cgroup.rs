@@ -85,7 +85,7 @@ fn existing_cgroups_are_found_at_the_start() {
     for unknown in [0, 1, u64::MAX] {
         assert_eq!(resolver.resolve(unknown), Placement::Gone, "{unknown}");
     }
-    assert_eq!((resolver.len(), resolver.problem()), (9, None));
+    assert_eq!((resolver.followed(), resolver.problem()), (9, None));
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn a_removed_cgroup_is_kept_for_a_while_and_then_gone() {
     let cgroups = Cgroups::new();
     let container = cgroups.make(&container_path(1, 2));
     let mut resolver = cgroups.resolver();
-    assert_eq!(resolver.len(), 5);
+    assert_eq!(resolver.followed(), 5);
     cgroups.remove(&pod_path(1));
     resolver.catch_up();
-    assert_eq!(resolver.len(), 3);
+    assert_eq!(resolver.followed(), 3);
     assert_eq!(resolver.resolve(container), pod(1, Some(2)), "its last events may come late");
     cgroups.clock.pass(1_999);
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
@@ -162,7 +162,7 @@ fn a_cgroup_created_again_under_its_name_is_followed() {
         cgroups.make(&container_path(1, 2));
     }
     resolver.catch_up();
-    assert_eq!(resolver.len(), 5);
+    assert_eq!(resolver.followed(), 5);
     let below = cgroups.make(&format!("{}/payload", container_path(1, 2)));
     assert_eq!(resolver.resolve(below), pod(1, Some(2)));
 }
@@ -241,7 +241,7 @@ fn one_pod_does_not_use_up_the_limit_of_others() {
     let other = cgroups.make(&container_path(3, 4));
     assert_eq!(resolver.resolve(other), pod(3, Some(4)));
     assert_eq!(
-        resolver.len(),
+        resolver.followed(),
         3 + 4 + 2,
         "two slices and the root, one pod with three cgroups, the other with one"
     );
@@ -252,18 +252,18 @@ fn one_pod_does_not_use_up_the_limit_of_others() {
     assert_eq!(fresh.resolve(other), pod(3, Some(4)));
     cgroups.clock.pass(1_000);
     assert_eq!(fresh.resolve(u64::MAX), Placement::Gone);
-    assert_eq!(fresh.len(), 9);
+    assert_eq!(fresh.followed(), 9);
 
     // One more cgroup makes no difference, and one less makes space.
     cgroups.make(&format!("{greedy}/one more"));
     fresh.catch_up();
-    assert_eq!(fresh.len(), 9);
+    assert_eq!(fresh.followed(), 9);
     cgroups.remove(&greedy);
     fresh.catch_up();
-    assert_eq!(fresh.len(), 6);
+    assert_eq!(fresh.followed(), 6);
     cgroups.make(&format!("{greedy}/new"));
     fresh.catch_up();
-    assert_eq!(fresh.len(), 8);
+    assert_eq!(fresh.followed(), 8);
 
     // So does removing the pod.
     cgroups.remove(&pod_path(1));
@@ -281,7 +281,7 @@ fn depth_is_bounded() {
     let mut resolver = cgroups.resolver();
     assert_eq!(resolver.resolve(container), pod(1, Some(2)));
     assert_eq!(resolver.resolve(deep), Placement::Gone);
-    assert_eq!(resolver.len(), 17);
+    assert_eq!(resolver.followed(), 17);
     let problem = resolver.problem().expect("too deep");
     assert!(problem.message.contains("deeper than"), "{problem}");
     assert!(problem.to_string().ends_with("/d/d is deeper than 16 cgroups"), "{problem}");
@@ -302,7 +302,7 @@ fn symbolic_links_are_not_followed() {
     cgroups.remove("replaced");
     symlink(elsewhere.path(), cgroups.directory.at("replaced")).expect("a link");
     assert_eq!(resolver.resolve(outside), Placement::Gone);
-    assert_eq!((resolver.len(), resolver.problem()), (1, None));
+    assert_eq!((resolver.followed(), resolver.problem()), (1, None));
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn names_that_are_not_text_belong_where_their_parents_belong() {
     assert_eq!(resolver.resolve(strange), Placement::NoPod);
     fs::remove_dir(&path).expect("a directory");
     resolver.catch_up();
-    assert_eq!(resolver.len(), 1);
+    assert_eq!(resolver.followed(), 1);
 
     // A container may create such names below its own cgroup.
     cgroups.make(&container_path(1, 2));
@@ -342,7 +342,7 @@ fn a_removed_root_removes_everything_and_is_found_when_it_returns() {
     cgroups.remove("root");
     cgroups.clock.pass(100);
     assert_eq!(resolver.resolve(container), Placement::Gone);
-    assert!(resolver.is_empty());
+    assert_eq!(resolver.followed(), 0);
     let problem = resolver.problem().expect("the root is gone");
     assert!(problem.message.starts_with("cannot be read"), "{problem}");
 
@@ -412,7 +412,7 @@ fn after_many_changes_it_equals_a_new_resolver() {
         if step % 50 == 0 {
             resolver.catch_up();
             let fresh = cgroups.resolver();
-            assert_eq!(resolver.len(), fresh.len(), "after {step} steps");
+            assert_eq!(resolver.followed(), fresh.followed(), "after {step} steps");
             for id in &ids {
                 assert_eq!(resolver.get(*id), fresh.get(*id), "{id} after {step} steps");
             }
@@ -448,7 +448,7 @@ fn real_cgroups_and_a_real_process_in_one() {
     let of_pod = own.join("kubepods/pod0f1e2d3c-4b5a-6978-8796-a5b4c3d2e101");
     let container = of_pod.join(id(2));
     let mut resolver = CgroupResolver::new(&root, options).expect("it");
-    let before = resolver.len();
+    let before = resolver.followed();
     let real = Real(vec![container.clone(), of_pod.clone(), own.join("kubepods"), own]);
     if let Err(error) = fs::create_dir_all(&container) {
         return skipped("real cgroups", error);
@@ -469,5 +469,5 @@ fn real_cgroups_and_a_real_process_in_one() {
     drop(real);
     resolver.catch_up();
     assert_eq!(resolver.resolve(id), Placement::Gone);
-    assert_eq!(resolver.len(), before);
+    assert_eq!(resolver.followed(), before);
 }

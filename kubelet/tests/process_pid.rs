@@ -212,11 +212,11 @@ fn remembered_answers_are_bounded_and_expire() {
     for pid in 1..=100 {
         proc.process(pid, OLD, &cgroup(1, 2));
         assert_eq!(proc.resolve(pid), pod(1, Some(2)));
-        assert!((1..=16).contains(&proc.resolver.len()), "{}", proc.resolver.len());
+        assert!((1..=16).contains(&proc.resolver.remembered()), "{}", proc.resolver.remembered());
     }
     proc.clock.pass(1_000);
     proc.resolve(1);
-    assert_eq!(proc.resolver.len(), 1, "all others had become too old");
+    assert_eq!(proc.resolver.remembered(), 1, "all others had become too old");
 
     for capacity in [0, 1] {
         let resolver = PidResolver::new(proc.directory.path()).expect("it");
@@ -224,7 +224,7 @@ fn remembered_answers_are_bounded_and_expire() {
         resolver.capacity = capacity;
         for pid in 1..=3 {
             assert_eq!(resolver.resolve(pid).expect("it"), pod(1, Some(2)));
-            assert_eq!(resolver.len(), 1);
+            assert_eq!(resolver.remembered(), 1);
         }
     }
 }

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-
 use super::client::{MirrorFailure, Mirrored};
 use super::kube::KubeMirrorClient;
 use super::plan::{MirrorState, Planned};
-use pod_index::{FullName, MirrorPodUid, PodMeta};
+use pod_index::{MirrorPodUid, PodMeta};
 
 /// The result of one attempt.
 pub(super) struct Outcome {
-    pub(super) full_name: FullName,
-    /// The static pod as attempted; `None` for an orphan.
-    pub(super) pod: Option<Arc<Pod>>,
+    /// What was attempted.
+    pub(super) planned: Planned,
     pub(super) deleted: bool,
     pub(super) created: bool,
     pub(super) expected: Option<Expected>,
@@ -28,38 +25,24 @@ pub(super) enum Expected {
 
 /// Deletes the old mirror, if any, and creates a new one, if wanted.
 pub(super) async fn attempt(client: Arc<KubeMirrorClient>, planned: Planned) -> Outcome {
-    let to_mirror = planned.to_mirror().cloned();
-    let Planned { full_name, pod, mirror, state } = planned;
-    let mut outcome =
-        Outcome { full_name, pod, deleted: false, created: false, expected: None, failure: None };
-    outcome.failure = outcome.correct(&client, mirror, state, to_mirror).await.err();
+    let mut outcome = Outcome { planned, deleted: false, created: false, expected: None, failure: None };
+    outcome.failure = outcome.correct(&client).await.err();
     outcome
 }
 
 impl Outcome {
-    /// Whether something was changed and nothing failed.
-    pub(super) fn is_success(&self) -> bool {
-        self.failure.is_none() && (self.deleted || self.created)
-    }
-
-    async fn correct(
-        &mut self,
-        client: &KubeMirrorClient,
-        mirror: Option<Arc<Pod>>,
-        state: MirrorState,
-        pod: Option<Arc<Pod>>,
-    ) -> Result<(), MirrorFailure> {
+    async fn correct(&mut self, client: &KubeMirrorClient) -> Result<(), MirrorFailure> {
         // First, because it asks for the node: if that fails, the mirror of another version stays.
-        let new = match pod {
-            Some(pod) => Some(client.mirror_of(&pod).await),
+        let new = match self.planned.to_mirror() {
+            Some(pod) => Some(client.mirror_of(pod).await),
             None => None,
         };
-        if let (MirrorState::WrongHash, Some(Err(failure))) = (state, &new) {
+        if let (MirrorState::WrongHash, Some(Err(failure))) = (self.planned.state, &new) {
             return Err(failure.clone());
         }
-        if let Some(mirror) = mirror {
+        if let Some(mirror) = &self.planned.mirror {
             let uid = MirrorPodUid::from(mirror.uid());
-            self.deleted = client.delete_mirror_pod(&self.full_name, Some(&uid)).await?;
+            self.deleted = client.delete_mirror_pod(&self.planned.full_name, Some(&uid)).await?;
             // The mirror is gone or was replaced. Either way, wait until the index shows it.
             self.expected = Some(Expected::Gone(uid));
             if !self.deleted {

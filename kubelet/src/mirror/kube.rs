@@ -84,26 +84,23 @@ impl KubeMirrorClient {
     }
 
     async fn node_uid(&self) -> Result<String, MirrorFailure> {
-        let problem =
-            |kind, what: &str| Err(MirrorFailure::new(kind, format!("the node {:?} {what}", self.node)));
+        let problem = |kind, what: &str| MirrorFailure::new(kind, format!("the node {:?} {what}", self.node));
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let metadata = match patiently(nodes.get_opt(&self.node)).await {
-            Ok(Some(node)) => node.metadata,
-            Ok(None) => return problem(MirrorErrorKind::Node, "is unknown to the API server"),
-            Err(error) => {
-                let failure = request(&error);
-                let is_request = failure.kind == MirrorErrorKind::Request;
-                let kind = if is_request { failure.kind } else { MirrorErrorKind::Node };
-                return problem(kind, &format!("cannot be looked up: {failure}"));
-            }
+        let node = patiently(nodes.get_opt(&self.node)).await.map_err(|error| {
+            let failure = request(&error);
+            let is_request = failure.kind == MirrorErrorKind::Request;
+            let kind = if is_request { failure.kind } else { MirrorErrorKind::Node };
+            problem(kind, &format!("cannot be looked up: {failure}"))
+        })?;
+        let what = match node.map(|node| node.metadata) {
+            None => "is unknown to the API server",
+            Some(metadata) if metadata.deletion_timestamp.is_some() => "is being deleted",
+            Some(metadata) => match metadata.uid {
+                Some(uid) if !uid.is_empty() => return Ok(uid),
+                _ => "has no UID",
+            },
         };
-        if metadata.deletion_timestamp.is_some() {
-            return problem(MirrorErrorKind::Node, "is being deleted");
-        }
-        match metadata.uid {
-            Some(uid) if !uid.is_empty() => Ok(uid),
-            _ => problem(MirrorErrorKind::Node, "has no UID"),
-        }
+        Err(problem(MirrorErrorKind::Node, what))
     }
 
     /// The mirror of a static pod, owned only by the node: what `NodeRestriction` allows a node to create

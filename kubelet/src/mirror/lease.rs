@@ -69,26 +69,18 @@ impl KubeletWatch {
     pub async fn look(&mut self) -> Result<Kubelet, kube::Error> {
         let asked = Instant::now();
         let answer = patiently(self.leases.get_opt(&self.node)).await;
-        self.learn(answer, asked, Instant::now())
-    }
-
-    /// While the API server does not answer, no kubelet can renew its lease: missing renewals prove nothing.
-    fn learn<E>(
-        &mut self,
-        answer: Result<Option<Lease>, E>,
-        asked: Instant,
-        answered: Instant,
-    ) -> Result<Kubelet, E> {
-        let was_blind = std::mem::replace(&mut self.is_blind, answer.is_err());
-        let lease = answer?;
-        if was_blind && let Some((_, since)) = &mut self.seen {
-            *since = answered;
-        }
-        Ok(self.judge(lease, asked, answered))
+        self.is_blind |= answer.is_err();
+        Ok(self.judge(answer?, asked, Instant::now()))
     }
 
     /// Judges a lease that was read between `asked` and `answered`.
     fn judge(&mut self, lease: Option<Lease>, asked: Instant, answered: Instant) -> Kubelet {
+        // While the API server does not answer, no kubelet can renew its lease: missing renewals prove nothing.
+        if std::mem::take(&mut self.is_blind)
+            && let Some((_, since)) = &mut self.seen
+        {
+            *since = answered;
+        }
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
         let (renewed, lasts) =
             (spec.and_then(|spec| spec.renew_time.clone()), spec.map_or(Duration::ZERO, lasts));
@@ -160,15 +152,15 @@ mod tests {
     #[tokio::test]
     async fn a_silent_server_does_not_let_a_lease_expire() {
         let (mut watch, start) = (watch(), Instant::now());
-        let mut learn = |answer: Result<_, ()>, after: u32| {
+        let mut judge = |is_blind, after: u32| {
             let then = start + after * SECOND;
-            watch.learn(answer, then, then)
+            watch.is_blind = is_blind;
+            watch.judge(lease(TIMES[0]), then, then)
         };
-        assert_eq!(learn(Ok(lease(TIMES[0])), 0), Ok(Kubelet::Unclear(5 * SECOND)));
-        assert_eq!(learn(Err(()), 30), Err(()));
-        assert_eq!(learn(Ok(lease(TIMES[0])), 60), Ok(Kubelet::Unclear(5 * SECOND)), "from now on it counts");
-        assert_eq!(learn(Ok(lease(TIMES[0])), 99), Ok(Kubelet::Unclear(SECOND)));
-        assert_eq!(learn(Ok(lease(TIMES[0])), 100), Ok(Kubelet::Absent));
+        assert_eq!(judge(false, 0), Kubelet::Unclear(5 * SECOND));
+        assert_eq!(judge(true, 60), Kubelet::Unclear(5 * SECOND), "from now on it counts");
+        assert_eq!(judge(false, 99), Kubelet::Unclear(SECOND));
+        assert_eq!(judge(false, 100), Kubelet::Absent);
     }
 
     #[tokio::test]

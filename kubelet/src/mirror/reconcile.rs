@@ -174,38 +174,35 @@ impl Mirrors {
     }
 
     fn learn(&mut self, outcome: Outcome, now: Instant) {
-        self.under_way.remove(&outcome.full_name);
+        let Outcome { planned: Planned { full_name, pod, .. }, deleted, created, expected, failure } =
+            outcome;
+        self.under_way.remove(&full_name);
         // The next look tells.
         self.status.send_if_modified(|status| {
-            status.created += u64::from(outcome.created);
-            status.deleted += u64::from(outcome.deleted);
-            status.failed += u64::from(outcome.failure.is_some());
+            status.created += u64::from(created);
+            status.deleted += u64::from(deleted);
+            status.failed += u64::from(failure.is_some());
             false
         });
-        let is_success = outcome.is_success();
-        let tries = self.tries_of(outcome.full_name.clone(), outcome.pod.as_ref());
-        tries.expect(outcome.expected, now);
-        if !tries.is_about(outcome.pod.as_ref()) {
+        let tries = self.tries_of(full_name.clone(), pod.as_ref());
+        tries.expected = expected.map(|expected| (expected, now));
+        if !tries.is_about(pod.as_ref()) {
             // The pod was edited meanwhile.
             return;
         }
-        let news = match outcome.failure {
+        let news = match failure {
             Some(failure) => tries.fail(failure, now),
-            None if is_success => tries.succeed(now),
+            None if deleted || created => tries.succeed(now),
             None => None,
         };
         if let Some(failure) = news {
-            tracing::warn!(
-                kind = failure.kind.as_str(),
-                "mirror of {:?}: {failure}",
-                outcome.full_name.as_str()
-            );
+            tracing::warn!(kind = failure.kind.as_str(), "mirror of {:?}: {failure}", full_name.as_str());
         }
     }
 
     fn tell(&mut self, pods: Vec<MirrorStatus>) {
         let unseen =
-            |(name, tries): &(&FullName, &Tries)| tries.awaits_index() && !self.under_way.contains(*name);
+            |(name, tries): &(&FullName, &Tries)| tries.expected.is_some() && !self.under_way.contains(*name);
         let pending = self.under_way.len() + self.tries.iter().filter(unseen).count();
         self.status.send_modify(|status| {
             status.passes += 1;
@@ -221,7 +218,7 @@ impl Mirrors {
         let waits_for = self.waits_for(&planned, sources_seen, now);
         let waits_for = waits_for.or(is_wanted(&planned).then_some(WaitsFor::Turn));
         let is_timed = matches!(waits_for, Some(WaitsFor::BackOff | WaitsFor::Contention));
-        let next_try = tries.and_then(Tries::next_try).filter(|_| is_timed);
+        let next_try = tries.and_then(|tries| tries.until).filter(|_| is_timed);
         MirrorStatus {
             full_name: planned.full_name.as_str().to_owned(),
             pod_uid: planned.pod.map(uid),
@@ -229,7 +226,7 @@ impl Mirrors {
             state: planned.state,
             waits_for,
             next_try: next_try.map(|next_try| SystemTime::now() + next_try.saturating_duration_since(now)),
-            last_failure: tries.and_then(Tries::last_failure).cloned(),
+            last_failure: tries.and_then(|tries| tries.failure.clone()),
         }
     }
 }

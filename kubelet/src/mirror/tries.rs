@@ -30,29 +30,22 @@ pub(super) struct Waits {
     pub(super) contention: (Duration, Duration),
 }
 
-impl Waits {
-    /// How long corrections are remembered: until both of two competing agents have waited, and a while
-    /// longer.
-    fn memory(self) -> Duration {
-        self.contention.1.saturating_mul(3)
-    }
-}
-
 pub(super) struct Tries {
     waits: Waits,
     /// The version of the static pod that this state is about; `None` for an orphan.
     pod: Option<Arc<Pod>>,
     /// The number of its last attempt among those of all names. Not its time: the clock is not a reliable order.
     pub(super) last: Option<u64>,
-    expected: Option<(Expected, Instant)>,
+    /// The change that the index does not show yet, and since when.
+    pub(super) expected: Option<(Expected, Instant)>,
     /// How often it was corrected, and when last.
     successes: Option<(u32, Instant)>,
     /// The last failure, or the contention.
-    failure: Option<MirrorFailure>,
+    pub(super) failure: Option<MirrorFailure>,
     /// The waits after failures.
     backoff: Backoff,
     /// When the next attempt may begin.
-    until: Option<Instant>,
+    pub(super) until: Option<Instant>,
 }
 
 impl Tries {
@@ -71,7 +64,8 @@ impl Tries {
         self.expected.take_if(|(expected, since)| {
             is_shown(expected) || now.saturating_duration_since(*since) >= EXPECTATION
         });
-        let memory = self.waits.memory();
+        // Until both of two competing agents have waited, and a while longer.
+        let memory = self.waits.contention.1.saturating_mul(3);
         if self.successes.is_some_and(|(_, since)| now.saturating_duration_since(since) >= memory) {
             self.begin_anew(self.pod.clone());
         }
@@ -109,10 +103,6 @@ impl Tries {
         }
     }
 
-    pub(super) fn expect(&mut self, expected: Option<Expected>, now: Instant) {
-        self.expected = expected.map(|expected| (expected, now));
-    }
-
     /// Records a failure. Returns it if it differs from the last one.
     pub(super) fn fail(&mut self, failure: MirrorFailure, now: Instant) -> Option<&MirrorFailure> {
         self.until = Some(now + self.backoff.wait(now));
@@ -132,29 +122,14 @@ impl Tries {
         Some(&*contended).filter(|_| doublings == 0)
     }
 
-    /// Whether the index does not yet show the change.
-    pub(super) fn awaits_index(&self) -> bool {
-        self.expected.is_some()
-    }
-
     /// What has to happen before the next attempt.
     pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
-        if self.awaits_index() {
+        if self.expected.is_some() {
             return Some(WaitsFor::Index);
         }
         let failure = self.failure.as_ref().filter(|_| self.until.is_some_and(|until| now < until))?;
         let is_contended = failure.kind == MirrorErrorKind::Contended;
         Some(if is_contended { WaitsFor::Contention } else { WaitsFor::BackOff })
-    }
-
-    /// When the wait is over.
-    pub(super) fn next_try(&self) -> Option<Instant> {
-        self.until
-    }
-
-    /// The last failure, or the contention.
-    pub(super) fn last_failure(&self) -> Option<&MirrorFailure> {
-        self.failure.as_ref()
     }
 }
 
@@ -194,8 +169,8 @@ mod tests {
                 "it is remembered"
             );
             assert_eq!(tries.waits_for(now), (whole > 0).then_some(WaitsFor::Contention));
-            assert_eq!(tries.last_failure().is_some(), whole > 0, "reported even while it is in sync");
-            if let Some(next_try) = tries.next_try() {
+            assert_eq!(tries.failure.is_some(), whole > 0, "reported even while it is in sync");
+            if let Some(next_try) = tries.until {
                 let wait = next_try.saturating_duration_since(now);
                 assert!((whole * SECOND / 2..=whole * SECOND).contains(&wait), "{wait:?} of {whole} s");
                 // The other agent waits as long, and then undoes the change.
@@ -207,7 +182,7 @@ mod tests {
         assert!(tries.settle(None, |_| true, now + 899 * SECOND), "its name may come back");
         let later = now + 900 * SECOND;
         assert!(!tries.settle(Some(&planned(&web, MirrorState::InSync)), |_| true, later));
-        assert_eq!((tries.waits_for(later), tries.last_failure()), (None, None));
+        assert_eq!((tries.waits_for(later), tries.failure.as_ref()), (None, None));
     }
 
     #[test]
@@ -222,11 +197,11 @@ mod tests {
             let same = planned(&pod("1", "i"), MirrorState::Missing);
             assert!(tries.settle(Some(&same), |_| false, now));
             assert_eq!(tries.waits_for(now), Some(WaitsFor::BackOff), "another object, the same version");
-            tries.expect(Some(Expected::Gone("uid".into())), now);
+            tries.expected = Some((Expected::Gone("uid".into()), now));
             assert!(tries.settle(Some(&planned(&other, MirrorState::Missing)), |_| false, now));
             assert_eq!(tries.waits_for(now), Some(WaitsFor::Index));
             assert!(tries.settle(Some(&planned(&other, MirrorState::Missing)), |_| true, now));
-            assert_eq!((tries.waits_for(now), tries.last_failure()), (None, None));
+            assert_eq!((tries.waits_for(now), tries.failure.as_ref()), (None, None));
         }
     }
 }

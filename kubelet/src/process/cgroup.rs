@@ -219,14 +219,8 @@ impl CgroupResolver {
 
     /// Number of followed cgroups, including those that belong to no pod.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn followed(&self) -> usize {
         self.tree.len()
-    }
-
-    /// Whether no cgroup is followed, because the file system is gone.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     #[cold]

@@ -197,14 +197,8 @@ impl PidResolver {
 
     /// Number of remembered processes.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn remembered(&self) -> usize {
         self.remembered.len()
-    }
-
-    /// Whether no process is remembered.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.remembered.is_empty()
     }
 
     /// Reads `/proc` and remembers the answer.

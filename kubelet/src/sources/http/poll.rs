@@ -163,11 +163,8 @@ impl Asking {
         let file = path.clone();
         let token = tokio::task::spawn_blocking(|| std::fs::read_to_string(file));
         let token = tokio::time::timeout(self.config.timeout, token).await;
-        let token = match token {
-            Ok(Ok(token)) => token.map_err(|error| wrong(&error))?,
-            Ok(Err(error)) => return Err(wrong(&error)),
-            Err(_) => return Err(wrong(&format_args!("not read within {:?}", self.config.timeout))),
-        };
+        let late = |_| wrong(&format_args!("not read within {:?}", self.config.timeout));
+        let token = token.map_err(late)?.map_err(|error| wrong(&error))?.map_err(|error| wrong(&error))?;
         // The error does not repeat the token.
         let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
             .map_err(|_| wrong(&"it cannot be sent in a header"))?;

@@ -59,7 +59,6 @@ pub struct Decoded {
 pub fn decode(bytes: &[u8], origin: Origin<'_>, node: &NodeName) -> Decoded {
     let mut decoding = Decoding::new(bytes, origin, node);
     decoding.run();
-    decoding.summarize_the_rest();
     decoding.decoded
 }
 
@@ -135,8 +134,6 @@ struct Decoding<'a> {
     node: &'a NodeName,
     /// The number of the present document, counted from 0.
     document: usize,
-    /// Number of problems beyond [`MOST_PROBLEMS`].
-    unlisted: usize,
     /// Length of the documents so far as JSON.
     length: usize,
     /// Number of pods so far, usable or not.
@@ -147,7 +144,7 @@ struct Decoding<'a> {
 impl<'a> Decoding<'a> {
     fn new(bytes: &'a [u8], origin: Origin<'a>, node: &'a NodeName) -> Self {
         let decoded = Decoded::default();
-        Self { bytes, origin, node, document: 0, unlisted: 0, length: 0, read: 0, decoded }
+        Self { bytes, origin, node, document: 0, length: 0, read: 0, decoded }
     }
 
     fn run(&mut self) {
@@ -179,7 +176,9 @@ impl<'a> Decoding<'a> {
         {
             if documents == MOST_DOCUMENTS {
                 let message = format!("has more than {MOST_DOCUMENTS} documents; the others are not read");
-                self.problem(ProblemKind::TooLarge, None, None, &message);
+                let (kind, origin) = (ProblemKind::TooLarge, self.origin.name());
+                // However many problems there are.
+                self.decoded.problems.push(Problem::new(kind, origin, None, None, message));
                 break;
             }
             self.document = documents;
@@ -319,16 +318,10 @@ impl<'a> Decoding<'a> {
             }
             cause => (ProblemKind::Syntax, crate::text::yaml_problem(cause)),
         };
-        if self.is_full() {
-            return;
-        }
         self.problem(kind, error.location().map(|location| location.line()), None, &message);
     }
 
     fn refuse(&mut self, kind: ProblemKind, field: &str, message: &str) {
-        if self.is_full() {
-            return;
-        }
         // Only the YAML parser knows lines. Fields are unique within a document.
         let message = match self.document {
             0 => message.to_owned(),
@@ -338,24 +331,16 @@ impl<'a> Decoding<'a> {
         self.problem(kind, None, field, &message);
     }
 
+    /// Of the problems beyond [`MOST_PROBLEMS`], one says that there are more.
     fn problem(&mut self, kind: ProblemKind, line: Option<u64>, field: Option<String>, message: &str) {
         // A key may be as long as the manifest.
         let field = field.map(|field| crate::text::shorten_to(&field, 256));
-        self.decoded.problems.push(Problem::new(kind, self.origin.name(), line, field, message));
-    }
-
-    /// Call before a problem is described. If true, the problem was only counted.
-    fn is_full(&mut self) -> bool {
-        let full = self.decoded.problems.len() >= MOST_PROBLEMS;
-        self.unlisted += usize::from(full);
-        full
-    }
-
-    fn summarize_the_rest(&mut self) {
-        if self.unlisted > 0 {
-            let message = format!("and {} more problems", self.unlisted);
-            self.problem(ProblemKind::Invalid, None, None, &message);
-        }
+        let origin = self.origin.name();
+        self.decoded.problems.push(match self.decoded.problems.len() {
+            ..MOST_PROBLEMS => Problem::new(kind, origin, line, field, message),
+            MOST_PROBLEMS => Problem::new(ProblemKind::Invalid, origin, None, None, "and more problems"),
+            _ => return,
+        });
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Kubelet: `ValidatePodCreate` (`pkg/apis/core/validation/validation.go`).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
@@ -94,8 +94,12 @@ pub(super) fn find(pod: &Pod, spec: &Value, node: &NodeName) -> Vec<Objection> {
         let field = entry("metadata.annotations", CONFIG_MIRROR_ANNOTATION);
         found.add(field, "a manifest may not call itself a mirror pod");
     }
-    found.labels(metadata.labels.as_ref());
-    found.annotations(metadata.annotations.as_ref());
+    for (key, value) in metadata.labels.iter().flatten() {
+        let field = || entry("metadata.labels", key);
+        found.check(qualified_name(key), field);
+        found.check(label_value(value), field);
+    }
+    found.annotations(metadata.annotations.iter().flatten());
     match &pod.spec {
         Some(_) => found.spec(spec),
         None => found.add("spec", "must be set"),
@@ -117,17 +121,9 @@ impl Found {
         }
     }
 
-    fn labels(&mut self, labels: Option<&BTreeMap<String, String>>) {
-        for (key, value) in labels.into_iter().flatten() {
-            let field = || entry("metadata.labels", key);
-            self.check(qualified_name(key), field);
-            self.check(label_value(value), field);
-        }
-    }
-
-    fn annotations(&mut self, annotations: Option<&BTreeMap<String, String>>) {
+    fn annotations<'a>(&mut self, annotations: impl Iterator<Item = (&'a String, &'a String)>) {
         let mut bytes = 0;
-        for (key, value) in annotations.into_iter().flatten() {
+        for (key, value) in annotations {
             bytes += key.len() + value.len();
             // Unlike label keys, these are checked without regard to case.
             self.check(qualified_name(&key.to_ascii_lowercase()), || entry("metadata.annotations", key));

@@ -225,7 +225,7 @@ impl Merge {
 
     /// The mirror pods from which no static pod is derived, and why.
     pub fn refused_claims(&self) -> impl Iterator<Item = &Problem> {
-        self.claims.refused()
+        self.claims.refused.values()
     }
 
     /// Whether each configured source has reported its pods. Once true, it stays true.

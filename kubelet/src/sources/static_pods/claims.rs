@@ -47,7 +47,7 @@ pub(in crate::sources) struct Claims {
     /// The mirror pods that are leaving or were, and until when, in this order.
     leaving: VecDeque<(Instant, PodUid)>,
     /// By mirror pod.
-    refused: BTreeMap<PodUid, Problem>,
+    pub(in crate::sources) refused: BTreeMap<PodUid, Problem>,
 }
 
 impl Claims {
@@ -114,9 +114,5 @@ impl Claims {
         let is_new = self.refused.remove(mirror) != problem;
         self.refused.extend(problem.map(|problem| (mirror.clone(), problem)));
         is_new
-    }
-
-    pub(in crate::sources) fn refused(&self) -> impl Iterator<Item = &Problem> {
-        self.refused.values()
     }
 }
