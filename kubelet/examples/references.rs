@@ -86,10 +86,9 @@ mod tests {
         let (shown, mut states) = tokio::sync::mpsc::unbounded_channel();
         let client = server.client();
         let run = run(client, "node-1", move |secrets, config_maps| {
-            let _ = shown
-                .send([secrets, config_maps].map(|status| (status.objects, status.synced, status.watches)));
+            let _ = shown.send([secrets, config_maps].map(|status| (status.objects, status.synced)));
         });
-        let all_are_held = async { while states.recv().await != Some([(2, 2, 2), (1, 1, 1)]) {} };
+        let all_are_held = async { while states.recv().await != Some([(2, 2), (1, 1)]) {} };
         tokio::select! {
             () = run => panic!("it ended"),
             held = tokio::time::timeout(Duration::from_secs(60), all_are_held) => held.expect("held within a minute"),

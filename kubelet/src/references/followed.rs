@@ -99,10 +99,6 @@ impl<K> Followed<K> {
         !matches!(**self.known.load(), Known::Nothing)
     }
 
-    pub(super) fn is_watched(&self) -> bool {
-        self.follower().task.as_ref().is_some_and(|task| !task.is_finished())
-    }
-
     /// Why nothing newer is known.
     pub(super) fn problem(&self) -> Option<String> {
         let follower = self.follower();

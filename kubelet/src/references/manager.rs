@@ -82,8 +82,6 @@ pub struct ManagerStatus {
     pub synced: usize,
     /// Objects whose last list or watch failed. What is known of them may be old.
     pub failing: usize,
-    /// Number of running watches.
-    pub watches: usize,
 }
 
 impl<K: ReferencedKind> Manager<K> {
@@ -184,7 +182,6 @@ impl<K: ReferencedKind> Manager<K> {
             objects: objects.len(),
             synced: count(Followed::is_synced),
             failing: count(|object| object.problem().is_some()),
-            watches: count(Followed::is_watched),
         }
     }
 
@@ -257,10 +254,7 @@ impl<K: ReferencedKind> Clone for Manager<K> {
 
 impl<K: ReferencedKind> fmt::Debug for Manager<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Manager")
-            .field("kind", &K::KIND)
-            .field("status", &self.status())
-            .finish_non_exhaustive()
+        f.debug_tuple("Manager").field(&K::KIND).field(&self.status()).finish()
     }
 }
 
