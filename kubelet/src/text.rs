@@ -64,9 +64,6 @@ pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
 #[must_use]
 pub fn api_causes(error: &(dyn Error + 'static)) -> String {
     joined(error, |error| {
-        if let Some(kube::client::AuthError::AuthExec(message)) = error.downcast_ref() {
-            return Some(message.clone());
-        }
         match error.downcast_ref()? {
             // kube's wrapper can be nested: "ServiceError: ServiceError: ".
             kube::Error::Service(error) => Some(api_causes(&**error)),

@@ -73,7 +73,7 @@ impl Fleet {
             let mut source = Source::new(client.client()).node(&node).pods();
             while let Some(update) = source.next().await {
                 if let SourceUpdate::Set(pods) = update {
-                    assert_eq!(pods.len(), PODS_PER_NODE, "the pods of {node:?}");
+                    assert_eq!(pods.len(), PODS_PER_NODE, "the pods of {node}");
                     served.fetch_add(1, Relaxed);
                 }
             }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -98,11 +97,6 @@ impl<D: Disk> Keeper<D> {
         // A failed directory sync is one error, however many files it affects.
         let mut said = HashSet::new();
         errors.filter(|error| said.insert(*error)).take(MOST_ERRORS).cloned().collect()
-    }
-
-    pub(super) fn directory(&self) -> PathBuf {
-        // Without a trailing separator.
-        self.disk.path("").components().collect()
     }
 
     /// The status, without its errors.

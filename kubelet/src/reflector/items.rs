@@ -47,12 +47,13 @@ impl Items {
         mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.rest.extend_from_slice(bytes);
-        if self.envelope.is_empty() {
-            let Some(start) = start(&self.rest) else { return self.check() };
+        if self.envelope.is_empty()
+            && let Some(start) = start(&self.rest)
+        {
             self.envelope = self.rest.drain(..start).collect();
         }
-        let mut taken = 0;
-        while !self.is_over && self.rest.len() - taken >= self.enough {
+        let (is_before, mut taken) = (self.envelope.is_empty(), 0);
+        while !is_before && !self.is_over && self.rest.len() - taken >= self.enough {
             let is_between = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
             taken += self.rest[taken..].iter().take_while(|byte| is_between(byte)).count();
             let rest = &self.rest[taken..];
@@ -71,16 +72,10 @@ impl Items {
             }
         }
         self.rest.drain(..taken);
-        self.check()
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        let is_too_large = self.rest.len() > LARGEST;
-        if is_too_large {
-            Err(Failure::new(FailureKind::Doubt, "an object of the list is too large"))
-        } else {
-            Ok(())
+        if self.rest.len() > LARGEST {
+            return Err(Failure::new(FailureKind::Doubt, "an object of the list is too large"));
         }
+        Ok(())
     }
 
     /// Passes on the last objects. Returns the version of the list.

@@ -51,11 +51,9 @@ impl Hints {
 
 /// A watcher that gives a hint at each event that concerns the path.
 fn watcher(path: PathBuf, hint: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
-    let is_hint = move |event: &Event| {
-        // Events were lost; anything may have changed.
-        event.need_rescan()
-            || !is_reading(event.kind) && event.paths.iter().any(|event: &PathBuf| concerns(event, &path))
-    };
+    let concerns_path = move |event: &Event| event.paths.iter().any(|event| concerns(event, &path));
+    // If events were lost, anything may have changed.
+    let is_hint = move |event: &Event| event.need_rescan() || !is_reading(event.kind) && concerns_path(event);
     notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.as_ref().map_or(true, &is_hint) {
             hint.notify_one();

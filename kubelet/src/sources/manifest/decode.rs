@@ -4,8 +4,8 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_saphyr::DuplicateKeyPolicy;
-use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::budget::BudgetBreach as Breach;
+use serde_saphyr::{DuplicateKeyPolicy, Error as E};
 
 use super::field::{entry, join};
 use super::origin::Origin;
@@ -143,8 +143,7 @@ struct Decoding<'a> {
 
 impl<'a> Decoding<'a> {
     fn new(bytes: &'a [u8], origin: Origin<'a>, node: &'a NodeName) -> Self {
-        let decoded = Decoded::default();
-        Self { bytes, origin, node, document: 0, length: 0, read: 0, decoded }
+        Self { bytes, origin, node, document: 0, length: 0, read: 0, decoded: Decoded::default() }
     }
 
     fn run(&mut self) {
@@ -184,9 +183,7 @@ impl<'a> Decoding<'a> {
             self.document = documents;
             match document {
                 Ok(document) => self.value(&document),
-                Err(error)
-                    if matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. }) =>
-                {
+                Err(error) if matches!(error.without_snippet(), E::DuplicateMappingKey { .. }) => {
                     return Some(error.location().map_or(1, |location| location.line()));
                 }
                 Err(error) => self.undecodable(&error),
@@ -294,24 +291,21 @@ impl<'a> Decoding<'a> {
         }
     }
 
-    fn undecodable(&mut self, error: &serde_saphyr::Error) {
+    fn undecodable(&mut self, error: &E) {
         let mut cause = error.without_snippet();
-        while let serde_saphyr::Error::AliasError { error, .. } = cause {
+        while let E::AliasError { error, .. } = cause {
             cause = error;
         }
         let (kind, message) = match cause {
-            serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            E::Budget { breach: Breach::Depth { .. }, .. } => {
                 (ProblemKind::Syntax, format!("has more than {DEEPEST} levels of lists and mappings"))
             }
-            serde_saphyr::Error::Budget {
-                breach: BudgetBreach::ScalarBytes { .. } | BudgetBreach::RecordedAnchorBytes { .. },
-                ..
-            } => {
+            E::Budget { breach: Breach::ScalarBytes { .. } | Breach::RecordedAnchorBytes { .. }, .. } => {
                 let most = most_text(self.bytes.len());
                 let message = format!("larger than the limit of {most} bytes, with every alias replaced");
                 (ProblemKind::TooLarge, message)
             }
-            serde_saphyr::Error::AliasReplayLimitExceeded { .. } => {
+            E::AliasReplayLimitExceeded { .. } => {
                 let most = most_replaced(self.bytes);
                 let message = format!("the aliases of a document stand for more than {most} values");
                 (ProblemKind::TooLarge, message)
