@@ -23,6 +23,7 @@ pub(super) fn show(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
     let generation = i64::try_from(snapshot.generation()).unwrap_or(i64::MAX);
     let help = "The generation of the current snapshot; 0 before the first publication.";
     to.gauge("generation", help, generation);
+    to.counter("publications", "Snapshots published.", snapshot.generation());
     let help = "Removed pods and mirror pods that are kept, so that late events find them.";
     to.gauge("removed_pods", help, number(snapshot.removed().len()));
 }

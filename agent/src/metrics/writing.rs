@@ -15,7 +15,6 @@ const SECONDS: [f64; 5] = [100e-6, 1e-3, 10e-3, 100e-3, 1.0];
 /// The writer thread's counters. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Writing {
-    publications: Counter,
     refused: Counter,
     operations: Counter,
     duration: Histogram,
@@ -30,7 +29,6 @@ impl Writing {
         registry.register_with_unit("write_duration", help, Unit::Seconds, duration.clone());
         let mut counter = |name, help| registered(registry, name, help, Counter::default());
         Self {
-            publications: counter("publications", "Snapshots published"),
             refused: counter("refused_pods", "Pods that the index refused"),
             operations: counter("operations", "Operations of the sources' updates"),
             duration,
@@ -42,8 +40,7 @@ impl Writing {
     }
 
     /// Records a finished batch.
-    pub(crate) fn applied(&self, operations: usize, published: bool, took: Duration) {
-        self.published(published);
+    pub(crate) fn applied(&self, operations: usize, took: Duration) {
         self.operations.inc_by(operations as u64);
         self.duration.observe(took.as_secs_f64());
     }
@@ -51,11 +48,6 @@ impl Writing {
     /// Records a pod that the index would refuse.
     pub(crate) fn refused(&self, is_refused: bool) {
         self.refused.inc_by(u64::from(is_refused));
-    }
-
-    /// Records a write that is not a batch of the sources.
-    pub(crate) fn published(&self, published: bool) {
-        self.publications.inc_by(u64::from(published));
     }
 
     /// Records how many replaced snapshots are still held.

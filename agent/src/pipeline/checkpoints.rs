@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -10,7 +9,7 @@ use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::metrics::{Scrape, number};
 use pod_index::{Operation, PodUid, Snapshot};
-use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpointing, Checkpoints, Restored, is_restored};
+use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpoints, Restored, is_restored};
 use pod_index_kubelet::sources::{Source, redact_env};
 
 /// The directory, opened and read. `None` if none is configured. Skips bad files.
@@ -44,13 +43,6 @@ pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Pod>, to: &mut
     to.gauge("checkpoint_files_unread", help, number(status.unread));
     to.counter("checkpoint_writes", "Checkpoints written.", status.written);
     to.counter("checkpoint_failures", "Failed attempts to write or remove a checkpoint.", status.failures);
-}
-
-/// Writes the index to disk, within `patience`.
-pub(crate) async fn finish(checkpointing: Checkpointing, patience: Duration) {
-    if let Err(late) = checkpointing.finish(patience).await {
-        tracing::error!("shutting down without writing the last checkpoints: {late}");
-    }
 }
 
 /// The restored pods, until every source has reported.

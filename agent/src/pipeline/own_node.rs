@@ -31,13 +31,10 @@ pub(crate) async fn follow(
     writer: Sender<Command>,
 ) {
     let mut backoff = Backoff::new(PAUSE, LONGEST_PAUSE).forget_after(2 * LONGEST_PAUSE);
-    let mut reported = false;
     while needed.wait_for(|needed| *needed).await.is_ok() {
         let found = look_up(&client, &node).await;
         let pause = if found.is_ok() { PAUSE } else { backoff.wait(Instant::now()) };
-        if let Err(why) = &found
-            && !std::mem::replace(&mut reported, true)
-        {
+        if let Err(why) = &found {
             tracing::debug!("the UID of the Node object in mirror pods is not checked: {why}");
         }
         if writer.send(Command::OwnNode(found.ok())).is_err() {

@@ -192,7 +192,7 @@ impl Work {
         let operations = batch.len();
         let applied = self.writer.apply(batch);
         // The merge has refused what the index would refuse.
-        self.counts.applied(operations, applied.published, started.elapsed());
+        self.counts.applied(operations, started.elapsed());
         if applied.published {
             let pods = self.writer.current().pods().len();
             tracing::debug!(generation = applied.generation, operations, pods, "published");
@@ -230,17 +230,14 @@ impl Work {
     /// Sets the time of the writes that follow, and forgets the removed pods that are too old.
     fn forget(&mut self, now: Instant) {
         self.writer.set_time(SystemTime::now());
-        let forgotten = self.writer.expire(now);
-        self.counts.published(forgotten > 0);
+        self.writer.expire(now);
     }
 
     /// Publishes the restored pods before any source has reported.
     fn restore(&mut self) {
         self.writer.set_time(SystemTime::now());
         let Some(restored) = &self.restored else { return };
-        let applied = self.writer.apply(restored.operations());
-        self.counts.published(applied.published);
-        for refused in &applied.refused {
+        for refused in self.writer.apply(restored.operations()).refused {
             tracing::warn!("a restored pod is skipped: {}", refused.error);
         }
     }
@@ -255,8 +252,8 @@ impl Work {
         if !gone.is_empty() {
             tracing::info!(pods = gone.len(), "restored pods are removed: their sources do not name them");
         }
-        let applied = self.writer.apply(gone.into_iter().map(Operation::Remove));
-        self.counts.published(applied.published);
+        // A removal is never refused.
+        let _ = self.writer.apply(gone.into_iter().map(Operation::Remove));
         if restored.is_over() {
             self.restored = None;
         }

@@ -7,22 +7,13 @@ use crate::api::fields::Fields;
 use crate::api::labels::Labels;
 use crate::api::request::{parameter, truth};
 
-/// The requested version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    /// Absent: the latest.
-    Latest,
-    /// `0`: any.
-    Any,
-    At(u64),
-}
-
 /// The options of a list or watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) watch: bool,
     pub(super) selection: Selection,
-    pub(super) version: Version,
+    /// `None`: the latest.
+    pub(super) version: Option<u64>,
     /// Whether a list must be of exactly this version.
     pub(super) is_exact: bool,
     pub(super) send_initial_events: Option<bool>,
@@ -67,13 +58,12 @@ impl Options {
     }
 }
 
-/// Parses `resourceVersion`.
-pub(super) fn version_of(text: Option<&str>) -> Result<Version, Refusal> {
+/// Parses `resourceVersion`. `None`: absent or 0, any version.
+pub(super) fn version_of(text: Option<&str>) -> Result<Option<u64>, Refusal> {
     match text.unwrap_or_default() {
-        "" => Ok(Version::Latest),
+        "" => Ok(None),
         text if text.bytes().all(|byte| byte.is_ascii_digit()) => match text.parse() {
-            Ok(0) => Ok(Version::Any),
-            Ok(version) => Ok(Version::At(version)),
+            Ok(version) => Ok(Some(version).filter(|version| *version > 0)),
             Err(_) => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is out of range"))),
         },
         text => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is not a decimal number"))),
@@ -101,9 +91,9 @@ mod tests {
         assert_eq!(read("limit=5"), read(""));
         assert!(read("resourceVersion=5&resourceVersionMatch=Exact").unwrap().is_exact);
         assert!(!read("resourceVersion=5&resourceVersionMatch=NotOlderThan").unwrap().is_exact);
-        assert_eq!(read("resourceVersion=0").unwrap().version, Version::Any);
-        assert_eq!(read("resourceVersion=").unwrap().version, Version::Latest);
-        assert_eq!(read("resourceVersion=17").unwrap().version, Version::At(17));
+        assert_eq!(read("resourceVersion=0").unwrap().version, None);
+        assert_eq!(read("resourceVersion=").unwrap().version, None);
+        assert_eq!(read("resourceVersion=17").unwrap().version, Some(17));
         let many: String = (0..1000).map(|n| format!("p{n}=v")).collect::<Vec<_>>().join("&");
         assert_eq!(read(&many), read(""));
     }

@@ -13,7 +13,7 @@ use super::accept::form;
 use super::collection::Collection;
 use super::discovery::with_slash;
 use super::list::{self, selected};
-use super::query::{Options, Version, version_of};
+use super::query::{Options, version_of};
 use super::status::Refusal;
 use super::watch;
 use crate::api::body::in_turns;
@@ -57,7 +57,7 @@ pub(super) async fn list<const IS_OWN: bool>(
         let body = watch::body(&collection.history, &client, options, form).await?;
         return Ok((head(), body).into_response());
     }
-    if let Version::At(version) = options.version {
+    if let Some(version) = options.version {
         collection.history.check(version, options.is_exact)?;
     }
     let (state, version) = collection.history.now();
@@ -89,7 +89,7 @@ async fn one(
     let include = parameter(query, "includeObject").unwrap_or_default();
     let form = form(&headers, &include, false)?;
     collection.current(true).await?;
-    if let Version::At(version) = version {
+    if let Some(version) = version {
         collection.history.check(version, false)?;
     }
     let (state, _) = collection.history.now();

@@ -19,7 +19,7 @@ use super::event::Event;
 use super::history::{History, Next, Watcher};
 use super::list::{parts, selected};
 use super::object::Object;
-use super::query::{Options, Version};
+use super::query::Options;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
 use crate::api::body::in_turns;
@@ -38,15 +38,14 @@ pub(super) async fn body(
     form: Form,
 ) -> Result<Body, Refusal> {
     // Without a version, and with 0, initial objects are sent by default.
-    let with_initial = options.send_initial_events.unwrap_or(!matches!(options.version, Version::At(_)));
+    let with_initial = options.send_initial_events.unwrap_or(options.version.is_none());
     let after = match options.version {
         // One that does not exist yet is of another run: the watch begins with the error.
-        Version::At(version) if with_initial => match history.check(version, false) {
+        Some(version) if with_initial => match history.check(version, false) {
             Ok(()) => None,
             Err(refusal) => return Ok(error(&refusal).into()),
         },
-        Version::At(version) => Some(version),
-        _ => None,
+        after => after,
     };
     let selection = Arc::new(options.selection);
     let (watcher, state) = history.watch(Arc::clone(&selection), &client.share, after)?;

@@ -109,8 +109,10 @@ async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
     let _ = timeout(left(), started.writer_end.wait()).await;
     // Let every change be logged, but not longer than the shutdown may take.
     let _ = timeout(left(), started.follower.wait()).await;
-    if let Some(checkpoints) = started.checkpoints {
-        checkpoints::finish(checkpoints, left()).await;
+    if let Some(checkpoints) = started.checkpoints
+        && let Err(late) = checkpoints.finish(left()).await
+    {
+        tracing::error!("shutting down without writing the last checkpoints: {late}");
     }
     done
 }
