@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -217,15 +217,12 @@ impl Mirrors {
         // A due name that was not started lacks a free slot.
         let waits_for = self.waits_for(&planned, sources_seen, now);
         let waits_for = waits_for.or(is_wanted(&planned).then_some(WaitsFor::Turn));
-        let is_timed = matches!(waits_for, Some(WaitsFor::BackOff | WaitsFor::Contention));
-        let next_try = tries.and_then(|tries| tries.until).filter(|_| is_timed);
         MirrorStatus {
             full_name: planned.full_name.as_str().to_owned(),
             pod_uid: planned.pod.map(uid),
             mirror_uid: planned.mirror.map(uid),
             state: planned.state,
             waits_for,
-            next_try: next_try.map(|next_try| SystemTime::now() + next_try.saturating_duration_since(now)),
             last_failure: tries.and_then(|tries| tries.failure.clone()),
         }
     }

@@ -1,7 +1,5 @@
 //! Status of the mirrors, for people and metrics. Plain data.
 
-use std::time::SystemTime;
-
 use serde::Serialize;
 
 use super::client::MirrorFailure;
@@ -40,8 +38,6 @@ pub struct MirrorStatus {
     pub state: MirrorState,
     /// What has to happen before the next change.
     pub waits_for: Option<WaitsFor>,
-    /// When the next attempt is due, if `waits_for` is a matter of time.
-    pub next_try: Option<SystemTime>,
     /// The last failed attempt, or the report that another client keeps undoing the change. The report stays
     /// for a while even if the mirror is correct.
     pub last_failure: Option<MirrorFailure>,

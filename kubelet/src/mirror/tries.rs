@@ -45,7 +45,7 @@ pub(super) struct Tries {
     /// The waits after failures.
     backoff: Backoff,
     /// When the next attempt may begin.
-    pub(super) until: Option<Instant>,
+    until: Option<Instant>,
 }
 
 impl Tries {
