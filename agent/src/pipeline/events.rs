@@ -11,9 +11,8 @@ use tracing::debug;
 use crate::api::table;
 use crate::metrics::registered;
 use pod_index::Change;
-use pod_index_kubelet::sources::Difference;
 
-const EVENTS: [&str; 5] = ["added", "updated", "terminating", "status", "removed"];
+const EVENTS: [&str; 3] = ["added", "updated", "removed"];
 
 /// Counters of pod changes. Clones share the counts.
 #[derive(Clone, Debug)]
@@ -42,15 +41,11 @@ impl Events {
     }
 }
 
-/// The kubelet's kinds of pod updates: ADD, UPDATE, DELETE, RECONCILE, REMOVE.
 fn event(change: &Change<'_, Pod>) -> &'static str {
-    let (Some(old), Some(new)) = (change.before(), change.after()) else {
-        return if change.after().is_some() { "added" } else { "removed" };
-    };
-    match Difference::between(old, new) {
-        Difference::Status => "status",
-        _ if new.metadata.deletion_timestamp.is_some() => "terminating",
-        _ => "updated",
+    match (change.before(), change.after()) {
+        (None, _) => "added",
+        (Some(_), Some(_)) => "updated",
+        (Some(_), None) => "removed",
     }
 }
 
@@ -82,16 +77,11 @@ mod tests {
             let step = changes.try_next().unwrap();
             events.count(&step.changes(), step.after().generation());
         };
-        let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
         for (operations, expected) in [
-            (
-                vec![Add(pod("a", &json!({}), "Pending")), Add(pod("b", &json!({}), "Pending"))],
-                [2, 0, 0, 0, 0],
-            ),
-            (vec![Update(pod("a", &json!({}), "Running"))], [2, 0, 0, 1, 0]),
-            (vec![Update(pod("b", &deleted, "Pending"))], [2, 0, 1, 1, 0]),
-            (vec![Update(pod("a", &json!({ "labels": { "x": "y" } }), "Running"))], [2, 1, 1, 1, 0]),
-            (vec![Remove("a".into()), Remove("b".into())], [2, 1, 1, 1, 2]),
+            (vec![Add(pod("a", &json!({}), "Pending")), Add(pod("b", &json!({}), "Pending"))], [2, 0, 0]),
+            (vec![Update(pod("a", &json!({}), "Running"))], [2, 1, 0]),
+            (vec![Update(pod("a", &json!({ "labels": { "x": "y" } }), "Running"))], [2, 2, 0]),
+            (vec![Remove("a".into()), Remove("b".into())], [2, 2, 2]),
         ] {
             let _ = writer.apply(operations);
             follow();
@@ -101,6 +91,6 @@ mod tests {
         let _ = writer.apply([Add(pod("c", &json!({}), "Running"))]);
         drop(writer);
         follow();
-        assert_eq!(counts(), [3, 1, 1, 1, 2]);
+        assert_eq!(counts(), [3, 2, 2]);
     }
 }
