@@ -139,7 +139,6 @@ fn operators_docs_list_every_state_and_every_kind_of_problem() {
     let mut untold = Vec::new();
     for (file, name) in [
         ("kubelet/src/mirror/plan.rs", "MirrorState"),
-        ("kubelet/src/mirror/status.rs", "WaitsFor"),
         ("kubelet/src/mirror/client.rs", "MirrorErrorKind"),
         ("kubelet/src/sources/problem.rs", "ProblemKind"),
     ] {
