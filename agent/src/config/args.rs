@@ -109,10 +109,6 @@ pub(crate) struct Shared {
     #[arg(long)]
     pub(crate) manage_mirror_pods: bool,
 
-    /// Manage mirror pods although something renews the node's lease. Only if that is not a kubelet.
-    #[arg(long)]
-    pub(crate) force_manage_mirror_pods: bool,
-
     /// Where the processes of the host are, to look up process IDs.
     #[arg(long, value_name = "PATH", default_value = "/proc")]
     pub(crate) proc: PathBuf,

@@ -29,7 +29,7 @@ use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::{NodeName, Problem, http, kubelet};
 
-use self::values::{AccessSettings, AuthorizationMode, Extra, Management, TlsFiles};
+use self::values::{AccessSettings, AuthorizationMode, Extra, TlsFiles};
 
 /// The flags of an API server.
 const API: &[&str] = &["kubeconfig", "api-server"];
@@ -38,7 +38,7 @@ const CLIENTS: &[&str] = &["client-ca-file", "authentication-token-webhook"];
 /// Flags, each with those of which it needs one.
 ///
 /// Mirror pods: without static pods, every mirror would be an orphan, and a guessed node name may be another node's.
-const NEEDS: [(&str, &[&str]); 19] = [
+const NEEDS: [(&str, &[&str]); 18] = [
     ("tls-cert-file", &["tls-private-key-file"]),
     ("tls-private-key-file", &["tls-cert-file"]),
     ("client-ca-file", &["tls-cert-file"]),
@@ -55,7 +55,6 @@ const NEEDS: [(&str, &[&str]); 19] = [
     ("manage-mirror-pods", API),
     ("manage-mirror-pods", &["hostname-override"]),
     ("manage-mirror-pods", &["pod-manifest-path", "manifest-url"]),
-    ("force-manage-mirror-pods", &["manage-mirror-pods"]),
     ("checkpoint-all-pods", &["checkpoint-dir"]),
     ("socket-mode", &["socket"]),
 ];
@@ -85,7 +84,8 @@ pub(crate) struct Settings {
     pub(crate) node: NodeName,
     pub(crate) http: Option<HttpConfig>,
     pub(crate) kubelet: Option<HttpConfig>,
-    pub(crate) mirrors: Management,
+    /// Whether this agent manages the node's mirror pods.
+    pub(crate) mirrors: bool,
     /// Where to keep pods on disk, and which.
     pub(crate) checkpoints: Option<(PathBuf, Which)>,
     /// `None` for plain HTTP.
@@ -221,12 +221,6 @@ impl Settings {
             tokens: given.authentication_token_webhook,
             rights: given.authorization_mode == AuthorizationMode::Webhook,
         };
-        let mirrors = match (given.manage_mirror_pods, given.force_manage_mirror_pods) {
-            // `--once` prints and writes nothing.
-            (true, false) if !run.once => Management::Careful,
-            (true, true) if !run.once => Management::Forced,
-            _ => Management::Off,
-        };
         let which = if given.checkpoint_all_pods { Which::All } else { Which::Annotated };
         let shown = settings.iter().filter_map(|(key, setting)| {
             let id = setting.get_id().as_str();
@@ -240,7 +234,8 @@ impl Settings {
             node,
             http,
             kubelet,
-            mirrors,
+            // `--once` prints and stores nothing.
+            mirrors: given.manage_mirror_pods && !run.once,
             checkpoints: given.checkpoint_dir.clone().filter(|_| !run.once).map(|path| (path, which)),
             tls,
             access,

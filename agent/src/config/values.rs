@@ -61,17 +61,6 @@ pub(crate) struct TlsFiles {
     pub(crate) takes_tokens: bool,
 }
 
-/// Whether this agent manages the node's mirror pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Management {
-    /// No: the kubelet does.
-    Off,
-    /// Yes, unless a kubelet runs on the node.
-    Careful,
-    /// Yes, without checking for a kubelet.
-    Forced,
-}
-
 /// Which of a static pod's two objects to show if both are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StaticPods {

@@ -11,7 +11,7 @@ use kube::api::{Api, PostParams};
 
 use super::report::Finding;
 use crate::config::Settings;
-use crate::config::values::{Extra, Management};
+use crate::config::values::Extra;
 use crate::pipeline::api_clients;
 use pod_index_kubelet::sources::NodeName;
 
@@ -101,11 +101,9 @@ fn needed(settings: &Settings) -> Vec<Right> {
             right
         }));
     }
-    if settings.mirrors != Management::Off {
+    if settings.mirrors {
         rights.extend(["create", "delete", "get"].map(|verb| Right::new(verb, "", "pods", MIRRORS)));
         rights.push(Right::new("get", "", "nodes", MIRRORS).named(node));
-    }
-    if settings.mirrors == Management::Careful {
         let mut lease = Right::new("get", "coordination.k8s.io", "leases", MIRRORS).named(node);
         lease.0.namespace = Some(LEASES.to_owned());
         rights.push(lease);

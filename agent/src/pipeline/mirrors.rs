@@ -19,7 +19,6 @@ use super::readiness::Readiness;
 use super::writer::Command;
 use crate::api::mirrors::{Mirrors as Shown, Pair};
 use crate::config::failure::Failure;
-use crate::config::values::Management;
 use pod_index::{Reader, Snapshot};
 use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
@@ -34,7 +33,7 @@ const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 #[derive(Debug)]
 pub(crate) struct MirrorKeeper {
     pub(crate) node: NodeName,
-    management: Management,
+    is_asked_to_keep: bool,
     stage: Mutex<Stage>,
     /// Failed reads of the node's lease. Meanwhile a new kubelet would go unnoticed.
     pub(crate) unread_leases: AtomicU64,
@@ -51,13 +50,13 @@ struct Stage {
 }
 
 impl MirrorKeeper {
-    pub(crate) fn new(node: NodeName, management: Management) -> Self {
+    pub(crate) fn new(node: NodeName, is_asked_to_keep: bool) -> Self {
         let stage = Mutex::new(Stage { keeping: None, problem: None, has_stood_down: false });
-        Self { node, management, stage, unread_leases: AtomicU64::new(0) }
+        Self { node, is_asked_to_keep, stage, unread_leases: AtomicU64::new(0) }
     }
 
     pub(crate) fn is_asked_to_keep(&self) -> bool {
-        self.management != Management::Off
+        self.is_asked_to_keep
     }
 
     /// The result of the last comparison. Empty before the first.
@@ -85,18 +84,16 @@ impl MirrorKeeper {
             return std::future::pending().await;
         };
         let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
-        let careful = self.management == Management::Careful;
-        if careful && let Some(lease) = self.kubelet(&mut watch, false).await {
+        if let Some(lease) = self.kubelet(&mut watch, false).await {
             return Failure::Kubelet(format!(
-                "--manage-mirror-pods: {}; two managers would replace each other's mirror pods \
-                 (--force-manage-mirror-pods, if that is not a kubelet)",
+                "--manage-mirror-pods: {}; two managers would replace each other's mirror pods",
                 self.describe(&lease),
             ));
         }
         tracing::info!(node = self.node.as_str(), "managing the mirror pods of this node");
         let lease = tokio::select! {
             never = self.keep_for_ever(&client, reader, readiness) => return never,
-            Some(lease) = self.kubelet(&mut watch, true), if careful => lease,
+            Some(lease) = self.kubelet(&mut watch, true) => lease,
         };
         self.lock().has_stood_down = true;
         self.warn(format!(

@@ -25,7 +25,7 @@ use crate::config::descriptors;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::BUDGET;
-use crate::config::values::{Bounds, Management};
+use crate::config::values::Bounds;
 use crate::http;
 use crate::http::access::Access;
 use crate::http::serve::{App, Requests, Socket};
@@ -166,7 +166,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let of_sources = Arc::clone(&readiness);
     metrics.collect(move |to| source_metrics::show(&of_sources, to));
     let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
-    if settings.mirrors != Management::Off {
+    if settings.mirrors {
         // This agent has the static pods of this node.
         let _ = merge.manage_own_mirror_pods(true);
     }

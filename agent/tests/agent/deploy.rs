@@ -144,10 +144,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     let output = binary(&args).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stdout(&output);
-    assert!(
-        said.contains("manageMirrorPods") && !said.contains("forceManage"),
-        "unless there is a kubelet: {said}"
-    );
+    assert!(said.contains("manageMirrorPods"), "unless there is a kubelet: {said}");
 
     // With the checkpoint directory that the file suggests: the only one the unit can write to.
     let (suggested, kept) = ("# checkpointDir: /var/lib/pod-index\n", directory.0.join("kept"));

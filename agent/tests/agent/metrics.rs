@@ -159,8 +159,8 @@ fn connections_and_the_descriptor_limit_are_metrics() {
 /// An agent with all metrics except TLS.
 pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) {
     let checkpoints = directory.0.join(".checkpoints").display().to_string();
-    let forced = "--manage-mirror-pods --force-manage-mirror-pods --checkpoint-all-pods --checkpoint-dir";
-    agent(directory, &[&forced.list()[..], &[&checkpoints]].concat()).await
+    let args = "--manage-mirror-pods --checkpoint-all-pods --checkpoint-dir";
+    agent(directory, &[&args.list()[..], &[&checkpoints]].concat()).await
 }
 
 /// With 2,000 nodes, each sample of an agent is 2,000 series.

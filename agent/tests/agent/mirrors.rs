@@ -147,14 +147,9 @@ async fn beside_a_kubelet_the_agent_exits_with_4_and_changes_nothing() {
     assert_eq!(waiting["passes"], 0);
     site.lease("2026-01-01T00:00:10.000000Z", 40);
     let said = agent.wait_for_log("a kubelet runs on the node");
-    assert!(["\"node-1\"", "2026-01-01", "--force-"].iter().all(|word| said.contains(word)), "{said}");
+    assert!(["\"node-1\"", "2026-01-01"].iter().all(|word| said.contains(word)), "{said}");
     assert_eq!(agent.wait(), Some(4));
     assert_eq!((site.counts(), site.mirrors()), ([0; 3], BTreeMap::new()));
-
-    let forced = Site { args: format!("{} --force-manage-mirror-pods", site.args), ..site };
-    let mut agent = forced.start();
-    in_sync(&agent, 1);
-    agent.end();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,7 +278,6 @@ fn mirror_pods_cannot_be_managed_of_a_guessed_node_without_static_pods_or_withou
         ("--manage-mirror-pods --pod-manifest-path x --kubeconfig y", "--hostname-override"),
         ("--manage-mirror-pods --node-name n --kubeconfig y", "--pod-manifest-path"),
         ("--manage-mirror-pods --node-name n --pod-manifest-path x", "--kubeconfig"),
-        ("--force-manage-mirror-pods --pod-manifest-path x", "--manage-mirror-pods"),
     ] {
         refused(args, 2, word);
     }
