@@ -54,8 +54,14 @@ pub(crate) struct Cli {
     pub(crate) output: Output,
 }
 
-/// A runtime with a thread of its own, so that a request in it goes on while this thread does something else.
+/// A runtime on this thread.
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
+}
+
+/// A runtime with a thread of its own, so that its connections go on while this thread does something else.
+pub(crate) fn runtime_apart() -> Result<Runtime, Failure> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
 }

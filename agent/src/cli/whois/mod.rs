@@ -8,7 +8,7 @@ use form_urlencoded::Serializer;
 
 use self::printer::Printer;
 use crate::cli::client::Server;
-use crate::cli::{Output, WhoisArgs, runtime};
+use crate::cli::{Output, WhoisArgs, runtime_apart};
 use crate::config::failure::Failure;
 
 /// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
@@ -19,7 +19,7 @@ const BATCH: usize = 60 * 1024;
 /// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
     // Connections are kept by another thread: this one may be blocked in a read.
-    let runtime = runtime()?;
+    let runtime = runtime_apart()?;
     let mut printer = Printer::new(output);
     let path = |query: Option<&str>| {
         let (at, query) = (asked.at.iter().map(|at| ("at", &**at)), query.map(|query| ("q", query)));
