@@ -429,10 +429,16 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     pub(crate) fn target_of<'a>(&'a self, mirror: &'a Mirror<Arc<P>>) -> Option<&'a PodUid> {
         if let Translation::ViaHolder = mirror.target {
-            let holder = self.mirror_pod_by_pod(&mirror.pod)?;
-            return self.live.mirror(holder.uid().into(), &self.hashing)?.target.uid();
+            return self.target_of_holder(&mirror.pod);
         }
         mirror.target.uid()
+    }
+
+    /// Separate, to keep the usual path short: otherwise a translation calls the parser of its UID.
+    #[cold]
+    fn target_of_holder(&self, mirror: &P) -> Option<&PodUid> {
+        let holder = self.mirror_pod_by_pod(mirror)?;
+        self.live.mirror(holder.uid().into(), &self.hashing)?.target.uid()
     }
 }
 
