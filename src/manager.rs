@@ -131,7 +131,7 @@ impl<P: PodMeta> PodManager<P> {
     #[must_use]
     #[doc(alias = "TranslatePodUID")]
     pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
-        self.load().translate_pod_uid(uid)
+        self.load().translate_pod_uid(uid.into())
     }
 }
 

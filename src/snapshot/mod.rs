@@ -291,8 +291,12 @@ impl<P: PodMeta> Snapshot<P> {
     #[expect(clippy::inline_always, reason = "a call would pass the UID and the result through memory")]
     #[inline(always)]
     #[must_use]
-    pub fn translate_pod_uid<'u>(&self, uid: impl Into<UidRef<'u>>) -> ResolvedPodUid {
-        let uid = uid.into();
+    pub fn translate_pod_uid<'u, U>(&self, uid: U) -> ResolvedPodUid
+    where
+        UidRef<'u>: From<U>,
+    {
+        // Not `Into::into`, which the compiler may call.
+        let uid = UidRef::from(uid);
         match self.live.mirror(uid, &self.hashing).and_then(|mirror| self.target_of(mirror)) {
             Some(target) => target.clone().into(),
             None => uid.into(),
