@@ -1,7 +1,8 @@
 //! The objects of one resource, as clients see them: their history, and when it may be shown.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,23 +11,59 @@ use pod_index_kubelet::sources::SourceStatus;
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
-use super::history::History;
+use super::history::{History, Limits};
 use super::resource::Resource;
+use super::seats::Seats;
 use super::status::Refusal;
 use crate::pipeline::readiness::Readiness;
 
+/// Maximum number and age of stored events. A node with one change per second stores 300 of them.
+const EVENTS: usize = 4096;
+const AGE: Duration = Duration::from_secs(5 * 60);
+/// Maximum memory of the replaced objects and of the encoded events: 900 pods of 9 KB of JSON, each with one encoded
+/// event.
+const BYTES: usize = 16 << 20;
 /// How long a request waits for the history to reach the latest publication.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a request waits for the first answer of the API server. Fluent Bit asks once for a Namespace and remembers a
 /// refusal.
-const START: Duration = Duration::from_secs(5);
+pub(super) const START: Duration = Duration::from_secs(5);
 
-/// Whether all objects of the API server were read, or why not. `None`: it has not answered yet.
-pub(super) type Read = Option<Result<(), String>>;
+/// What all collections begin with.
+#[derive(Clone, Copy)]
+pub(super) struct Begin<'a> {
+    /// The first version.
+    pub(super) version: u64,
+    pub(super) seats: &'a Arc<Seats>,
+    /// Where the objects of the last run are.
+    pub(super) directory: Option<&'a Path>,
+}
+
+impl Begin<'_> {
+    /// An empty history.
+    pub(super) fn history(self, of: &'static Resource) -> Arc<History> {
+        let limits = Limits { events: EVENTS, age: AGE, bytes: BYTES };
+        Arc::new(History::new(of, self.version, limits, self.seats))
+    }
+}
+
+/// What is known of the API server's objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// When those of the last run were stored, if they are shown.
+    pub(super) stored: Option<SystemTime>,
+    /// Whether all were read, or why not. `None`: the API server has not answered yet.
+    pub(super) read: Option<Result<(), String>>,
+}
+
+impl Known {
+    pub(super) const READ: Self = Self { stored: None, read: Some(Ok(())) };
+}
 
 /// Where objects come from.
 #[derive(Debug)]
 pub(super) enum Origin {
+    /// The index, which has checkpoints of its own.
     Index {
         reader: Reader<Pod>,
         /// The generation that the history has reached.
@@ -34,7 +71,7 @@ pub(super) enum Origin {
         readiness: Arc<Readiness>,
     },
     Server {
-        read: channel::Receiver<Read>,
+        known: channel::Receiver<Known>,
         status: Option<channel::Receiver<SourceStatus>>,
     },
 }
@@ -69,13 +106,16 @@ impl Collection {
                     _ => "the history has not reached the latest publication".to_owned(),
                 }
             }
-            Origin::Server { read, .. } => {
-                let mut read = read.clone();
-                let _ = timeout(START, read.wait_for(Option::is_some)).await;
-                let why = match &*read.borrow() {
-                    Some(Ok(())) => return Ok(()),
-                    Some(Err(why)) => format!(": {why}"),
-                    None => String::new(),
+            Origin::Server { known, status } => {
+                let mut known = known.clone();
+                // The first pass over owners takes a request for each.
+                let is_known =
+                    |known: &Known| known.read.is_some() || (status.is_none() && known.stored.is_some());
+                let _ = timeout(START, known.wait_for(is_known)).await;
+                let why = match known.borrow().clone() {
+                    Known { stored: Some(_), .. } | Known { read: Some(Ok(())), .. } => return Ok(()),
+                    Known { read: Some(Err(why)), .. } => format!(": {why}"),
+                    Known { read: None, .. } => String::new(),
                 };
                 format!("{} have not been read yet{why}", self.of().name)
             }
@@ -87,6 +127,19 @@ impl Collection {
     pub(super) fn status(&self) -> Option<SourceStatus> {
         let Origin::Server { status, .. } = &self.origin else { return None };
         status.as_ref().map(|status| status.borrow().clone())
+    }
+
+    /// What is known of the API server's objects.
+    pub(super) fn known(&self) -> Option<Known> {
+        let Origin::Server { known, .. } = &self.origin else { return None };
+        Some(known.borrow().clone())
+    }
+
+    /// Its name, and the age of its objects in seconds, if they are known only from the last run.
+    pub(super) fn restored(&self) -> Option<(String, u64)> {
+        // The clock may have been set back.
+        let age = self.known()?.stored?.elapsed().unwrap_or_default();
+        Some((self.of().qualified(), age.as_secs()))
     }
 }
 

@@ -3,28 +3,32 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
 use pod_index::PodUid;
 use pod_index_kubelet::sources::{SourceUpdate, Updates};
 use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 
-use super::collection::{Collection, Origin, Read, key};
+use super::collection::{Begin, Collection, Known, Origin, key};
 use super::history::{History, Shown, State, uid};
 use super::object::Object;
-use super::resource::Item;
+use super::resource::{Item, Resource};
 
-/// The collection of a source, and the work that follows the source, for ever.
+/// The collection of a source, and the work that follows the source.
 pub(super) fn follow<K: Item>(
+    of: &'static Resource,
     source: Updates<K>,
-    history: Arc<History>,
-) -> (Arc<Collection>, impl Future<Output = ()> + Send) {
-    let (reads, read) = channel::channel(None);
-    let origin = Origin::Server { read, status: Some(source.status()) };
-    (Collection::new(Arc::clone(&history), origin), show(source, history, reads))
+    begin: Begin<'_>,
+) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
+    let (history, known) = begin.restored(of);
+    let origin = Origin::Server { known: known.subscribe(), status: Some(source.status()) };
+    let collection = Collection::new(Arc::clone(&history), origin);
+    (vec![collection], show(source, history, known).boxed())
 }
 
-async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, reads: channel::Sender<Read>) {
+/// Shows what the source has, for ever.
+async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, known: channel::Sender<Known>) {
     let mut status = source.status();
     loop {
         tokio::select! {
@@ -32,13 +36,17 @@ async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, reads: cha
                 let Some(update) = update else { return };
                 // A thousand objects take milliseconds.
                 block_in_place(|| history.show(shown(update, history.now())));
-                reads.send_replace(Some(Ok(())));
+                known.send_replace(Known::READ);
             }
             Ok(()) = status.changed() => {
                 let problem = status.borrow_and_update().problems.first().map(|problem| problem.message.clone());
-                if let Some(why) = problem && !matches!(*reads.borrow(), Some(Ok(()))) {
-                    reads.send_replace(Some(Err(why)));
-                }
+                known.send_if_modified(|known| {
+                    let is_news = problem.is_some() && !matches!(known.read, Some(Ok(())));
+                    if is_news {
+                        known.read = problem.map(Err);
+                    }
+                    is_news
+                });
             }
         }
     }

@@ -26,9 +26,6 @@ use super::shape::{Form, Kind};
 use super::status::Refusal;
 use crate::api::client::Share;
 
-/// A node with one change per second stores 300 events. The memory is that of 900 pods of 9 KB of JSON, each with one encoded
-/// event.
-pub(super) const LIMITS: Limits = Limits { events: 4096, age: Duration::from_secs(5 * 60), bytes: 16 << 20 };
 /// The number of events that a watch takes at a time.
 const TURN: usize = 128;
 /// A watch matches events with at most this many terms of its selector before it yields.

@@ -16,6 +16,7 @@ mod event;
 mod follow;
 mod followed;
 mod history;
+mod keep;
 mod list;
 pub(crate) mod metrics;
 mod namespace;
@@ -35,6 +36,8 @@ mod status;
 mod watch;
 mod write;
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,8 +52,7 @@ use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
 
-use self::collection::{Collection, Origin};
-use self::history::{History, LIMITS};
+use self::collection::{Begin, Collection, Origin};
 use self::owners::Owners;
 pub(crate) use self::pod::own_cells;
 pub(crate) use self::printed::since;
@@ -86,12 +88,12 @@ impl PodApi {
         events: Events,
     ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
         let given = &settings.given;
+        let directory = settings.checkpoints.as_ref().map(|(path, _)| path.as_path());
         let seats = Seats::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
-        let new_history = |of| Arc::new(History::new(of, version, LIMITS, &seats));
         let (reach, reached) = channel::channel(0);
-        let history = new_history(&pod::PODS);
+        let history = Begin { version, seats: &seats, directory: None }.history(&pod::PODS);
         let origin = Origin::Index { reader: reader.clone(), reached, readiness: Arc::clone(readiness) };
         let mut served = vec![Collection::new(Arc::clone(&history), origin)];
         let (mut changes, static_pods) = (reader.changes(), given.static_pod_object);
@@ -110,30 +112,28 @@ impl PodApi {
                 continue;
             };
             let mut source = ApiServer::new(client.clone());
-            let following = match extra {
+            let begin = Begin { version, seats: &seats, directory };
+            let (collections, following) = match extra {
                 Extra::Nodes => {
                     if !given.all_nodes {
                         source.fields.push(format!("metadata.name={}", settings.node));
                     }
-                    let (nodes, work) = followed::follow::<Node>(source.objects(), new_history(&node::NODES));
-                    served.push(nodes);
-                    work.boxed()
+                    followed::follow::<Node>(&node::NODES, source.objects(), begin)
                 }
                 Extra::Namespaces => {
-                    let history = new_history(&namespace::NAMESPACES);
-                    let (namespaces, work) = followed::follow::<Namespace>(source.objects(), history);
-                    served.push(namespaces);
-                    work.boxed()
+                    followed::follow::<Namespace>(&namespace::NAMESPACES, source.objects(), begin)
                 }
                 Extra::Owners => {
-                    let (follower, kinds) = owners::Follower::new(client, (reader, readiness), new_history);
+                    let (follower, kinds) = owners::Follower::new(client, (reader, readiness), begin);
                     owners = follower.owners();
-                    served.extend(kinds);
-                    follower.run().boxed()
+                    (kinds, follower.run().boxed())
                 }
             };
+            served.extend(collections);
             work.push(("a follower of resources", following));
         }
+        let keep = |path: &Path| ("the keeper of lists", keep::keep(served.clone(), path.to_owned()).boxed());
+        work.extend(directory.map(keep));
         (Self { served, seats, missing, owners }, follow, work)
     }
 
@@ -160,6 +160,11 @@ impl PodApi {
     /// The sources of the resources that have one of their own.
     pub(crate) fn sources(&self) -> impl Iterator<Item = SourceStatus> {
         self.served.iter().filter_map(|served| served.status())
+    }
+
+    /// The resources that are known only from the last run, and the age of their lists in seconds.
+    pub(crate) fn restored(&self) -> BTreeMap<String, u64> {
+        self.served.iter().filter_map(|served| served.restored()).collect()
     }
 
     /// Ends all watches.

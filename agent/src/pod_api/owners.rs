@@ -17,10 +17,10 @@ use pod_index_kubelet::text::api_causes;
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::collection::{Collection, Origin, Read};
+use super::collection::{Begin, Collection, Known, Origin, START};
 use super::history::{History, uid};
+use super::object::Content;
 use super::owner::{KINDS, Owner};
-use super::resource::Resource;
 use crate::pipeline::readiness::Readiness;
 
 /// Changes of pods within this time cause one pass.
@@ -72,17 +72,13 @@ struct Key {
     uid: String,
 }
 
-/// What is known of the requests of an owner.
-#[derive(Default)]
-struct Asked {
-    /// Whether it was ever read. It may not exist.
-    is_read: bool,
-    /// When to request it again.
-    due: Option<Instant>,
-    /// Why it could not be read last time.
-    why: Option<String>,
-    /// Whether its own request failed last time. Those are requested after all others.
-    has_failed: bool,
+/// What was received of an owner.
+struct Received {
+    /// `None` if it does not exist.
+    owner: Option<Arc<Owner>>,
+    /// It is of the last run, and was not requested in this one.
+    is_restored: bool,
+    refresh_at: Instant,
 }
 
 /// A kind of owners.
@@ -90,10 +86,11 @@ struct Kind {
     history: Arc<History>,
     /// The index of the kind whose objects name those of this one.
     below: Option<usize>,
-    reads: channel::Sender<Read>,
-    /// Until when not to request it, and why: the agent may not read it.
-    denied: Option<(Instant, String)>,
+    known: channel::Sender<Known>,
 }
+
+/// When to try again, and why.
+type Pause = (Instant, String);
 
 /// Follows the owners of the pods in the index.
 pub(super) struct Follower {
@@ -102,9 +99,13 @@ pub(super) struct Follower {
     readiness: Arc<Readiness>,
     kinds: Vec<Kind>,
     owners: Owners,
-    asked: HashMap<Key, Asked>,
-    /// When requests that failed may begin again.
-    resumes: Instant,
+    received: HashMap<Key, Received>,
+    /// The owners whose last request failed, until they are requested again.
+    failed: HashMap<Key, Pause>,
+    /// The owners that were never read since they failed. They are requested after all others.
+    unreadable: HashSet<Key>,
+    /// The kinds that the agent may not read.
+    denied: HashMap<usize, Pause>,
     backoff: Backoff,
 }
 
@@ -113,26 +114,37 @@ impl Follower {
     pub(super) fn new(
         client: &Client,
         (reader, readiness): (&Reader<Pod>, &Arc<Readiness>),
-        new_history: impl Fn(&'static Resource) -> Arc<History>,
+        begin: Begin<'_>,
     ) -> (Self, Vec<Arc<Collection>>) {
-        let kinds = KINDS.iter().map(|(of, below)| {
-            let (reads, read) = channel::channel(None);
-            let kind = Kind { history: new_history(of), below: *below, reads, denied: None };
-            let collection =
-                Collection::new(Arc::clone(&kind.history), Origin::Server { read, status: None });
-            (kind, collection)
-        });
-        let (kinds, collections) = kinds.unzip();
-        let follower = Self {
+        let mut follower = Self {
             client: client.clone(),
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
-            kinds,
+            kinds: Vec::new(),
             owners: Owners::default(),
-            asked: HashMap::new(),
-            resumes: Instant::now(),
+            received: HashMap::new(),
+            failed: HashMap::new(),
+            unreadable: HashSet::new(),
+            denied: HashMap::new(),
             backoff: Backoff::new(PAUSES.0, PAUSES.1),
         };
+        let mut collections = Vec::new();
+        for (kind, (of, below)) in KINDS.iter().enumerate() {
+            let (history, known) = begin.restored(of);
+            for object in history.now().0.values() {
+                let Content::Live(object) = object.content() else { continue };
+                let metadata = object.metadata().clone();
+                let text = |text: &Option<String>| text.clone().unwrap_or_default();
+                let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid].map(text);
+                let (name, owner) = (Key { kind, namespace, name, uid }, Some(Arc::new(Owner { metadata })));
+                follower.owners.keep(&name, owner.as_ref());
+                let refresh_at = Instant::now();
+                follower.received.insert(name, Received { owner, is_restored: true, refresh_at });
+            }
+            let origin = Origin::Server { known: known.subscribe(), status: None };
+            collections.push(Collection::new(Arc::clone(&history), origin));
+            follower.kinds.push(Kind { history, below: *below, known });
+        }
         (follower, collections)
     }
 
@@ -141,22 +153,27 @@ impl Follower {
     }
 
     pub(super) async fn run(mut self) {
-        let mut was_reported = false;
+        let (mut was_reported, began) = (false, Instant::now());
         loop {
             let was_complete = self.readiness.has_pods();
             let now = Instant::now();
-            for kind in &mut self.kinds {
-                kind.denied.take_if(|(until, _)| *until <= now);
-            }
+            self.failed.retain(|_, (until, _)| *until > now);
+            self.denied.retain(|_, (until, _)| *until > now);
             let (needed, seen) = self.pass().await;
-            let denied = self.kinds.iter().filter_map(|kind| Some(&kind.denied.as_ref()?.1));
-            let why = self.asked.values().filter_map(|asked| asked.why.as_ref()).chain(denied).next();
-            if let Some(why) = why.filter(|_| !was_reported) {
+            let why = self.failed.values().chain(self.denied.values()).next();
+            if let Some((_, why)) = why.filter(|_| !was_reported) {
                 tracing::warn!("owners of pods cannot be read; their names are derived: {why}");
             }
             was_reported = why.is_some();
             if was_complete {
                 self.tell(&needed);
+            } else if began.elapsed() >= START {
+                // Requests need not wait for it.
+                let why = || Err("the pods have not been read yet".to_owned());
+                let tell = |known: &mut Known| {
+                    known.read.get_or_insert_with(why);
+                };
+                self.kinds.iter().for_each(|kind| kind.known.send_modify(tell));
             }
             let next = needed.iter().filter_map(|name| self.due_at(name)).min();
             // The pods may become complete without a change of the index.
@@ -184,33 +201,31 @@ impl Follower {
     fn tell(&self, needed: &HashSet<Key>) {
         for (at, kind) in self.kinds.iter().enumerate() {
             let is_for_it = |of: usize| of == at || Some(of) == kind.below;
-            let mut of_it = self.kinds.iter().enumerate().filter(|(of, _)| is_for_it(*of));
-            let denied = of_it.find_map(|(_, kind)| kind.denied.as_ref());
-            let is_unread = |name: &&Key| {
-                is_for_it(name.kind) && self.asked.get(*name).is_none_or(|asked| !asked.is_read)
-            };
-            let mut unread = needed.iter().filter(is_unread).peekable();
-            let now = if let Some((_, why)) = denied {
-                Some(Err(why.clone()))
-            } else if unread.peek().is_none() || matches!(*kind.reads.borrow(), Some(Ok(()))) {
-                // What was read stays served without those that come later.
-                Some(Ok(()))
+            let denied = self.denied.iter().find(|(of, _)| is_for_it(**of)).map(|(_, (_, why))| why.clone());
+            let is_read = |name: &&Key| self.received.get(*name).is_some_and(|known| !known.is_restored);
+            let mut unread = needed.iter().filter(|name| is_for_it(name.kind) && !is_read(name)).peekable();
+            let now = if let Some(why) = denied {
+                Known { stored: None, read: Some(Err(why)) }
+            } else if unread.peek().is_none() {
+                Known::READ
             } else {
-                unread.find_map(|name| self.asked.get(name)?.why.clone()).map(Err)
+                let known = kind.known.borrow().clone();
+                match unread.find_map(|name| self.failed.get(name)) {
+                    // What was read stays served without those that come later.
+                    Some((_, why)) if known != Known::READ => Known { read: Some(Err(why.clone())), ..known },
+                    _ => known,
+                }
             };
-            kind.reads.send_replace(now);
+            kind.known.send_replace(now);
         }
-    }
-
-    /// A kind that was denied in this pass is for a later one.
-    fn is_due(&self, name: &Key, now: Instant) -> bool {
-        self.kinds[name.kind].denied.is_none() && self.due_at(name).is_none_or(|due| due <= now)
     }
 
     /// When an owner is to be requested. `None`: it never was.
     fn due_at(&self, name: &Key) -> Option<Instant> {
-        let denied = self.kinds[name.kind].denied.as_ref().map(|(until, _)| *until);
-        denied.max(self.asked.get(name).and_then(|asked| asked.due))
+        let refresh = self.received.get(name).map(|received| received.refresh_at);
+        let paused = [self.failed.get(name), self.denied.get(&name.kind)].into_iter().flatten();
+        let paused = paused.map(|(until, _)| *until);
+        refresh.into_iter().chain(paused).max()
     }
 
     /// Requests what is missing or old, and forgets what no pod needs. Returns what pods need, and the generation of the pods
@@ -223,19 +238,21 @@ impl Follower {
             // Taken again after each request: a new pod waits for one request at most.
             let (needed, seen) = self.needed();
             let now = Instant::now();
-            let has_failed = |name: &&Key| self.asked.get(*name).is_some_and(|asked| asked.has_failed);
-            let due = needed.iter().filter(|name| self.is_due(name, now));
-            let Some(name) = due.min_by_key(has_failed).cloned() else {
-                if was_complete {
+            // What failed or was denied in this pass is for a later one.
+            let is_open =
+                |name: &&Key| !self.failed.contains_key(*name) && !self.denied.contains_key(&name.kind);
+            let is_old = |name: &&Key| self.received.get(*name).is_none_or(|known| known.refresh_at <= now);
+            let due = || needed.iter().filter(is_open).filter(is_old);
+            let Some(name) = due().min_by_key(|name| self.unreadable.contains(name)).cloned() else {
+                // Asked again: the pods of a source may go while another one joins.
+                if was_complete && self.readiness.has_pods() {
                     self.forget(&needed);
                 }
                 return (needed, seen);
             };
-            let (is_denied, why) = match timeout(PATIENCE, self.get(&name)).await {
+            let why = match timeout(PATIENCE, self.get(&name)).await {
                 Ok(Ok(owner)) => {
-                    self.put(&name, owner.as_ref());
-                    let due = Some(Instant::now() + REFRESH.mul_f64(jitter()));
-                    self.asked.insert(name, Asked { is_read: true, due, ..Asked::default() });
+                    self.received(name, owner);
                     sleep(PACE).await;
                     continue;
                 }
@@ -245,22 +262,18 @@ impl Follower {
                 }
                 Err(_) => (false, format!("no answer within {PATIENCE:?}")),
             };
-            // All that failed becomes due at the same time. Then few requests show whether the server is back.
+            // All owners that failed become due at the same time. Then few requests show whether the server is back.
             let now = Instant::now();
-            if self.resumes <= now {
-                self.resumes = now + self.backoff.wait(std::time::Instant::now());
-            }
-            if is_denied {
-                self.kinds[name.kind].denied = Some((self.resumes, why));
-            } else {
-                failures += 1;
-                let others = needed.iter().filter(|name| failures >= FAILURES && self.is_due(name, now));
-                let waiting: Vec<_> = others.chain([&name]).cloned().collect();
-                for waiting in waiting {
-                    let has_failed = waiting == name;
-                    let asked = self.asked.entry(waiting).or_default();
-                    (asked.due, asked.why) = (Some(self.resumes), Some(why.clone()));
-                    asked.has_failed |= has_failed;
+            let paused = self.failed.values().map(|(until, _)| *until).max().filter(|until| *until > now);
+            let until = paused.unwrap_or_else(|| now + self.backoff.wait(std::time::Instant::now()));
+            match why {
+                (true, why) => drop(self.denied.insert(name.kind, (until, why))),
+                (false, why) => {
+                    failures += 1;
+                    self.unreadable.insert(name.clone());
+                    let others: Vec<_> = due().filter(|_| failures >= FAILURES).cloned().collect();
+                    self.failed
+                        .extend(others.into_iter().chain([name]).map(|name| (name, (until, why.clone()))));
                 }
             }
             sleep(PACE).await;
@@ -270,11 +283,8 @@ impl Follower {
     /// Requests an owner: `None` if there is no such object.
     async fn get(&self, name: &Key) -> Result<Option<Arc<Owner>>, Error> {
         // An old one is refreshed from the API server's cache.
-        let parameters = if self.asked.get(name).is_some_and(|asked| asked.is_read) {
-            GetParams::any()
-        } else {
-            GetParams::default()
-        };
+        let parameters =
+            if self.received.contains_key(name) { GetParams::any() } else { GetParams::default() };
         let of = self.kinds[name.kind].history.of;
         let resource = ApiResource {
             group: of.group.to_owned(),
@@ -290,11 +300,25 @@ impl Follower {
         Ok(metadata.map(|metadata| Arc::new(Owner { metadata: slim(metadata) })))
     }
 
-    /// Forgets what no pod needs.
+    fn received(&mut self, name: Key, owner: Option<Arc<Owner>>) {
+        self.unreadable.remove(&name);
+        self.put(&name, owner.as_ref());
+        let refresh_at = Instant::now() + REFRESH.mul_f64(jitter());
+        self.received.insert(name, Received { owner, is_restored: false, refresh_at });
+    }
+
+    /// Forgets what no pod needs. What was restored stays until all that may name it was read.
     fn forget(&mut self, needed: &HashSet<Key>) {
-        let gone: Vec<_> = self.asked.extract_if(|name, _| !needed.contains(name)).collect();
-        for (name, _) in gone {
-            self.put(&name, None);
+        self.unreadable.retain(|name| needed.contains(name));
+        let unread = needed.iter().filter(|name| !self.received.contains_key(*name));
+        let unread: HashSet<_> = unread.map(|name| name.kind).collect();
+        for (name, known) in std::mem::take(&mut self.received) {
+            let below = self.kinds[name.kind].below.filter(|_| known.is_restored);
+            if needed.contains(&name) || below.is_some_and(|below| unread.contains(&below)) {
+                self.received.insert(name, known);
+            } else {
+                self.put(&name, None);
+            }
         }
     }
 
@@ -305,7 +329,8 @@ impl Follower {
         for pod in snapshot.pods() {
             let Some(owner) = controller(&pod.metadata) else { continue };
             let Some(name) = Self::key(pod.namespace(), owner) else { continue };
-            if let Some(known) = self.owners.of(pod)
+            if is_often_controlled(owner)
+                && let Some(Received { owner: Some(known), .. }) = self.received.get(&name)
                 && let Some(upper) = controller(&known.metadata)
             {
                 needed.extend(Self::key(pod.namespace(), upper));
@@ -357,7 +382,6 @@ mod tests {
     use futures_util::FutureExt;
     use serde_json::json;
 
-    use super::super::history::LIMITS;
     use super::super::seats::Seats;
     use super::*;
 
@@ -371,8 +395,8 @@ mod tests {
     /// A follower of the owners on this server, and what it fills.
     fn follower(server: Router, reader: &Reader<Pod>) -> (Follower, Vec<Arc<Collection>>) {
         let (readiness, seats) = (Arc::new(Readiness::new(&[], true)), Seats::new(1, 1));
-        let new_history = |of| Arc::new(History::new(of, 1, LIMITS, &seats));
-        Follower::new(&Client::new(server, "default"), (reader, &readiness), new_history)
+        let begin = Begin { version: 1, seats: &seats, directory: None };
+        Follower::new(&Client::new(server, "default"), (reader, &readiness), begin)
     }
 
     /// A denied owner is due since its refresh, and is not requested before the pause is over.

@@ -53,6 +53,7 @@ mod disk;
 mod error;
 mod format;
 mod keep;
+mod list;
 mod load;
 mod thread;
 
@@ -68,6 +69,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
 pub use error::{CheckpointError, CheckpointErrorKind};
+pub use list::{read_list, write_list};
 pub use load::{Checkpoints, Restored};
 pub use thread::{CheckpointStatus, Checkpointing};
 

@@ -105,14 +105,18 @@ fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
     }
 }
 
-/// The sources of pods. `resources`: the other resources that the agent follows.
+/// The sources of pods. `resources`: the other resources that the agent follows. `restored`: those known only from
+/// checkpoints, and the age of these in seconds.
 async fn sources(State(app): State<App>) -> Json<Value> {
     let sources: Vec<_> = app.readiness.sources().into_iter().map(SourceLine::from).collect();
     let resources: Vec<_> = app.pods.sources().map(SourceLine::from).collect();
-    let node = app.mirrors.node.as_str();
+    let (node, restored) = (app.mirrors.node.as_str(), app.pods.restored());
     let mut answer = json!({ "node": node, "ready": app.readiness.is_ready(), "sources": sources });
     if !resources.is_empty() {
         answer["resources"] = json!(resources);
+    }
+    if !restored.is_empty() {
+        answer["restored"] = json!(restored);
     }
     Json(answer)
 }

@@ -1,5 +1,9 @@
 //! Owners of pods: requested one by one, served as metadata, and named in answers.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -248,6 +252,105 @@ async fn without_the_right_or_the_server_names_are_derived_and_known_owners_stay
     );
     let known: Value = agent.get("/apis/apps/v1/replicasets").json();
     assert_eq!(names(&known), ["web-1"]);
+}
+
+const ALL: [(&str, &str); 8] = [
+    ("nodes", "/api/v1/nodes"),
+    ("namespaces", "/api/v1/namespaces"),
+    ("replicasets", "/apis/apps/v1/replicasets"),
+    ("deployments", "/apis/apps/v1/deployments"),
+    ("statefulsets", "/apis/apps/v1/statefulsets"),
+    ("daemonsets", "/apis/apps/v1/daemonsets"),
+    ("jobs", "/apis/batch/v1/jobs"),
+    ("cronjobs", "/apis/batch/v1/cronjobs"),
+];
+
+/// The names of a resource's objects.
+fn known(agent: &Agent, path: &str) -> Vec<String> {
+    let list: Value = agent.has(path).json();
+    names(&list).into_iter().map(str::to_owned).collect()
+}
+
+/// The resources whose objects are of the last run.
+fn restored(agent: &Agent) -> BTreeMap<String, u64> {
+    let sources: Value = agent.get("/sources").json();
+    serde_json::from_value(sources["restored"].clone()).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_kill_without_the_api_server_all_resources_are_served_but_those_of_bad_files() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("nodes", &json!({ "metadata": { "name": "node-1" }, "status": { "phase": "x" } }));
+    server.put("namespaces", &json!({ "metadata": { "name": "shop", "labels": { "team": "a" } } }));
+    put_all(&server);
+    let checkpoints = directory.0.join("checkpoints");
+    let args = format!("--checkpoint-all-pods --checkpoint-dir {}", checkpoints.display());
+    let file = |resource: &str| checkpoints.join(format!("{resource}.yaml"));
+    let agent = started(&server, &directory, &args);
+    let before = ALL.map(|(_, path)| known(&agent, path));
+    assert!(before.iter().all(|names| !names.is_empty()), "{before:?}");
+    assert_eq!(restored(&agent), BTreeMap::new());
+    for ((resource, _), names) in ALL.iter().zip(&before) {
+        let has = |name: &String| {
+            let text = fs::read_to_string(file(resource)).unwrap_or_default();
+            text.contains(&format!(r#""name":"{name}""#))
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while !names.iter().all(has) {
+            assert!(Instant::now() < deadline, "{resource} is not on disk");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    // Killed, with its API server gone.
+    drop(agent);
+    server.refuse();
+    let agent = started(&server, &directory, &args);
+    assert_eq!(ALL.map(|(_, path)| known(&agent, path)), before);
+    let shop: Value = agent.get("/api/v1/namespaces/shop").json();
+    assert_eq!(shop["metadata"]["labels"]["team"], "a");
+    for (pod, expected) in
+        [("web", "Deployment/web"), ("cron", "CronJob/backup"), ("rolled", "Rollout/fancy")]
+    {
+        assert_eq!(workload(&agent, pod), expected, "{pod}");
+    }
+    let ages = restored(&agent);
+    assert!(ages.len() == ALL.len() && ages.values().all(|age| *age < 600), "{ages:?}");
+    assert!(ages.contains_key("deployments.apps") && ages.contains_key("nodes"), "{ages:?}");
+    drop(agent);
+
+    // A torn file, one of a newer version, one of another resource, one that is no file.
+    let text = fs::read(file("jobs")).unwrap();
+    fs::write(file("jobs"), &text[..text.len() / 2]).unwrap();
+    fs::write(file("statefulsets"), "# pod-index checkpoint 2 sha256:0\n{}\n").unwrap();
+    fs::copy(file("nodes"), file("namespaces")).unwrap();
+    fs::remove_file(file("daemonsets")).unwrap();
+    fs::create_dir(file("daemonsets")).unwrap();
+    let agent = started(&server, &directory, &args);
+    for ((resource, path), names) in ALL.iter().zip(&before) {
+        if ["jobs", "statefulsets", "namespaces", "daemonsets"].contains(resource) {
+            agent.until(path, |answer| answer.code == 503);
+            assert!(
+                agent.logged().iter().any(|line| line.contains(&format!("{resource}.yaml: "))),
+                "{resource}"
+            );
+        } else {
+            assert_eq!(known(&agent, path), *names);
+        }
+    }
+    assert_eq!(
+        (&*workload(&agent, "web"), &*workload(&agent, "cron")),
+        ("Deployment/web", "CronJob/backup derived")
+    );
+    fs::remove_dir(file("daemonsets")).unwrap();
+    // What went meanwhile goes, and the rest is read.
+    server.remove("pods", "shop", "web");
+    server.remove("pods", "shop", "web-too");
+    server.remove("pods", "shop", "gone");
+    server.accept().await;
+    agent.until("/sources", |answer| !answer.body.contains(r#""restored":"#));
+    let now = ALL.map(|(_, path)| known(&agent, path));
+    assert_eq!((&now[3], &now[4], &now[6]), (&vec![], &before[4], &before[6]));
+    assert_eq!(known(&agent, "/apis/apps/v1/replicasets"), ["bare", "odd"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

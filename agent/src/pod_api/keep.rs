@@ -1,0 +1,154 @@
+//! Stores resources on disk and restores them, so that they are known after a restart without the API server.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use pod_index_kubelet::checkpoint::{read_list, write_list};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::watch as channel;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use super::collection::{Begin, Collection, Known, key};
+use super::history::History;
+use super::list::list;
+use super::resource::Resource;
+use super::shape::Form;
+
+/// The pause after a pass, once more for each 256 KiB written, with success or without: large lists that change often do
+/// not wear out the disk.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Stores what has changed, for ever.
+pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf) {
+    let (mut written, mut reported, mut saved) = (0, None, vec![0; served.len()]);
+    loop {
+        sleep(PAUSE * (1 + u32::try_from(written >> 18).unwrap_or(u32::MAX / 2))).await;
+        let (bytes, failed) = block_in_place(|| pass(&served, &directory, &mut saved));
+        if let Some(why) = failed.as_ref().filter(|_| failed != reported) {
+            tracing::warn!("a list cannot be written: {why}");
+        }
+        (written, reported) = (bytes, failed);
+    }
+}
+
+/// Stores each list that was read and has changed. `saved`: the versions on disk. Returns the number of bytes, of failed
+/// attempts too, and the first error.
+fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> (usize, Option<String>) {
+    let (mut bytes, mut failed) = (0, None);
+    for (served, saved) in served.iter().zip(saved) {
+        // Asked first: an earlier state may be incomplete.
+        let is_read = served.known() == Some(Known::READ);
+        let (state, version) = served.history.now();
+        if !is_read || *saved == version {
+            continue;
+        }
+        let list: Vec<u8> = list(served.of(), version, state.values(), Form::Marked).flatten().collect();
+        bytes += list.len();
+        let path = file(served.of(), directory);
+        match write_list(&path, &list) {
+            Ok(()) => *saved = version,
+            Err(error) => failed = failed.or_else(|| Some(format!("{}: {error}", path.display()))),
+        }
+    }
+    (bytes, failed)
+}
+
+fn file(of: &Resource, directory: &Path) -> PathBuf {
+    directory.join(format!("{}.yaml", of.name))
+}
+
+impl Begin<'_> {
+    /// The history of objects of the API server, and what is known of them. Shows those of the last run.
+    pub(super) fn restored(self, of: &'static Resource) -> (Arc<History>, channel::Sender<Known>) {
+        let history = self.history(of);
+        let stored = self.directory.and_then(|directory| restore(&history, directory));
+        (history, channel::Sender::new(Known { stored, read: None }))
+    }
+}
+
+/// Shows the objects of the last run. Returns when they were stored, if they were.
+fn restore(history: &History, directory: &Path) -> Option<SystemTime> {
+    #[derive(Deserialize)]
+    struct Stored<'a> {
+        kind: String,
+        #[serde(borrow)]
+        items: Vec<&'a RawValue>,
+    }
+    let (of, path) = (history.of, file(history.of, directory));
+    let decoded = |json: &[u8]| {
+        let Stored { kind, items } = serde_json::from_slice(json).ok()?;
+        let is_of_this_kind = kind.strip_suffix("List") == Some(of.kind);
+        let objects = items.iter().map(|item| (of.decode)(item.get()).ok());
+        objects.collect::<Option<Vec<_>>>().filter(|_| is_of_this_kind)
+    };
+    let read = read_list(&path).and_then(|found| {
+        let Some((json, written)) = found else { return Ok(None) };
+        // Without the decoder's error, which may quote a value.
+        let why = || io::Error::new(io::ErrorKind::InvalidData, format!("it holds no list of {}", of.name));
+        Ok(Some((decoded(&json).ok_or_else(why)?, written)))
+    });
+    let found = read.unwrap_or_else(|error| {
+        tracing::error!("{}: it is not used: {error}", path.display());
+        None
+    });
+    let (objects, written) = found?;
+    history.show(objects.into_iter().map(|object| (key(object.metadata()), Some((object, true)))).collect());
+    Some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use k8s_openapi::api::core::v1::{Namespace, Node};
+
+    use super::super::collection::Origin;
+    use super::super::resource::Item;
+    use super::super::seats::Seats;
+    use super::super::{namespace::NAMESPACES, node::NODES};
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_too_large_for_a_file_is_named_keeps_its_old_file_and_stops_no_other() {
+        let directory = std::env::temp_dir().join(format!("pod-index-large-list-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).unwrap();
+        let seats = Seats::new(1, 1);
+        let begin = Begin { version: 1, seats: &seats, directory: Some(&directory) };
+        let served = [&NAMESPACES, &NODES].map(|of| {
+            let (history, known) = begin.restored(of);
+            known.send_replace(Known::READ);
+            Collection::new(history, Origin::Server { known: known.subscribe(), status: None })
+        });
+        let named = |name: &str, filler: usize| {
+            let mut object = Namespace::default();
+            object.metadata.name = Some(name.to_owned());
+            object.metadata.annotations = Some([("filler".to_owned(), "x".repeat(filler))].into());
+            (Arc::<str>::from(format!("/{name}")), Some((Arc::new(object) as Arc<dyn Item>, true)))
+        };
+        served[0].history.show(vec![named("first", 1)]);
+        let mut saved = [0; 2];
+        assert_eq!(pass(&served, &directory, &mut saved).1, None);
+        let first = fs::read(directory.join("namespaces.yaml")).unwrap();
+        // Together more than the 64 MiB that are read again.
+        served[0].history.show((0..65).map(|n| named(&n.to_string(), 1 << 20)).collect());
+        let mut node = Node::default();
+        node.metadata.name = Some("node-1".to_owned());
+        served[1].history.show(vec![("/node-1".into(), Some((Arc::new(node), true)))]);
+        let (bytes, why) = pass(&served, &directory, &mut saved);
+        let why = why.unwrap();
+        assert!(why.contains("namespaces.yaml: ") && why.contains("64 MiB"), "{why}");
+        assert!(bytes > 64 << 20, "the next pass waits for long");
+        assert!(fs::read(directory.join("namespaces.yaml")).unwrap() == first);
+        assert!(fs::read_to_string(directory.join("nodes.yaml")).unwrap().contains("node-1"));
+        let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name());
+        assert_eq!(files.count(), 2, "nothing half written is left");
+        served[0].history.show((1..65).map(|n| (format!("/{n}").into(), None)).collect());
+        assert_eq!(pass(&served, &directory, &mut saved).1, None, "it fits again");
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}
