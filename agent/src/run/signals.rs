@@ -1,4 +1,4 @@
-//! SIGTERM and Ctrl-C: the first shuts down gracefully, the second at once.
+//! SIGTERM, SIGHUP and Ctrl-C: the first shuts down gracefully, the second at once.
 //!
 //! A thread of its own receives them, so that nothing else can delay it.
 
@@ -16,7 +16,7 @@ use crate::config::log::Log;
 pub(crate) struct Signals(watch::Receiver<Option<&'static str>>);
 
 impl Signals {
-    /// From now on, SIGTERM and SIGINT do not end the process by themselves.
+    /// From now on, SIGTERM, SIGHUP and SIGINT do not end the process by themselves.
     pub(crate) fn start(tasks: &mut Tasks, log: Log) -> Result<Self, Failure> {
         let name = "signals";
         let runtime = runtime::Builder::new_current_thread().enable_io().build();
@@ -26,12 +26,15 @@ impl Signals {
             signal(kind).map_err(|error| Failure::unable("cannot listen for signals", error))
         };
         let mut terminate = register(SignalKind::terminate())?;
+        // A terminal that is closed sends it.
+        let mut hang_up = register(SignalKind::hangup())?;
         let mut interrupt = register(SignalKind::interrupt())?;
         let (first, end) = watch::channel(None);
         let receive = async move {
             loop {
                 let (name, kind) = tokio::select! {
                     _ = terminate.recv() => ("SIGTERM", SignalKind::terminate()),
+                    _ = hang_up.recv() => ("SIGHUP", SignalKind::hangup()),
                     _ = interrupt.recv() => ("SIGINT", SignalKind::interrupt()),
                 };
                 if first.send_replace(Some(name)).is_some() {

@@ -16,7 +16,7 @@ use crate::support::{
 
 #[test]
 fn the_first_signal_ends_the_agent_with_0() {
-    for signal in ["TERM", "INT"] {
+    for signal in ["TERM", "INT", "HUP"] {
         let mut agent = Agent::on(&shipped());
         agent.signal(signal);
         assert_eq!(agent.wait(), Some(0), "SIG{signal}");
