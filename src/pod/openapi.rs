@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as k8s_time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as k8s_time, ObjectMeta};
 
+use super::workload::{WORKLOAD, Workload};
 use super::{Life, PodKeys, PodMeta, Time, is_static_pod};
 
 impl PodMeta for Pod {
@@ -23,12 +24,16 @@ impl PodMeta for Pod {
     fn ephemeral_container_count(&self) -> usize {
         self.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_ref()).map_or(0, Vec::len)
     }
-    /// The IDs of all containers, including the last terminated ones, and the IPs, unless the pod uses its node's.
+    /// The IDs of all containers, including the last terminated ones, the IPs, unless the pod uses its node's, and the
+    /// [workload](WORKLOAD).
     fn keys(&self, keys: &mut PodKeys<'_>) {
         if let Some(created) = &self.metadata.creation_timestamp {
             keys.created(created.0.as_second());
         }
         keys.terminating(self.metadata.deletion_timestamp.is_some());
+        if let Some(workload) = Workload::of(&self.metadata, None::<&ObjectMeta>) {
+            keys.key(WORKLOAD, workload.key(self.namespace()));
+        }
         let Some(status) = &self.status else { return };
         keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
         containers(status).for_each(|container| name_ids(container, keys));

@@ -4,6 +4,46 @@ use std::borrow::Borrow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
+use super::KeyKind;
+
+/// The kind of the key that k8s-openapi's `Pod` has of its [`Workload`]: its [`key`](Workload::key), as derived from the pod
+/// alone.
+///
+/// # Examples
+/// If you read owners, name what they say in a type of your own, and store the pod again when you have read its owner:
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+/// use pod_index::workload::{WORKLOAD, Workload};
+/// use pod_index::{PodKeys, PodMeta};
+///
+/// struct Owned { pod: Pod, replica_set: Option<ObjectMeta> }
+///
+/// impl PodMeta for Owned {
+///     fn uid(&self) -> &str { self.pod.uid() }
+///     fn name(&self) -> &str { self.pod.name() }
+///     fn namespace(&self) -> &str { self.pod.namespace() }
+///     fn annotation(&self, key: &str) -> Option<&str> { self.pod.annotation(key) }
+///     fn keys(&self, keys: &mut PodKeys<'_>) {
+///         if let Some(workload) = Workload::of(&self.pod.metadata, self.replica_set.as_ref()) {
+///             keys.key(WORKLOAD, workload.key(self.namespace()));
+///         }
+///     }
+/// }
+/// # let meta = |uid: &str, owner: &str| serde_json::json!({ "name": "web-1-x", "namespace": "shop", "uid": uid,
+/// #     "ownerReferences": [{ "apiVersion": "apps/v1", "kind": owner, "name": "web-1", "uid": "r", "controller": true }] });
+/// # let pod: Pod = serde_json::from_value(serde_json::json!({ "metadata": meta("p", "ReplicaSet") })).unwrap();
+/// # let read: ObjectMeta = serde_json::from_value(meta("r", "Rollout")).unwrap();
+/// let (mut writer, reader) = pod_index::new();
+/// let count = |key: &[u8]| reader.load().pods_by_key(WORKLOAD, key).count();
+/// writer.add_pod(Owned { pod: pod.clone(), replica_set: None })?;
+/// assert_eq!(count(b"shop/ReplicaSet/web-1"), 1);
+/// writer.update_pod(Owned { pod, replica_set: Some(read) })?;
+/// assert_eq!((count(b"shop/ReplicaSet/web-1"), count(b"shop/Rollout/web-1")), (0, 1));
+/// # Ok::<(), pod_index::Error>(())
+/// ```
+pub const WORKLOAD: KeyKind = KeyKind(u16::MAX);
+
 /// The labels in which a controller of `ReplicaSets` stores the end of their names, and the controller's kind.
 const HASHES: [(&str, &str); 2] =
     [("rollouts-pod-template-hash", "Rollout"), ("pod-template-hash", "Deployment")];
@@ -56,7 +96,7 @@ impl<'a> Workload<'a> {
     /// ```
     /// use k8s_openapi::api::core::v1::Pod;
     /// use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-    /// use pod_index::workload::Workload;
+    /// use pod_index::workload::{WORKLOAD, Workload};
     ///
     /// let pod: Pod = serde_json::from_value(serde_json::json!({ "metadata": {
     ///     "name": "web-6d4b75cb6d-x7k2p", "namespace": "shop", "uid": "p",
@@ -67,6 +107,12 @@ impl<'a> Workload<'a> {
     /// } })).unwrap();
     /// let workload = Workload::of(&pod.metadata, None::<&ObjectMeta>).unwrap();
     /// assert_eq!(workload, Workload { kind: "Deployment", name: "web", derived: true });
+    ///
+    /// // The index finds the pod by it.
+    /// let (mut writer, reader) = pod_index::new();
+    /// writer.add_pod(pod)?;
+    /// assert_eq!(reader.load().pods_by_key(WORKLOAD, b"shop/Deployment/web").count(), 1);
+    /// # Ok::<(), pod_index::Error>(())
     /// ```
     #[must_use]
     pub fn of<M: Borrow<ObjectMeta> + ?Sized>(pod: &'a ObjectMeta, read: Option<&'a M>) -> Option<Self> {
@@ -84,6 +130,12 @@ impl<'a> Workload<'a> {
             Some(read) => named(controller(read).unwrap_or(owner), false),
             None => derived(pod, owner).unwrap_or_else(|| named(owner, true)),
         })
+    }
+
+    /// The key of a pod's workload: `NAMESPACE/KIND/NAME`.
+    #[must_use]
+    pub fn key(&self, namespace: &str) -> String {
+        format!("{namespace}/{}/{}", self.kind, self.name)
     }
 }
 
