@@ -148,7 +148,8 @@ ANYTHING is one of:
   a process ID of the agent's host, or PID@NANOSECONDS with its start since boot
   the path of a log, a cgroup path, or the lines of /proc/PID/cgroup
 
-Without ANYTHING, or with -, each line of standard input is a query.
+Without ANYTHING, or with -, each line of standard input is a query, or JSON like \
+{\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}.
 
 With a time, an IP or a name finds the pod that had it then, if that is certain. Otherwise standard error lists the pods \
 that may have had it.

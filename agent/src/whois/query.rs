@@ -5,9 +5,31 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use pod_index::Time;
 use pod_index::identity::Identity;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// A process ID, and when the process was started since the machine was, if the query says so.
 pub(super) type Process = (u32, Option<Duration>);
+
+/// `QUERY at=TIME`, from `{"query": …, "at": …}`. `None`: the query is no such object.
+pub(super) fn of_json(query: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        // Other JSON is not parsed into memory: it would be much larger there.
+        #[serde(borrow)]
+        query: &'a RawValue,
+        #[serde(borrow)]
+        at: Option<&'a RawValue>,
+    }
+    if !query.starts_with(b"{") {
+        return None;
+    }
+    let Line { query, at } = serde_json::from_slice(query).ok()?;
+    let text =
+        |value: &RawValue| serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned());
+    let at = at.map(|at| format!(" at={}", text(at)));
+    Some(text(query) + &at.unwrap_or_default())
+}
 
 /// The query without ` at=TIME` at its end, and the time.
 pub(super) fn split(query: &str) -> Result<(&str, Option<Time>), String> {
@@ -101,6 +123,24 @@ mod tests {
         assert_eq!(time("0"), Ok(Time::from_seconds(0)));
         for text in ["", "now", "-5", "1.", ".5", "1.x", "10:00:05", "99999999999999999999", "2026-11-22"] {
             assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_query_may_be_json() {
+        for (json, expected) in [
+            (
+                r#"{"query":"shop/web","more":[{}],"at":"2026-11-22T10:00:00Z"}"#,
+                Some("shop/web at=2026-11-22T10:00:00Z"),
+            ),
+            ("{\"at\":5, \"query\":4711}\r", Some("4711 at=5")),
+            (r#"{"query":"a\nb","at":null}"#, Some("a\nb")),
+            (r#"{"query":{"query":"a"}}"#, Some(r#"{"query":"a"}"#)),
+            (r#"{"at":5}"#, None),
+            ("{", None),
+            (r#""a""#, None),
+        ] {
+            assert_eq!(of_json(json.as_bytes()).as_deref(), expected, "{json}");
         }
     }
 

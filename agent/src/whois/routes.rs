@@ -119,7 +119,7 @@ impl Iterator for Queries {
         let end = self.text.iter().position(|byte| *byte == self.end);
         let mut query = self.text.split_to(end.map_or(self.text.len(), |end| end + 1));
         query.truncate(end.unwrap_or(query.len()));
-        Some(query)
+        Some(query::of_json(&query).map_or(query, Bytes::from))
     }
 }
 

@@ -305,6 +305,10 @@ async fn a_short_container_id_finds_its_pod() {
         [false, false, true, true]
     );
     assert!(found[1]["error"].as_str().unwrap().contains("or several"), "{}", found[1]);
+
+    let input = format!("{{\"query\":\"shop/web-0\",\"more\":[]}}\n{WEB}\n{{\"at\":5}}\n");
+    let answers = lines(stdout(&setup.pipe(&["-o", "json"], input.as_bytes())));
+    assert_eq!(answers.iter().map(|answer| answer["found"] == true).collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

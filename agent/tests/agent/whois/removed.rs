@@ -114,7 +114,7 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
     assert_eq!(holder(&second)["podUID"], "u-2");
     let answer = holder(&first);
     assert!(answer["podUID"] == WEB && answer["removed"].is_string(), "{answer}");
-    let body = format!("10.0.0.7 at={first}\n10.0.0.7 at={second}");
+    let body = format!("10.0.0.7 at={first}\n{{\"query\": \"10.0.0.7\", \"at\": \"{second}\"}}");
     let answers = lines(&setup.agent.send("POST /whois", "", &body).body);
     assert_eq!([&answers[0]["podUID"], &answers[1]["podUID"]], [WEB, "u-2"], "{answers:?}");
 
