@@ -15,6 +15,7 @@ mod whois;
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
@@ -156,6 +157,10 @@ that may have had it.
 
 -o json prints one line for each query, in their order. It begins with {\"found\":true or {\"found\":false.";
 
+/// The fields of an answer that the table can show. The agent sends the last four on request.
+const FIELDS: &str = "query,kind,foundBy,namespace,name,container,node,owner,workload,podUID,mirrorUID,labels,at,\
+                      removed,podIP,phase,image,annotations";
+
 /// What to look up.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WhoisArgs {
@@ -165,6 +170,17 @@ pub(crate) struct WhoisArgs {
     /// When the events happened: RFC 3339, or s, ms, us or ns since 1970. A query may end with its own: " at=TIME".
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
+
+    /// The columns of the table, separated by commas.
+    #[arg(
+        long,
+        value_name = "FIELD",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(FIELDS.split(',')),
+        default_value = "query,foundBy,namespace,name,container,node,workload,podUID,mirrorUID,labels",
+        hide_default_value = true
+    )]
+    pub(crate) fields: Vec<String>,
 }
 
 /// How client commands connect to an agent with TLS. The flags have kubectl's names.

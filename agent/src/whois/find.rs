@@ -293,8 +293,15 @@ pub(super) fn time_of(removed_at: Instant) -> Timestamp {
 }
 
 impl Found<'_> {
-    /// Appends the answer to `query`.
-    pub(super) fn write(&self, query: &str, snapshot: &Snapshot<Pod>, owners: &Owners, to: &mut Vec<u8>) {
+    /// Appends the answer to `query`. The details are what a table shows only on request.
+    pub(super) fn write(
+        &self,
+        query: &str,
+        snapshot: &Snapshot<Pod>,
+        owners: &Owners,
+        is_detailed: bool,
+        to: &mut Vec<u8>,
+    ) {
         let Self { sought, held: Held { pod, container, by, removed_at, .. }, ref ends } = *self;
         let is_mirror = is_mirror_pod(&**pod);
         let mirror = match removed_at {
@@ -349,6 +356,19 @@ impl Found<'_> {
             }),
         );
         line.put("labels", Some(metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
+        if is_detailed {
+            let (spec, status) = (pod.spec.iter(), pod.status.as_ref());
+            let containers =
+                spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+            let images = containers
+                .filter(|one| container.is_none_or(|only| *only == *one.name))
+                .filter_map(|one| one.image.as_deref());
+            let ips = status.map(|status| (&status.pod_ip, status.pod_ips.iter().flatten().next()));
+            line.put("podIP", ips.and_then(|(ip, other)| ip.as_ref().or(other.map(|other| &other.ip))));
+            line.put("phase", status.and_then(|status| status.phase.as_ref()));
+            line.put("image", Some(images.collect::<Vec<_>>().join(",")));
+            line.put("annotations", metadata.annotations.as_ref());
+        }
         line.end();
     }
 }

@@ -43,13 +43,13 @@ pub(crate) fn router(whois: Whois) -> Router {
     Router::new().route("/whois", get(of_url).post(of_body)).with_state(whois)
 }
 
-/// `GET /whois?q=…&q=…&at=…`.
+/// `GET /whois?q=…&q=…&at=…&details=true`.
 async fn of_url(
     State(whois): State<Whois>,
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let (queries, at) = parameters(query.as_deref()).map_err(bad)?;
+    let (queries, at, is_detailed) = parameters(query.as_deref()).map_err(bad)?;
     if queries.is_empty() {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
@@ -58,7 +58,7 @@ async fn of_url(
     }
     let text = queries.iter().flat_map(|query| [query.as_bytes(), &[END]]).collect::<Vec<_>>().concat();
     let are_few = queries.len() <= FEW;
-    Ok(whois.respond(client.share, Queries { text: text.into(), end: END, at }, are_few).await)
+    Ok(whois.respond(client.share, Queries { text: text.into(), end: END, at, is_detailed }, are_few).await)
 }
 
 /// `POST /whois`, with a query in each line of the body.
@@ -68,7 +68,7 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let (queries, at) = parameters(query.as_deref()).map_err(bad)?;
+    let (queries, at, is_detailed) = parameters(query.as_deref()).map_err(bad)?;
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
@@ -79,20 +79,21 @@ async fn of_body(
         let message = format!("the body must not exceed {BODY} bytes, and be valid: {error}");
         refused(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     })?;
-    Ok(whois.respond(client.share, Queries { text, end: b'\n', at }, false).await)
+    Ok(whois.respond(client.share, Queries { text, end: b'\n', at, is_detailed }, false).await)
 }
 
-/// The queries and the time in the URL.
-fn parameters(query: Option<&str>) -> Result<(Vec<String>, Option<Time>), String> {
-    let (mut queries, mut at) = (Vec::new(), None);
+/// The queries and the time in the URL, and whether answers have details.
+fn parameters(query: Option<&str>) -> Result<(Vec<String>, Option<Time>, bool), String> {
+    let (mut queries, mut at, mut is_detailed) = (Vec::new(), None, false);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*name {
             "q" => queries.push(value.into_owned()),
             "at" => at = Some(query::time(&value)?),
-            _ => return Err(format!("unknown parameter {name:?}; the parameters are q and at")),
+            "details" => is_detailed = value == "true",
+            _ => return Err(format!("unknown parameter {name:?}; the parameters are q, at and details")),
         }
     }
-    Ok((queries, at))
+    Ok((queries, at, is_detailed))
 }
 
 fn bad(message: impl Into<String>) -> Response {
@@ -107,6 +108,7 @@ struct Queries {
     end: u8,
     /// When the events happened whose queries do not say so themselves.
     at: Option<Time>,
+    is_detailed: bool,
 }
 
 impl Iterator for Queries {
@@ -147,7 +149,7 @@ impl Whois {
 
     /// The next answers, from one snapshot: about `most` bytes. It is bounded work.
     fn part(&self, queries: &mut Queries, placements: &Placements, most: usize) -> Vec<u8> {
-        let (at, mut answers) = (queries.at, Vec::new());
+        let (at, is_detailed, mut answers) = (queries.at, queries.is_detailed, Vec::new());
         let snapshot = self.reader.load();
         let mut searches = (VISITED / snapshot.pods().len().max(1)).max(1);
         for query in queries.take(PART) {
@@ -160,7 +162,7 @@ impl Whois {
             match found {
                 Ok(found) => {
                     self.lookups.found();
-                    found.write(&shown, &snapshot, &self.owners, &mut answers);
+                    found.write(&shown, &snapshot, &self.owners, is_detailed, &mut answers);
                 }
                 Err(mut unknown) => {
                     self.lookups.failed(unknown.kind.is_some());
@@ -184,7 +186,8 @@ mod tests {
 
     #[test]
     fn a_query_is_a_line() {
-        let lines: Vec<_> = Queries { text: "a\n\nb".into(), end: b'\n', at: None }.collect();
+        let lines: Vec<_> =
+            Queries { text: "a\n\nb".into(), end: b'\n', at: None, is_detailed: false }.collect();
         assert_eq!(lines, ["a", "", "b"]);
     }
 }

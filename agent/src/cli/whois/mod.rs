@@ -11,6 +11,8 @@ use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs, runtime_apart};
 use crate::config::failure::Failure;
 
+/// The fields that the agent sends with `details=true`.
+const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
 /// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
 const LONGEST_LINE: u64 = 64 * 1024 + 1;
 /// Bytes to read at once. With the longest line, a batch is shorter than the agent's limit of a body.
@@ -20,10 +22,12 @@ const BATCH: usize = 60 * 1024;
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
     // Connections are kept by another thread: this one may be blocked in a read.
     let runtime = runtime_apart()?;
-    let mut printer = Printer::new(output);
+    let mut printer = Printer::new(output, &asked.fields);
+    let details = asked.fields.iter().any(|field| DETAILS.contains(&&**field)).then_some(("details", "true"));
     let path = |query: Option<&str>| {
         let (at, query) = (asked.at.iter().map(|at| ("at", &**at)), query.map(|query| ("q", query)));
-        format!("/whois?{}", Serializer::new(String::new()).extend_pairs(at.chain(query)).finish())
+        let pairs = at.chain(details).chain(query);
+        format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
     };
     if matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-") {
         let path = path(None);

@@ -18,30 +18,19 @@ const QUOTED: usize = 200;
 /// Maximum number of pods that a message names besides the answer.
 const CLAIMANTS: usize = 3;
 
-const HEADINGS: [&str; 10] = [
-    "QUERY",
-    "FOUND BY",
-    "NAMESPACE",
-    "NAME",
-    "CONTAINER",
-    "NODE",
-    "WORKLOAD",
-    "POD UID",
-    "MIRROR UID",
-    "LABELS",
-];
-
 /// Prints batches of answers.
-pub(crate) struct Printer {
+pub(crate) struct Printer<'a> {
     output: Output,
-    /// The widths of the table's columns so far. They only grow.
+    /// The columns of the table.
+    fields: &'a [String],
+    /// Their widths so far. They only grow.
     widths: Vec<usize>,
     pub(crate) all_found: bool,
 }
 
-impl Printer {
-    pub(crate) fn new(output: Output) -> Self {
-        Self { output, widths: Vec::new(), all_found: true }
+impl<'a> Printer<'a> {
+    pub(crate) fn new(output: Output, fields: &'a [String]) -> Self {
+        Self { output, fields, widths: Vec::new(), all_found: true }
     }
 
     /// Prints these lines. `false`: the output was closed.
@@ -78,8 +67,10 @@ impl Printer {
 
     /// A line for each pod that was found, after the headings if they are missing.
     fn table(&mut self, answers: &[Value]) -> String {
+        let row = |answer| self.fields.iter().map(|field| cell(answer, field)).collect::<Vec<_>>();
         let rows: Vec<_> = answers.iter().filter(|answer| answer["found"] == true).map(row).collect();
-        let headings = self.widths.is_empty().then(|| HEADINGS.map(Cow::from));
+        let headings =
+            self.widths.is_empty().then(|| self.fields.iter().map(|field| heading(field)).collect());
         let headings = headings.filter(|_| !rows.is_empty());
         table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>())
     }
@@ -112,30 +103,30 @@ fn text<'a>(answer: &'a Value, field: &str) -> &'a str {
     answer[field].as_str().unwrap_or_default()
 }
 
-/// The cells of an answer.
-fn row(answer: &Value) -> [Cow<'_, str>; HEADINGS.len()] {
-    let cell = |field| Cow::from(text(answer, field));
-    let (owner, workload) = (&answer["owner"], &answer["workload"]);
-    // The owner itself is a fact.
-    let is_derived = workload["derived"] == true && owner.is_object() && owner["kind"] != workload["kind"];
-    let mark = if is_derived { " (derived)" } else { "" };
-    let workload =
-        workload.as_object().map(|_| format!("{}/{}{mark}", text(workload, "kind"), text(workload, "name")));
-    let labels = answer["labels"].as_object().into_iter().flatten();
-    let labels: Vec<_> =
-        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
-    [
-        end_of(text(answer, "query")),
-        found_by(answer).into(),
-        cell("namespace"),
-        cell("name"),
-        cell("container"),
-        cell("node"),
-        workload.unwrap_or_default().into(),
-        cell("podUID"),
-        cell("mirrorUID"),
-        labels.join(",").into(),
-    ]
+/// `podIP` is `POD IP`.
+fn heading(field: &str) -> Cow<'static, str> {
+    field.replace("By", " By").replace("IP", " IP").replace("UID", " UID").to_uppercase().into()
+}
+
+/// The value of a field, for users.
+fn cell<'a>(answer: &'a Value, field: &str) -> Cow<'a, str> {
+    let value = &answer[field];
+    match (field, value) {
+        ("query", _) => end_of(text(answer, field)),
+        ("foundBy", _) => found_by(answer).into(),
+        ("owner" | "workload", Value::Object(_)) => {
+            // The owner itself is a fact.
+            let owner = &answer["owner"];
+            let is_derived = value["derived"] == true && owner.is_object() && owner["kind"] != value["kind"];
+            let mark = if is_derived { " (derived)" } else { "" };
+            format!("{}/{}{mark}", text(value, "kind"), text(value, "name")).into()
+        }
+        (_, Value::Object(members)) => {
+            let members = members.keys().map(|key| format!("{key}={}", text(value, key)));
+            members.collect::<Vec<_>>().join(",").into()
+        }
+        _ => text(answer, field).into(),
+    }
 }
 
 fn end_of(query: &str) -> Cow<'_, str> {
@@ -178,7 +169,8 @@ mod tests {
 
     #[test]
     fn columns_keep_their_place_from_one_batch_to_the_next() {
-        let mut printer = Printer::new(Output::Table);
+        let fields = ["name", "podUID"].map(str::to_owned);
+        let mut printer = Printer::new(Output::Table, &fields);
         let line = r#"{"found":true,"query":"u-1","kind":"uid","foundBy":"uid","namespace":"shop","name":"web","labels":{}}"#;
         let answer: Value = serde_json::from_str(line).unwrap();
         let [first, second] = [(); 2].map(|()| printer.table(std::slice::from_ref(&answer)));

@@ -284,11 +284,22 @@ async fn an_ip_that_several_pods_claim_is_reported_with_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_container_id_finds_its_pod() {
+async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_chosen() {
     let setup = Setup::new().await;
     // As `crictl ps` prints it.
-    let output = setup.agent.ask(&["whois", &id('a')[..13]]);
-    assert!(stdout(&output).contains("UID: container ID  shop       web-0"), "{}", stdout(&output));
+    let short = &id('a')[..13];
+    let fields = "name,foundBy,podIP,phase,image,owner,labels,mirrorUID";
+    let output = setup.agent.ask(&["whois", short, "--fields", fields]);
+    assert_eq!(
+        stdout(&output),
+        "NAME   FOUND BY           POD IP    PHASE    IMAGE  OWNER           LABELS              MIRROR UID\n\
+         web-0  UID: container ID  10.0.0.7  Running  -      ReplicaSet/web  app=web,tier=front  -\n"
+    );
+    let output = setup.agent.ask(&["whois", MIRROR, "--fields", "annotations,image"]);
+    assert!(stdout(&output).contains("kubernetes.io/config.source=file"), "{}", stdout(&output));
+    setup.agent.refuses("whois u --fields secret", 2, "possible values: query, kind, foundBy");
+    let details = ["podIP", "phase", "image", "annotations"];
+    assert!(details.iter().all(|field| setup.get(&[MIRROR])[0].get(field).is_none()), "only on request");
 
     let mut other = web();
     other["metadata"]["name"] = json!("web-1");
