@@ -20,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::args::{Output, RunArgs, ServerArgs};
+use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 
 /// An index of the node's pods: which pod is this?
@@ -171,6 +172,10 @@ pub(crate) struct WhoisArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
 
+    /// Of each line of standard input, field N is the time of its event, and the others are the query.
+    #[arg(long, value_name = "N", conflicts_with = "at", value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) time_field: Option<u8>,
+
     /// The columns of the table, separated by commas.
     #[arg(
         long,
@@ -181,6 +186,10 @@ pub(crate) struct WhoisArgs {
         hide_default_value = true
     )]
     pub(crate) fields: Vec<String>,
+
+    /// How long to wait for unknown pods, for example 5s.
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) wait: Option<GoDuration>,
 }
 
 /// How client commands connect to an agent with TLS. The flags have kubectl's names.

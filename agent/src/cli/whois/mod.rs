@@ -3,23 +3,36 @@
 mod printer;
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use form_urlencoded::Serializer;
+use hyper::body::Bytes;
+use serde_json::Value;
 
 use self::printer::Printer;
 use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs, runtime_apart};
+use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 
 /// The fields that the agent sends with `details=true`.
 const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
+/// Time between two requests for pods that are not there yet.
+const RETRY: Duration = Duration::from_millis(200);
 /// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
 const LONGEST_LINE: u64 = 64 * 1024 + 1;
-/// Bytes to read at once. With the longest line, a batch is shorter than the agent's limit of a body.
+/// Bytes to read at once, and to send without the last line. With the longest line, a batch is shorter than the agent's
+/// limit of a body.
 const BATCH: usize = 60 * 1024;
 
 /// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
+    let wait = asked.wait.map_or(Duration::ZERO, |GoDuration(wait)| wait);
+    let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
+    if asked.time_field.is_some() && !is_input {
+        return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));
+    }
     // Connections are kept by another thread: this one may be blocked in a read.
     let runtime = runtime_apart()?;
     let mut printer = Printer::new(output, &asked.fields);
@@ -29,24 +42,59 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         let pairs = at.chain(details).chain(query);
         format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
     };
-    if matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-") {
+    if is_input {
         let path = path(None);
-        batches(io::stdin().lock(), |batch| {
-            printer.print(&runtime.block_on(server.post(&path, batch.into()))?)
+        batches(io::stdin().lock(), asked.time_field, |batch| {
+            let batch = Bytes::from(batch);
+            printer.print(&complete(wait, || runtime.block_on(server.post(&path, batch.clone())))?)
         })?;
     } else {
-        let mut answers = Vec::new();
-        for text in &asked.anything {
-            answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(text))))?);
-        }
-        printer.print(&answers)?;
+        printer.print(&complete(wait, || {
+            let mut answers = Vec::new();
+            for text in &asked.anything {
+                answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(text))))?);
+            }
+            Ok(answers.into())
+        })?)?;
     }
     // Each error has been printed.
     if printer.all_found { Ok(()) } else { Err(Failure::No(None)) }
 }
 
+/// The answers to a request. Asks again for this long, while a pod may still come.
+fn complete(wait: Duration, ask: impl Fn() -> Result<Bytes, Failure>) -> Result<Bytes, Failure> {
+    let began = Instant::now();
+    loop {
+        let asked = Instant::now();
+        let answers = ask()?;
+        let left = wait.saturating_sub(began.elapsed());
+        if left.is_zero() || !may_change(&answers) {
+            return Ok(answers);
+        }
+        // A large batch takes the agent half of the time at most.
+        sleep(RETRY.max(asked.elapsed()).min(left));
+    }
+}
+
+/// Whether asking again may bring another answer to one of the queries:
+/// - no pod was found, and one may still come. A process does not change its pod, and what is no identity stays none;
+/// - a removed pod was found by an IP or a name, which another pod may get.
+fn may_change(answers: &[u8]) -> bool {
+    let lines = answers.split(|byte| *byte == b'\n');
+    let mut answers = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    answers.any(|answer| match answer["foundBy"].as_str() {
+        Some("ip" | "name" | "nameOnly") => answer["removed"].is_string() && answer["at"].is_null(),
+        Some(_) => false,
+        None => answer["kind"].as_str().is_some_and(|kind| kind != "pid"),
+    })
+}
+
 /// Passes whole lines to `send` as soon as they are read. Stops when the input ends or `send` returns `false`.
-fn batches(input: impl Read, mut send: impl FnMut(Vec<u8>) -> Result<bool, Failure>) -> Result<(), Failure> {
+fn batches(
+    input: impl Read,
+    time_field: Option<u8>,
+    mut send: impl FnMut(Vec<u8>) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
     let unable = |error| Failure::unable("standard input", error);
     let mut input = BufReader::with_capacity(BATCH, input);
     loop {
@@ -58,8 +106,12 @@ fn batches(input: impl Read, mut send: impl FnMut(Vec<u8>) -> Result<bool, Failu
                 input.skip_until(b'\n').map_err(unable)?;
                 batch.push(b'\n');
             }
+            if let Some(field) = time_field {
+                let line = with_time(&batch[start..], field.into());
+                batch.splice(start.., line);
+            }
             // Waits only for the first line.
-            if !input.buffer().contains(&b'\n') {
+            if batch.len() >= BATCH || !input.buffer().contains(&b'\n') {
                 break;
             }
         }
@@ -67,6 +119,17 @@ fn batches(input: impl Read, mut send: impl FnMut(Vec<u8>) -> Result<bool, Failu
             return Ok(());
         }
     }
+}
+
+/// `QUERY at=TIME`, from a line with its time in this field. A line without such a field, or of JSON, stays as it is.
+fn with_time(line: &[u8], field: usize) -> Vec<u8> {
+    let mut fields: Vec<_> = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
+    if line.starts_with(b"{") || fields.len() < field {
+        return line.to_owned();
+    }
+    let time = [b"at=", fields.remove(field - 1), b"\n"].concat();
+    fields.push(&time);
+    fields.join(&b' ')
 }
 
 #[cfg(test)]
@@ -91,7 +154,7 @@ mod tests {
             all.push(batch);
             Ok(true)
         };
-        batches(Drops(input, at_once), send).unwrap();
+        batches(Drops(input, at_once), None, send).unwrap();
         all
     }
 
@@ -107,6 +170,35 @@ mod tests {
         }
         assert_eq!(read(b"one\ntwo\n", 100), [b"one\ntwo\n"], "in one batch");
         assert_eq!(read(b"", 1), [b""; 0]);
+    }
+
+    #[test]
+    fn the_time_of_a_line_moves_to_its_end() {
+        for (field, line, expected) in [
+            (1, "5 10.0.0.7\n", "10.0.0.7 at=5\n"),
+            (2, "10.0.0.7  2026-11-22T10:00:00Z\r\n", "10.0.0.7 at=2026-11-22T10:00:00Z\n"),
+            (1, "5 a b", "a b at=5\n"),
+            (2, "{\"query\": \"a\"}\n", "{\"query\": \"a\"}\n"),
+            (3, "10.0.0.7 5", "10.0.0.7 5"),
+            (1, "\n", "\n"),
+            (1, "", ""),
+        ] {
+            assert_eq!(with_time(line.as_bytes(), field), expected.as_bytes(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_shorter_than_the_agents_limit_of_a_body() {
+        let input = ["x\n".repeat(BATCH), "y".repeat(2 * BATCH), "\n".to_owned()].concat();
+        let (mut lines, mut longest) = (0, 0);
+        let send = |batch: Vec<u8>| {
+            lines += batch.split_inclusive(|byte| *byte == b'\n').count();
+            longest = longest.max(batch.len());
+            Ok(true)
+        };
+        batches(input.as_bytes(), Some(1), send).unwrap();
+        assert_eq!(lines, BATCH + 1);
+        assert!((BATCH..=BATCH + 65 * 1024).contains(&longest), "{longest}");
     }
 
     #[test]

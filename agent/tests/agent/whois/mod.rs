@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};

@@ -48,10 +48,22 @@ async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_r
     let metrics = setup.agent.get("/metrics").body;
     assert_eq!(value(&metrics, "pod_index_removed_pods"), 1);
 
-    // Another pod takes the name and the IP.
+    // Another pod takes the name and the IP. Queries that wait do not end with the removed one.
     let mut next = pod_of("u-2");
     next["status"]["podIPs"] = json!([{ "ip": "10.0.0.7" }]);
-    setup.server.put("pods", &next);
+    let found = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="found"}"#);
+    let before = found(&setup.agent.get("/metrics").body);
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            setup.agent.until("/metrics", |answer| found(&answer.body) >= before + 3);
+            setup.server.put("pods", &next);
+        });
+        let name_only = format!("/var/log/containers/web-0_shop_nginx-{}.log", id('e'));
+        setup.agent.ask(&["whois", "shop/web-0", "10.0.0.7", &name_only, "--wait", "60s", "-o", "json"])
+    });
+    let answers = lines(stdout(&output));
+    let all_next = answers.iter().all(|answer| answer["podUID"] == "u-2");
+    assert!(answers.len() == 3 && all_next, "{answers:?}");
     setup.agent.has("/pods/shop/web-0");
     // Late events of the removed one do not lead to the other one.
     let link = |digit| format!("/var/log/containers/web-0_shop_nginx-{}.log", id(digit));
@@ -147,10 +159,11 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
         output.status.success() && stdout(&output).contains(&format!("IP at {first}, removed 20")),
         "{output:?}"
     );
-    let output = setup.pipe(&[], format!("10.0.0.7 at={second}\n").as_bytes());
+    let output = setup.pipe(&["--time-field", "1"], format!("{second} 10.0.0.7\n").as_bytes());
     assert!(output.status.success() && stdout(&output).contains("web-1"), "{output:?}");
     let output = setup.agent.ask(&["whois", "--at", "2100-01-01T00:00:00Z", "10.0.0.7"]);
     assert!(stderr(&output).contains("perhaps shop/web-1"), "{output:?}");
+    setup.agent.refuses("whois --time-field 1 10.0.0.7", 2, "--time-field is for lines of standard input");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,44 @@
-//! Requests with many queries, and hostile ones.
+//! Requests with many queries, waiting ones, and hostile ones.
 
 use serde_json::Map;
 
 use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
+    let setup = Setup::new().await;
+    let found = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="found"}"#);
+    for args in [&["later-uid", WEB, "-o", "json"][..], &["-o", "json"]] {
+        let uid = if args.len() > 2 { "later-uid" } else { "still-later-uid" };
+        let mut later = pod(uid, "node-1", &json!({}));
+        later["metadata"]["uid"] = json!(uid);
+        let before = found(&setup.agent.get("/metrics").body);
+        let output = thread::scope(|scope| {
+            scope.spawn(|| {
+                // The pod that is known has been found, so the query waits for the other one.
+                setup.agent.until("/metrics", |answer| found(&answer.body) > before);
+                setup.server.put("pods", &later);
+            });
+            setup.pipe(&[args, &["--wait", "60s"]].concat(), format!("{uid}\n{WEB}\n").as_bytes())
+        });
+        assert!(output.status.success(), "{} {}", stdout(&output), stderr(&output));
+        let answers = lines(stdout(&output));
+        let uids: Vec<_> = answers.iter().map(|answer| answer["podUID"].as_str().unwrap()).collect();
+        assert_eq!(uids, [uid, WEB]);
+    }
+
+    let began = Instant::now();
+    let output = setup.agent.ask(&["whois", "never", WEB, "--wait", "300ms", "-o", "json"]);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert_eq!(output.status.code(), Some(1));
+    let found: Vec<_> = lines(stdout(&output)).iter().map(|answer| answer["found"].clone()).collect();
+    assert_eq!(found, [false, true]);
+    // Invalid queries do not wait.
+    let began = Instant::now();
+    let output = setup.agent.ask(&["whois", "/no/pod", "4711", "shop/web-0 at=x", "--wait", "5m"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(began.elapsed() < PATIENCE);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_answer_does_not_end_the_response() {
