@@ -110,7 +110,7 @@ impl<P: PodMeta> Reader<P> {
 /// The current snapshot, borrowed for one piece of work. See [`Reader::load`].
 ///
 /// Dropping it frees nothing, however long it was held: the writer frees replaced snapshots. Exception: a
-/// guard that outlives all other handles of its index frees what it shows.
+/// guard that outlives all other handles of its index frees what is left of the index.
 pub struct Guard<P>(sync::Guard<Version<P>>);
 
 impl<P> Deref for Guard<P> {
@@ -156,7 +156,8 @@ impl<P> Clone for OwnedSnapshot<P> {
 /// A reader for one thread with frequent lookups.
 ///
 /// It caches the last snapshot. Each lookup checks, with one relaxed atomic load, whether that is still
-/// current, and writes to no memory that other threads read. Give each thread its own.
+/// current, and writes to no memory that other threads read. Exception: the first lookup after a publication changes a
+/// shared reference count. Give each thread its own.
 ///
 /// For two consistent lookups, borrow a snapshot with [`load`](Self::load) and use that.
 ///

@@ -24,7 +24,7 @@ use crate::snapshot::{
 };
 use crate::sync::{self, Published};
 
-/// A published snapshot, and the memory that the last snapshot frees.
+/// A published snapshot. All versions share `last`, which is empty until the writer is dropped.
 pub(crate) struct Version<P> {
     snapshot: Snapshot<P>,
     last: Arc<FinalDeadList<P>>,
@@ -47,7 +47,7 @@ pub(crate) struct Versions<P> {
 
 struct Retired<P> {
     version: sync::Arc<Version<P>>,
-    /// What this version has and the next one does not.
+    /// What this version has and the next newer one that remains does not.
     dead: DeadList<P>,
 }
 
@@ -87,7 +87,7 @@ impl<P> Deref for Version<P> {
 impl<P> Drop for FinalDeadList<P> {
     fn drop(&mut self) {
         if let Some(dead) = self.0.take() {
-            // SAFETY: neither a version nor the writer is left.
+            // SAFETY: no version is left, and the writer, if it is the one that drops the last version, no longer uses them.
             unsafe { dead.free() };
         }
     }
@@ -177,7 +177,7 @@ impl<P> Drop for Versions<P> {
     fn drop(&mut self) {
         // A pod whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
-        // The current version is the last one: no next one will have what it has.
+        // No next version will have what the current one has. A draft that is cleared, and not published, lists all of it.
         let mut draft = self.draft();
         draft.clear();
         let mut dead = draft.memory().end();

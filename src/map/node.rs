@@ -1,8 +1,8 @@
 //! The memory of a [`Table`](super::Table): nodes shared by many versions, without reference counts.
 //!
 //! **All unsafe code that reads, writes or frees nodes is in this module**: this file has the layout of nodes,
-//! `memory` the lists of what dies and its end, `sweep` the end of whole trees, `owner` what is asked of `versions`.
-//! That module contains the rest, the promise about which versions exist. Reference counts would make a safe persistent table
+//! `memory` the lists of what dies and its end, `sweep` the end of whole trees, `owner` what `versions` has to promise.
+//! The module `versions` contains the rest: it knows which versions exist. Reference counts would make a safe persistent table
 //! expensive: copying a page of `Arc`s writes to everything they point to. Here a node is copied by one
 //! `memcpy`, and freed once no live version can reach it. The scheme is that of ZFS's dead lists, related to
 //! interval-based reclamation: see `docs::internals`.
@@ -12,7 +12,7 @@
 //! generation that no longer has it. A node copied by a draft is born again; an entry that moves keeps its birth.
 //! An entry with another value is another entry.
 //!
-//! 1. A published version is never written to. A draft writes only to nodes born in it, which nothing else
+//! 1. The nodes of a published version are never written to. A draft writes only to nodes born in it, which nothing else
 //!    can reach.
 //! 2. What dies in generation `d` goes to the [`DeadList`] of version `d - 1`, which still has it.
 //! 3. When a version is dropped, each item on its dead list moves to the dead list of the next older
@@ -106,8 +106,8 @@ pub(super) struct Slot<E> {
     entry: ManuallyDrop<E>,
 }
 
-/// The statics of an empty table. A draft copies them like any node. They are never freed, because they are born in generation
-/// 0, before every draft.
+/// The statics of an empty table. A draft copies them like any node. They are never freed: they are born in generation 0,
+/// before every draft, and a dead list takes nothing of that generation.
 #[repr(C, align(64))]
 struct EmptyArray {
     child: NonNull<Line>,

@@ -23,10 +23,10 @@ use super::{Entry, Hashing, Key, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
 
-/// A read-only version of the table. [`TableMut`] writes to a draft.
+/// The table of one version, or of a draft, to which [`TableMut`] writes.
 ///
-/// Everything below the root exists as long as the version is kept, which `versions` guarantees: a table
-/// never leaves its snapshot.
+/// Everything below the root exists as long as the version is kept, which `versions` guarantees: it moves no table out of
+/// its snapshot, and only a draft of the next version copies its root.
 pub(crate) struct Table<K, V> {
     pub(super) root: Root<Entry<K, V>>,
     pub(super) len: usize,

@@ -91,7 +91,8 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// What pods of this kind claim. `None` for a UID, which only one pod has. Mirror pods claim only names.
+    /// The key as pods of this kind claim it. `None` if they do not: a UID has only one pod, and mirror pods claim only
+    /// names.
     #[inline]
     pub(crate) fn claimed(self, kind: PodKind) -> Option<KeyRef<'a>> {
         match self {

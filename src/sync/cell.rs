@@ -74,6 +74,7 @@ pub(crate) type Cached<T> = arc_swap::Cache<Published<T>, Arc<T>>;
 /// Whether there is no other reference to `value`, now or later: [`Published::swap`] has returned it, and it
 /// has no `Weak`.
 pub(crate) fn is_sole_owner<T>(value: &mut Arc<T>) -> bool {
-    // A quick check first, which is cheaper.
+    // The count is a cheap first check without an order. `get_mut` synchronises with the last reader's release, so
+    // that its reads come before what the caller frees.
     Arc::strong_count(value) == 1 && Arc::get_mut(value).is_some()
 }

@@ -17,7 +17,7 @@ pub(crate) struct Memory<P> {
     pool: NodePool,
     /// What the draft's base version has and the draft does not.
     dead: DeadList<P>,
-    /// Pods that no version has, and refused ones.
+    /// Pods to drop: those that no version has, and refused ones.
     freed: Vec<Arc<P>>,
     /// An empty list, to reuse its memory.
     spare: DeadList<P>,
@@ -26,7 +26,7 @@ pub(crate) struct Memory<P> {
 /// Maximum number of items for which an empty list keeps its memory.
 const SPARE_ITEMS: usize = 1 << 12;
 
-/// What a version has and the next one does not, each with its birth. Dropping the list leaks its content.
+/// What a version has and the next newer one that remains does not, each with its birth. Dropping the list leaks its content.
 pub(crate) struct DeadList<P>(Vec<(u64, ManuallyDrop<Dead<P>>)>);
 
 /// What can die.
@@ -81,7 +81,7 @@ impl<P> Memory<P> {
         self.generation = generation;
     }
 
-    /// Ends a published draft. Returns what died in it. Call [`drop_freed`](Self::drop_freed) afterwards.
+    /// Ends a draft and returns what died in it. Its base version still has that. Call [`drop_freed`](Self::drop_freed) afterwards.
     pub(crate) fn end(&mut self) -> DeadList<P> {
         mem::replace(&mut self.dead, mem::take(&mut self.spare))
     }
@@ -131,7 +131,7 @@ impl<P> Memory<P> {
         unsafe { self.sweep().end(born, dead) };
     }
 
-    /// Frees what was born in the draft, and moves the rest to the draft's dead list.
+    /// A sweep that frees what was born in the draft, and moves the rest to the draft's dead list.
     #[inline]
     pub(super) fn sweep(&mut self) -> Sweep<'_, P> {
         let Self { generation, pool, dead, freed, .. } = self;
