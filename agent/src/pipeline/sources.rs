@@ -55,6 +55,16 @@ pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -
     if given.all_nodes { server } else { server.node(node) }
 }
 
+/// The name of a source's task.
+pub(crate) fn task_of(updates: &Updates<Pod>) -> &'static str {
+    match updates.status().borrow().source {
+        Source::File => "the source file",
+        Source::Http => "the source http",
+        Source::Kubelet => "the source kubelet",
+        Source::Api => "the source api",
+    }
+}
+
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
 /// last update, or to a check without changes. Ends with the writer thread.
 pub(crate) async fn pass_on(mut updates: Updates<Pod>, reports: Sender<Report>) {

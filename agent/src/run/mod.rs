@@ -47,9 +47,9 @@ use pod_index_kubelet::checkpoint::Checkpointing;
 use pod_index_kubelet::sources::Merge;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, and one for each
-/// name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no free
-/// thread waits.
+/// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, and one for
+/// each name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no
+/// free thread waits.
 const BLOCKING: usize = 16;
 /// How long `--once` waits for the sources.
 const ONCE: Duration = Duration::from_secs(30);
@@ -181,7 +181,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         tasks.spawn("the reader of the Node", follow);
     }
     for (updates, _) in opened {
-        tasks.spawn("a source", sources::pass_on(updates, reports.clone()));
+        tasks.spawn(sources::task_of(&updates), sources::pass_on(updates, reports.clone()));
     }
     if let Some(status) = checkpoints.as_ref().map(Checkpointing::status) {
         let reader = reader.clone();
@@ -195,7 +195,12 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let connections =
         registered(metrics.ours(), "http_connections", "Open client connections", Gauge::default());
     let events = Events::register(metrics.ours());
-    let (pods, follow, work) = PodApi::new(settings, client.as_ref(), &reader, &readiness, events);
+    let (all, server) = (Arc::clone(settings), client.clone());
+    let (of_pods, until) = (reader.clone(), Arc::clone(&readiness));
+    // Reads the lists of the last run. A disk may hang.
+    let api = move || PodApi::new(&all, server.as_ref(), &of_pods, &until, events);
+    let api = tokio::task::spawn_blocking(api).await;
+    let (pods, follow, work) = api.map_err(|error| Failure::unable("cannot serve the pods", error))?;
     let follower = tasks.thread("changes", follow)?;
     for (name, work) in work {
         tasks.spawn(name, work);

@@ -1,7 +1,7 @@
 //! Notifies systemd for `Type=notify`: `sd_notify(3)` without its library.
 //!
-//! Does nothing if no one listens. Errors are ignored. `READY=1` means that the agent serves, so units ordered after it may
-//! start. It may not know all pods yet, since that can depend on an API server; `/readyz` reports it.
+//! Does nothing if no one listens. Errors are ignored. `READY=1` means that the agent serves, so units ordered after it
+//! may start. It may not know all pods yet, since that can depend on an API server; `/readyz` reports it.
 
 use std::env;
 use std::os::unix::net::UnixDatagram;

@@ -1,8 +1,8 @@
 //! Owns the tasks and threads of a running agent.
 //!
-//! The rule: none of them ends before the agent. One that ends or panics ends the agent with an error that names it, and
-//! what started the agent starts it again. An agent that lacks a part would answer wrongly, or not at all, for ever. What
-//! may fail and begin again, such as a request of a source, does so within its task.
+//! The rule: none of them ends before the agent. One that ends or panics ends the agent with an error that names it,
+//! and what started the agent starts it again. An agent that lacks a part would answer wrongly, or not at all, for
+//! ever. What may fail and begin again, such as a request of a source, does so within its task.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -84,8 +84,14 @@ pub(crate) fn cannot_start(name: &str, error: io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::task::Poll;
+
+    use futures_util::stream;
+    use k8s_openapi::api::core::v1::Pod;
+    use pod_index_kubelet::sources::{NodeName, SourceUpdate, Updates, file};
 
     use super::*;
+    use crate::pipeline::sources;
 
     #[tokio::test]
     async fn a_task_or_thread_that_ends_or_panics_is_named() {
@@ -101,6 +107,18 @@ mod tests {
             end(&mut tasks);
             assert_eq!(tasks.ended().await, Failure::Unable("a part has ended; see the log".to_owned()));
         }
+    }
+
+    #[tokio::test]
+    async fn a_source_that_panics_ends_the_agent_and_is_named() {
+        let status = file::follow("/nonexistent", NodeName::new("n")).status();
+        let panics =
+            stream::poll_fn(|_| -> Poll<Option<SourceUpdate<Pod>>> { panic!("a panic that the test wants") });
+        let updates = Updates::new(panics, status);
+        let (reports, _received) = crossbeam_channel::bounded(1);
+        let mut tasks = Tasks::default();
+        tasks.spawn(sources::task_of(&updates), sources::pass_on(updates, reports));
+        assert_eq!(tasks.ended().await, Failure::Unable("the source file has ended; see the log".to_owned()));
     }
 
     #[tokio::test]
