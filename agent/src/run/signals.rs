@@ -2,10 +2,12 @@
 //!
 //! A thread of its own receives them, so that nothing else can delay it.
 
+use std::fs;
 use std::future::pending;
 
+use futures_util::future::OptionFuture;
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use super::tasks::{Tasks, cannot_start};
@@ -16,7 +18,7 @@ use crate::config::log::Log;
 pub(crate) struct Signals(watch::Receiver<Option<&'static str>>);
 
 impl Signals {
-    /// From now on, SIGTERM, SIGHUP and SIGINT do not end the process by themselves.
+    /// From now on, SIGTERM, SIGHUP and SIGINT do not end the process by themselves. An ignored SIGHUP stays ignored.
     pub(crate) fn start(tasks: &mut Tasks, log: Log) -> Result<Self, Failure> {
         let name = "signals";
         let runtime = runtime::Builder::new_current_thread().enable_io().build();
@@ -27,14 +29,16 @@ impl Signals {
         };
         let mut terminate = register(SignalKind::terminate())?;
         // A terminal that is closed sends it.
-        let mut hang_up = register(SignalKind::hangup())?;
+        let mut hang_up = (!ignores_hang_ups()).then(|| register(SignalKind::hangup())).transpose()?;
         let mut interrupt = register(SignalKind::interrupt())?;
         let (first, end) = watch::channel(None);
         let receive = async move {
             loop {
                 let (name, kind) = tokio::select! {
                     _ = terminate.recv() => ("SIGTERM", SignalKind::terminate()),
-                    _ = hang_up.recv() => ("SIGHUP", SignalKind::hangup()),
+                    Some(_) = OptionFuture::from(hang_up.as_mut().map(Signal::recv)) => {
+                        ("SIGHUP", SignalKind::hangup())
+                    }
                     _ = interrupt.recv() => ("SIGINT", SignalKind::interrupt()),
                 };
                 if first.send_replace(Some(name)).is_some() {
@@ -57,4 +61,13 @@ impl Signals {
             _ => pending().await,
         }
     }
+}
+
+/// Whether the process was started with SIGHUP ignored, as by `nohup`.
+fn ignores_hang_ups() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    // The first signal has the lowest bit.
+    ignored.is_some_and(|signals| signals & 1 << (SignalKind::hangup().as_raw_value() - 1) != 0)
 }

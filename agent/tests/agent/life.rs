@@ -23,6 +23,16 @@ fn the_first_signal_ends_the_agent_with_0() {
     }
 }
 
+/// As by `nohup`.
+#[test]
+fn an_ignored_hang_up_stays_ignored() {
+    let mut agent =
+        Agent::spawn(started_by(&["sh", "-c", "trap '' HUP; exec \"$0\" \"$@\""], &node_1(&shipped())));
+    agent.signal("HUP");
+    agent.end();
+    agent.whole_log().iter().for_each(|line| assert!(!line.contains("SIGHUP"), "{line}"));
+}
+
 #[test]
 fn the_first_signal_waits_for_open_requests_and_the_second_does_not() {
     let directory = Directory::new();
