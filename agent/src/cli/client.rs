@@ -47,6 +47,7 @@ impl Server {
     pub(crate) fn new(server: &ServerArgs, client: &ClientArgs) -> Result<Self, Failure> {
         let builder = Client::builder(TokioExecutor::new());
         let Some(socket) = &server.socket else {
+            client.check(false)?;
             let address = SocketAddr::new(server.address, server.port);
             let (scheme, connector) = tls::connector(client, address.ip()).map_err(Failure::Usage)?;
             return Ok(Self {
@@ -104,7 +105,8 @@ impl Server {
         timeout(TIMEOUT, answer).await.map_err(|_| Failure::Unable(late))?
     }
 
-    /// A client of its API, inside a runtime. `is_own`: for the pods of `/pods`, which are there before all sources are read.
+    /// A client of its API, inside a runtime. `is_own`: for the pods of `/pods`, which are there before all sources are
+    /// read.
     pub(crate) fn api(&self, is_own: bool) -> kube::Client {
         let base = self.base.clone();
         let client = self.client.clone().map_request(move |mut request: Request<Body>| {

@@ -22,6 +22,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::config::args::{Output, RunArgs, ServerArgs};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
+use crate::config::rule;
 
 /// An index of the node's pods: which pod is this?
 ///
@@ -85,7 +86,7 @@ Exit codes: 0 all is well; 1 warnings; 2 failures.")]
     /// Print a kubeconfig for programs that ask the agent.
     Kubeconfig {
         /// The file with a token of the API server, for an agent that accepts tokens.
-        #[arg(long, value_name = "FILE", requires = "certificate_authority")]
+        #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
     },
 }
@@ -140,8 +141,8 @@ pub(crate) struct ListArgs {
 }
 
 const WHOIS: &str = "\
-Say which pod something belongs to: its namespace, name, UIDs (the pod's and its mirror pod's), container, node, owner \
-and labels, and how it was found.
+Say which pod something belongs to: its namespace, name, UIDs (the pod's and its mirror pod's), container, node, \
+owner and labels, and how it was found.
 
 ANYTHING is one of:
   a UID, NAMESPACE/NAME, or a full name (NAME_NAMESPACE)
@@ -201,19 +202,35 @@ pub(crate) struct ClientArgs {
     pub(crate) certificate_authority: Option<PathBuf>,
 
     /// The name to expect in the agent's certificate, instead of its address.
-    #[arg(long, global = true, value_name = "NAME", requires = "certificate_authority")]
+    #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
 
     /// The client certificate to present, in PEM.
-    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_key"])]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) client_certificate: Option<PathBuf>,
 
     /// The client certificate's private key, in PEM.
-    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_certificate"])]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) client_key: Option<PathBuf>,
 }
 
 impl ClientArgs {
+    /// Checks which options need each other, and that a token needs TLS. clap would check this on each level
+    /// of the command line, before what the environment sets on another level is known there.
+    fn check(&self, has_token: bool) -> Result<(), Failure> {
+        let needs_tls = [
+            (self.tls_server_name.is_some(), "--tls-server-name"),
+            (self.client_certificate.is_some(), "--client-certificate"),
+            (self.client_key.is_some(), "--client-key"),
+            (has_token, "--token-file"),
+        ];
+        for (_, flag) in needs_tls.into_iter().filter(|(is_given, _)| *is_given) {
+            rule(self.certificate_authority.is_some(), format!("{flag} needs --certificate-authority"))?;
+        }
+        let is_pair = self.client_certificate.is_some() == self.client_key.is_some();
+        rule(is_pair, "--client-certificate and --client-key need each other")
+    }
+
     /// Rejects client options when serving. `--certificate-authority` there most likely means the authority of
     /// *clients*; ignoring it would leave clients unverified.
     pub(crate) fn is_not_for_serving(&self) -> Result<(), Failure> {
@@ -223,8 +240,8 @@ impl ClientArgs {
             return Ok(());
         }
         Err(Failure::Usage(
-            "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for client commands; to serve, use \
-             --tls-cert-file, --tls-private-key-file and --client-ca-file"
+            "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for client commands; \
+             to serve, use --tls-cert-file, --tls-private-key-file and --client-ca-file"
                 .to_owned(),
         ))
     }

@@ -9,7 +9,8 @@ use rustls::pki_types::ServerName;
 use super::ClientArgs;
 use crate::http::tls::pem::Pem;
 
-/// The scheme and the connector for an agent at `address`. Without an authority: plain HTTP, which trusts no certificate.
+/// The scheme and the connector for an agent at `address`. Without an authority: plain HTTP, which trusts no
+/// certificate.
 pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<(&'static str, Connector), String> {
     let builder = https::client_config().map_err(|error| error.to_string())?;
     let Some(authority) = &files.certificate_authority else {
@@ -25,7 +26,7 @@ pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<(&'static
             let config = builder.with_client_auth_cert(certificate.chain()?, key.key()?);
             config.map_err(|error| certificate.wrong(error))?
         }
-        // clap demands both.
+        // Neither, as was checked.
         _ => builder.with_no_client_auth(),
     };
     let name = match &files.tls_server_name {

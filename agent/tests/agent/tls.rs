@@ -12,7 +12,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::{
-    Agent, Answer, Args, Directory, PATIENCE, get, node_1, refused, run, shipped, stderr, stdout, wait_for,
+    Agent, Answer, Args, Directory, PATIENCE, binary, get, node_1, refused, run, shipped, stderr, stdout,
+    wait_for,
 };
 
 /// A certificate authority.
@@ -333,13 +334,27 @@ fn with_a_client_authority_only_its_clients_are_served() {
     let (certificate, key) = clients.sign("me");
     pki.directory.write("me.crt", &certificate);
     pki.directory.write("me.key", &key);
-    let get = format!("get kube-system/etcd-node-1 --ca-file {}", pki.at("ca.pem"));
+    let ca = pki.at("ca.pem");
+    let get = format!("get kube-system/etcd-node-1 --ca-file {ca}");
     let output = agent.ask(&get);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).to_lowercase().contains("certificate"), "{}", stderr(&output));
     let (certificate, key) = (pki.at("me.crt"), pki.at("me.key"));
     let output = agent.ask(&format!("{get} --client-certificate {certificate} --client-key {key}"));
     assert!(output.status.success(), "{}", stderr(&output));
+    // Variables and flags complete each other.
+    for (variables, flags) in [
+        (vec![("CLIENT_CERTIFICATE", &certificate), ("CLIENT_KEY", &key)], format!("--ca-file {ca}")),
+        (
+            vec![("CERTIFICATE_AUTHORITY", &ca)],
+            format!("--client-certificate {certificate} --client-key {key}"),
+        ),
+    ] {
+        let mut command = binary(&format!("get kube-system/etcd-node-1 --port {} {flags}", agent.port()));
+        let variables = variables.into_iter().map(|(name, value)| (format!("POD_INDEX_{name}"), value));
+        let output = command.envs(variables).output().unwrap();
+        assert!(output.status.success(), "{flags}: {}", stderr(&output));
+    }
 
     // Only clients of the new authority are accepted.
     let newer = Authority::new();

@@ -11,7 +11,7 @@ use kube::{Api, Client, Config};
 
 use super::*;
 use crate::api_server::{Fault, Verb, shipped};
-use crate::support::{refused, run, stderr, stdout};
+use crate::support::{binary, refused, stderr, stdout};
 
 /// An object in the namespace `shop` with this controller: API version, kind, name. Its UID is `KIND-NAME`.
 fn owned(kind: &str, name: &str, controller: Option<(&str, &str, &str)>) -> Value {
@@ -416,7 +416,8 @@ async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
     {
         refused(args, 2, word);
     }
-    let output = run("kubeconfig --ca-file /pki/ca.crt --token-file /token --address ::1");
+    let mut command = binary("kubeconfig --token-file /token --address ::1");
+    let output = command.env("POD_INDEX_CERTIFICATE_AUTHORITY", "/pki/ca.crt").output().unwrap();
     let config = Kubeconfig::from_yaml(stdout(&output)).unwrap();
     let cluster = config.clusters[0].cluster.as_ref().unwrap();
     assert_eq!(cluster.server.as_deref(), Some("https://[::1]:10270"));
