@@ -27,7 +27,7 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
     if asked.watch {
         return watched(server, asked, &mut printer);
     }
-    let path = path(asked);
+    let path = path(asked, &[]);
     if matches!(output, Output::Json | Output::Yaml) {
         let list: Value = runtime()?.block_on(server.get_json(&path))?;
         return format::answer(output, &list, |_| String::new());
@@ -40,19 +40,24 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
 }
 
 /// The path and the query of these pods.
-fn path(asked: &ListArgs) -> String {
+fn path(asked: &ListArgs, more: &[(&str, &str)]) -> String {
     let within = asked.namespace.as_ref().map(|namespace| format!("/namespaces/{}", escaped(namespace)));
     let selectors = [("labelSelector", &asked.selector), ("fieldSelector", &asked.field_selector)];
     let mut query = Serializer::new(String::new());
     query.extend_pairs(selectors.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?))));
-    let query = query.finish();
+    let query = query.extend_pairs(more).finish();
     format!("/api/v1{}/pods?{query}", within.unwrap_or_default())
 }
 
-/// Follows these pods, after a list that fails if the agent does not answer at all, or refuses.
+/// A watch that ends at once.
+const TRIAL: [(&str, &str); 3] =
+    [("watch", "true"), ("sendInitialEvents", "false"), ("timeoutSeconds", "-1")];
+
+/// Follows these pods. Fails if the agent does not answer at all, or refuses a watch.
 fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(), Failure> {
     runtime()?.block_on(async {
-        server.get(&path(asked)).await?;
+        // Following would try what the agent refuses for ever.
+        server.get(&path(asked, &TRIAL)).await?;
         let ListArgs { namespace, selector: labels, field_selector: fields, .. } = asked.clone();
         let fields = fields.into_iter().collect();
         let pods = ApiServer { namespace, labels, fields, ..ApiServer::new(server.api(false)) };
@@ -68,8 +73,8 @@ fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(
     })
 }
 
-/// The pods to print: those that were added or have changed, and, as last seen, those that are gone. After a lost version,
-/// the list has all pods again.
+/// The pods to print: those that were added or have changed, and, as last seen, those that are gone without a new pod
+/// of their name. After a lost version, the list has all pods again.
 fn changed(known: &mut HashMap<PodUid, Arc<Pod>>, update: SourceUpdate<Pod>) -> Vec<Arc<Pod>> {
     let (pods, mut changed) = match update {
         SourceUpdate::Upsert(pods) => (pods, Vec::new()),
@@ -78,7 +83,13 @@ fn changed(known: &mut HashMap<PodUid, Arc<Pod>>, update: SourceUpdate<Pod>) -> 
             let gone = known.extract_if(|uid, _| !listed.contains(uid)).map(|(_, pod)| pod).collect();
             (pods, gone)
         }
-        SourceUpdate::Remove(uids) => (Vec::new(), uids.iter().filter_map(|uid| known.remove(uid)).collect()),
+        SourceUpdate::Remove(uids) => {
+            let mut gone: Vec<_> = uids.iter().filter_map(|uid| known.remove(uid)).collect();
+            // After a list, the new pods come first.
+            let names: HashSet<_> = known.values().map(|pod| (pod.namespace(), pod.name())).collect();
+            gone.retain(|pod| !names.contains(&(pod.namespace(), pod.name())));
+            (Vec::new(), gone)
+        }
     };
     for pod in pods {
         let before = known.insert(pod.uid().into(), Arc::clone(&pod));
@@ -181,5 +192,8 @@ mod tests {
         assert_eq!(told(SourceUpdate::Upsert(some)), ["comes on b"]);
         let gone = ["1", "unknown"].map(PodUid::from).into();
         assert_eq!(told(SourceUpdate::Remove(gone)), ["stays on a"]);
+        assert_eq!(told(SourceUpdate::Upsert(pods([("comes", "6", "c")]))), ["comes on c"]);
+        let gone = || SourceUpdate::Remove(vec!["5".into()]);
+        assert_eq!(told(gone()), [""; 0], "the new pod of the name is printed last");
     }
 }

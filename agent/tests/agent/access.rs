@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::api::kubeconfig;
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
-use crate::support::{Agent, Answer, Directory, refused};
+use crate::support::{Agent, Answer, Directory, PATIENCE, refused, run_within, stderr};
 use crate::tls::{Authority, Client, Pki};
 
 const REVIEWS: &str = "--authentication-token-webhook --authorization-mode Webhook";
@@ -147,11 +147,13 @@ async fn each_resource_needs_the_right_to_it() {
     {
         server.allow("logs", verb, what);
     }
-    let pki = Pki::new();
+    server.allow("lister", "list", "/pods");
+    let (pki, clients) = (Pki::new(), Authority::new());
+    pki.directory.write("clients.pem", &clients.pem);
     let directory = Directory::new();
     let kubeconfig = kubeconfig(&directory, &server);
-    let resources = "--serve-resources nodes,namespaces";
-    let agent = pki.start(&format!("--kubeconfig {kubeconfig} {REVIEWS} {resources}"));
+    let more = format!("--serve-resources nodes,namespaces --client-ca-file {}", pki.at("clients.pem"));
+    let agent = pki.start(&format!("--kubeconfig {kubeconfig} {REVIEWS} {more}"));
     for (path, code) in [
         ("/api/v1/pods", 200),
         ("/api/v1/pods?watch=1&timeoutSeconds=-1", 200),
@@ -171,6 +173,15 @@ async fn each_resource_needs_the_right_to_it() {
             let answer = std::iter::repeat_with(answer).find(|answer| answer.code != 503).unwrap();
             assert_eq!(answer.code, code, "{token}: {path}: {}", answer.body);
         }
+    }
+    let (certificate, key) = clients.sign_for("lister", "x");
+    pki.directory.write("lister.pem", &(certificate + &key));
+    let (ca, me) = (pki.at("ca.pem"), pki.at("lister.pem"));
+    let connection =
+        format!("--port {} --ca-file {ca} --client-certificate {me} --client-key {me}", agent.port());
+    for (command, code) in [("list", 0), ("list -w", 3)] {
+        let output = run_within(PATIENCE, &format!("{command} {connection}"));
+        assert_eq!(output.status.code(), Some(code), "{command}: {}", stderr(&output));
     }
 }
 
