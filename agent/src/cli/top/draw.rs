@@ -8,7 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{self, Cell, Paragraph, Wrap};
 
-use super::list::{AGE, COLUMNS, List, Row, STATUS};
+use super::list::{AGE, COLUMNS, List, NAME, Row, STATUS};
 use super::model::Model;
 use crate::api::seen::Source;
 use crate::pod_api::since;
@@ -159,11 +159,11 @@ fn table(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>, area: Rect) {
     let room = usize::from(area.height.saturating_sub(1));
     model.room = room.max(1);
     let list = &mut model.pods;
+    let widths = fitting(list, area.width);
+    list.fit(widths.len());
     // The selected row is on the screen, and the screen is full.
     let first = list.first.clamp((list.selected + 1).saturating_sub(room.max(1)), list.selected);
     list.first = first.min(list.matching().saturating_sub(room));
-    let widths = fitting(list, area.width);
-    list.columns = widths.len();
     let widths = widths.into_iter().map(|width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX)));
     let mark = if list.is_reversed { "↓" } else { "↑" };
     let heading = |(at, (name, _)): (usize, &(&'static str, usize))| {
@@ -173,7 +173,7 @@ fn table(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>, area: Rect) {
     let row = |(at, row): (usize, &Row)| {
         let cells = row.iter().enumerate().map(|(column, cell)| match column {
             STATUS if is_bad(cell) => Cell::from(cell.clone()).style(BAD),
-            1 => Cell::from(cell.clone()).style(STRONG),
+            NAME => Cell::from(cell.clone()).style(STRONG),
             AGE => Cell::from(age(cell, now)),
             _ => Cell::from(cell.clone()),
         });
@@ -198,7 +198,8 @@ fn is_bad(status: &str) -> bool {
     !is_starting && !status.is_empty() && !FINE.contains(&status)
 }
 
-/// The widths of the columns whose headings fit. A very long name must not displace other columns.
+/// The widths of the columns whose headings fit. A very long name must not displace other columns, but may have what
+/// they leave.
 fn fitting(list: &List, screen: u16) -> Vec<usize> {
     let (mut start, screen) = (0, usize::from(screen));
     let width = |(at, (name, _)): (usize, &(&str, usize))| {
@@ -210,7 +211,13 @@ fn fitting(list: &List, screen: u16) -> Vec<usize> {
         start += width + usize::from(GAP);
         Some(width.min(room))
     };
-    COLUMNS.iter().enumerate().map_while(width).collect()
+    let mut widths: Vec<_> = COLUMNS.iter().enumerate().map_while(width).collect();
+    let used: usize = widths.iter().map(|width| width + usize::from(GAP)).sum();
+    let left = (screen + usize::from(GAP)).saturating_sub(used);
+    if let (Some(width), Some(names)) = (widths.get_mut(NAME), list.widths.get(NAME)) {
+        *width += left.min(names.saturating_sub(*width));
+    }
+    widths
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// The columns, each with its index in [`TABLE_COLUMNS`](crate::api::types::TABLE_COLUMNS). If space is short, the last ones
-/// are left out.
+/// The columns, each with its index in [`TABLE_COLUMNS`](crate::api::types::TABLE_COLUMNS). If space is short, the last
+/// ones are left out.
 #[rustfmt::skip]
 pub(super) const COLUMNS: [(&str, usize); 14] = [
     ("NAMESPACE", 0), ("NAME", 1), ("STATUS", 8), ("READY", 7), ("RESTARTS", 9), ("AGE", 10), ("KIND", 4), ("IP", 11),
     ("WORKLOAD", 12), ("NODE", 6), ("SOURCE", 3), ("UID", 2), ("IMAGES", 13), ("LABELS", 14),
 ];
 /// Indexes of columns.
+pub(super) const NAME: usize = 1;
 pub(super) const STATUS: usize = 2;
 /// The creation time, which is shown as an age.
 pub(super) const AGE: usize = 5;
@@ -34,7 +35,7 @@ pub(super) struct List {
     /// The width of each column over all rows.
     pub(super) widths: Vec<usize>,
     /// The number of columns that fit.
-    pub(super) columns: usize,
+    columns: usize,
 }
 
 impl List {
@@ -90,6 +91,15 @@ impl List {
         let is_same = |row: &Row| selected.is_some_and(|selected| selected[..2] == row[..2]);
         let place = self.from(0).position(is_same);
         self.selected = place.unwrap_or(self.selected).min(self.shown.len().saturating_sub(1));
+    }
+
+    /// Notes how many columns fit. The rows are sorted by one of them.
+    pub(super) fn fit(&mut self, columns: usize) {
+        self.columns = columns;
+        if self.sorted_by >= columns.max(1) {
+            (self.sorted_by, self.is_reversed) = (0, false);
+            self.select();
+        }
     }
 
     pub(super) fn sort_by_next(&mut self) {
