@@ -375,6 +375,16 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_name_flags_that_exist() {
+        let settings = settings();
+        let flags: BTreeSet<_> = settings.iter().filter_map(|(_, setting)| setting.get_long()).collect();
+        let needs = NEEDS.iter().flat_map(|(flag, needed)| needed.iter().chain([flag]));
+        for flag in needs.chain(EXCLUDE.as_flattened()) {
+            assert!(flags.contains(flag), "{flag}");
+        }
+    }
+
+    #[test]
     fn a_bad_url_of_manifests_is_named_as_the_user_wrote_it() {
         let Err(Failure::Usage(message)) = resolved(&["--manifest-url=foo"]) else { panic!("accepted") };
         assert!(message.starts_with("--manifest-url (staticPodURL) \"foo\": "), "{message}");

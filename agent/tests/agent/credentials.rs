@@ -78,6 +78,16 @@ impl Site {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_requests_use_a_client_certificate_within_the_kubeconfig() {
+    let site = Site::new().await;
+    let (certificate, key) = site.demand_another();
+    let base64 = |pem: String| ByteString(pem.into_bytes());
+    let user = json!({ "client-certificate-data": base64(certificate), "client-key-data": base64(key) });
+    let agent = site.start(&site.kubeconfig(&user)).await;
+    site.all_parts_are_served(&agent, "one").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_rotation_all_requests_use_the_new_client_certificate() {
     let site = Site::new().await;
     let rotate = || {

@@ -1,6 +1,7 @@
 //! The agent manages its node's mirror pods, on an API server that grants it no more than a node's rights.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, mirror, pod};
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
+use crate::config::serve_manifests;
 use crate::support::{Agent, Answer, Directory, manifest, node_1, refused};
 
 const NODE: &str = "node-1";
@@ -257,6 +259,37 @@ async fn pairs_out_of_sync_show_the_reason() {
         healed["pods"][0]["mirrorUID"],
         site.server.object("pods", "default", "web-node-1").unwrap()["metadata"]["uid"]
     );
+}
+
+/// Until the URL is read, its name looks like an orphan's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_mirror_of_a_static_pod_that_moves_to_a_source_that_is_slow_to_answer_is_not_deleted() {
+    let site = Site::new().await;
+    let text = manifest("web").replace("{name: web}", "{name: web, uid: u-web}");
+    site.directory.write("web.yaml", &text);
+    let mut agent = site.start();
+    in_sync(&agent, 1);
+    agent.end();
+
+    let body = Arc::new(Mutex::new(String::new()));
+    let url = serve_manifests(Arc::clone(&body), Arc::default());
+    let directory = format!("--pod-manifest-path {}", site.directory.0.display());
+    let from_the_url = format!("--manifest-url {url} --http-check-frequency 100ms");
+    let args = site.args.replace(&directory, &from_the_url);
+    assert!(args.contains(&from_the_url), "{args}");
+    let agent = Agent::start(&args);
+    agent.until("/mirrors", |answer| answer.json::<Value>()["orphans"][0]["name"] == "web-node-1");
+    agent.until("/sources", |answer| answer.body.contains("500"));
+    assert_eq!((agent.get("/readyz").code, site.counts()), (503, [1, 0, 0]));
+    *body.lock().unwrap() = text;
+    in_sync(&agent, 1);
+    assert_eq!(site.counts(), [1, 0, 0]);
+
+    // A static pod that is really gone is deleted, once the source has reported it.
+    *body.lock().unwrap() = manifest("other");
+    site.server.until("the other", |_| site.mirrors().contains_key("other-node-1")).await;
+    in_sync(&agent, 1);
+    assert_eq!(site.counts(), [2, 0, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
