@@ -1,8 +1,8 @@
 //! Who makes a request, and what one client may have at once.
 //!
 //! Lists, answers and first events are computed in parts, and in turns: each client has one turn, and one part of all
-//! clients is computed at a time. So no client delays another's by more than its own part, and the runtime's other thread
-//! is free for short requests, such as probes.
+//! clients is computed at a time. So no client delays another's by more than its own part, and the runtime's other
+//! thread is free for short requests, such as probes.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -30,8 +30,8 @@ pub(crate) struct Clients {
 /// What one client may have at once.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// The common name in its certificate or the name in its token, otherwise its address or its user on the socket. A name
-    /// is better: clients can share an address, and a client can have several.
+    /// The common name in its certificate or the name in its token, otherwise its address or its user on the socket. A
+    /// name is better: clients can share an address, and a client can have several.
     pub(crate) name: Arc<str>,
     turn: Semaphore,
     turns: Arc<Semaphore>,

@@ -1,5 +1,5 @@
-//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and its matching. Without escapes: no value of a
-//! served field has a character that would need one.
+//! Field selectors: the grammar of apimachinery's `fields.ParseSelector`, and its matching. Without escapes: no value
+//! of a served field has a character that would need one.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ struct Term {
 }
 
 impl Fields {
-    /// Parses a selector such as `status.phase!=Running,spec.nodeName=node-1`. `index`: the index of a field that may be
-    /// selected by.
+    /// Parses a selector such as `status.phase!=Running,spec.nodeName=node-1`. `index`: the index of a field that may
+    /// be selected by.
     pub(crate) fn parse(text: &str, index: impl Fn(&str) -> Option<usize>) -> Result<Self, String> {
         let mut terms = BTreeSet::new();
         for term in text.split(',').filter(|term| !term.is_empty()) {

@@ -15,7 +15,8 @@ use crate::config::failure::Failure;
 /// Shortest and longest pause between attempts.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Follows the pods until `update` returns `false`. `away`: the agent does not answer, for this reason, or answers again.
+/// Follows the pods until `update` returns `false`. `away`: the agent does not answer, for this reason, or answers
+/// again.
 pub(crate) async fn follow(
     pods: ApiServer,
     mut update: impl FnMut(SourceUpdate<Pod>) -> Result<bool, Failure>,

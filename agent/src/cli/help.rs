@@ -23,8 +23,8 @@ const GROUPS: [(&str, &str); 9] = [
     ("output", "Output"),
 ];
 
-/// Gives an option of the agent its environment variable, and refuses an empty text: it would silently switch off what it
-/// was meant to set. clap refuses empty paths itself.
+/// Gives an option of the agent its environment variable, and refuses an empty text: it would silently switch off what
+/// it was meant to set. clap refuses empty paths itself.
 fn with_variable(mut argument: Arg) -> Arg {
     if argument.get_value_parser().type_id() == TypeId::of::<String>() {
         argument = argument.value_parser(NonEmptyStringValueParser::new());
