@@ -47,7 +47,6 @@ impl Server {
     pub(crate) fn new(server: &ServerArgs, client: &ClientArgs) -> Result<Self, Failure> {
         let builder = Client::builder(TokioExecutor::new());
         let Some(socket) = &server.socket else {
-            client.check(false)?;
             let address = SocketAddr::new(server.address, server.port);
             let (scheme, connector) = tls::connector(client, address.ip()).map_err(Failure::Usage)?;
             return Ok(Self {

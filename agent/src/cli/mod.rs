@@ -22,7 +22,6 @@ use tokio::runtime::{Builder, Runtime};
 use crate::config::args::{Output, RunArgs, ServerArgs};
 use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
-use crate::config::rule;
 
 /// An index of the node's pods: which pod is this?
 ///
@@ -86,7 +85,7 @@ Exit codes: 0 all is well; 1 warnings; 2 failures.")]
     /// Print a kubeconfig for programs that ask the agent.
     Kubeconfig {
         /// The file with a token of the API server, for an agent that accepts tokens.
-        #[arg(long, value_name = "FILE")]
+        #[arg(long, value_name = "FILE", requires = "certificate_authority")]
         token_file: Option<PathBuf>,
     },
 }
@@ -202,35 +201,19 @@ pub(crate) struct ClientArgs {
     pub(crate) certificate_authority: Option<PathBuf>,
 
     /// The name to expect in the agent's certificate, instead of its address.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", requires = "certificate_authority")]
     pub(crate) tls_server_name: Option<String>,
 
     /// The client certificate to present, in PEM.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_key"])]
     pub(crate) client_certificate: Option<PathBuf>,
 
     /// The client certificate's private key, in PEM.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_certificate"])]
     pub(crate) client_key: Option<PathBuf>,
 }
 
 impl ClientArgs {
-    /// Checks which options need each other, and that a token needs TLS. clap would check this on each level
-    /// of the command line, before what the environment sets on another level is known there.
-    fn check(&self, has_token: bool) -> Result<(), Failure> {
-        let needs_tls = [
-            (self.tls_server_name.is_some(), "--tls-server-name"),
-            (self.client_certificate.is_some(), "--client-certificate"),
-            (self.client_key.is_some(), "--client-key"),
-            (has_token, "--token-file"),
-        ];
-        for (_, flag) in needs_tls.into_iter().filter(|(is_given, _)| *is_given) {
-            rule(self.certificate_authority.is_some(), format!("{flag} needs --certificate-authority"))?;
-        }
-        let is_pair = self.client_certificate.is_some() == self.client_key.is_some();
-        rule(is_pair, "--client-certificate and --client-key need each other")
-    }
-
     /// Rejects client options when serving. `--certificate-authority` there most likely means the authority of
     /// *clients*; ignoring it would leave clients unverified.
     pub(crate) fn is_not_for_serving(&self) -> Result<(), Failure> {

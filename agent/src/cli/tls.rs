@@ -26,7 +26,7 @@ pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<(&'static
             let config = builder.with_client_auth_cert(certificate.chain()?, key.key()?);
             config.map_err(|error| certificate.wrong(error))?
         }
-        // Neither, as was checked.
+        // clap demands both.
         _ => builder.with_no_client_auth(),
     };
     let name = match &files.tls_server_name {
