@@ -370,6 +370,7 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
     pki.renew("other", "127.0.0.1");
     pki.directory.write("junk.pem", "junk");
     pki.directory.write("torn.pem", "-----BEGIN CERTIFICATE-----\nAAAA");
+    pki.directory.write("large.pem", &"x".repeat(2 << 20));
     let (ca, key, junk) = (pki.at("ca.pem"), pki.at("node.key"), pki.at("junk.pem"));
     // The flags' files of certificate, key and authority, and the file that the message names.
     for (files, setting, named) in [
@@ -379,6 +380,7 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
         (["nowhere.crt", "node.key", ""], "tlsCertFile", "nowhere.crt"),
         (["junk.pem", "node.key", ""], "tlsCertFile", "junk.pem"),
         (["torn.pem", "node.key", ""], "tlsCertFile", "torn.pem"),
+        (["large.pem", "node.key", ""], "tlsCertFile", "large.pem: is larger than 1 MiB"),
         (["node.key", "node.key", ""], "tlsCertFile", "node.key"),
         (["node.crt", "junk.pem", ""], "tlsPrivateKeyFile", "junk.pem"),
         (["node.crt", "node.crt", ""], "tlsPrivateKeyFile", "node.crt"),

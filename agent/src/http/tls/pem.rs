@@ -1,12 +1,16 @@
 //! Certificate and key files. Errors name the setting and the file.
 
 use std::fmt::Display;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Maximum size of a file: four times the size of one with hundreds of authorities.
+const LARGEST: u64 = 1 << 20;
 
 /// Without the error, which quotes the line. That may be part of a key.
 const NO_PEM: &str = "is not valid PEM";
@@ -20,11 +24,12 @@ pub(crate) struct Pem<'a> {
 
 impl<'a> Pem<'a> {
     pub(crate) fn read(setting: &'a str, path: &'a Path) -> Result<Self, String> {
-        match fs::read(path) {
-            Ok(bytes) => Ok(Self { setting, path, bytes }),
-            Err(error) => {
-                Err(Self { setting, path, bytes: Vec::new() }.wrong(format_args!("cannot be read: {error}")))
-            }
+        let mut pem = Self { setting, path, bytes: Vec::new() };
+        let read = File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut pem.bytes));
+        match read {
+            Err(error) => Err(pem.wrong(format_args!("cannot be read: {error}"))),
+            Ok(length) if length as u64 > LARGEST => Err(pem.wrong("is larger than 1 MiB")),
+            Ok(_) => Ok(pem),
         }
     }
 
