@@ -174,30 +174,38 @@ impl<'a> Sought<'a> {
         searches: &mut usize,
     ) -> Result<Found<'s>, Unknown> {
         let found = match self.at {
-            Some(at) => self.find_at(snapshot, bounds, at)?,
-            None => self.identity.resolve(snapshot).map(|held| Found { sought: self, held, ends: None }),
+            Some(at) => self.find_at(snapshot, bounds, at),
+            None => Ok(self.identity.resolve(snapshot).map(|held| Found { sought: self, held, ends: None })),
         };
         let is_living = |found: &Found<'_>| found.held.removed_at.is_none();
-        // A manifest may set any UID, even one that looks like another kind of identity.
-        let found = match (found, self.text) {
-            (found, Some(text)) if self.at.is_none() && !found.as_ref().is_some_and(is_living) => {
-                let by_uid = Identity::Uid(text.into()).resolve(snapshot);
-                let by_uid = by_uid.map(|held| Found { sought: self, held, ends: None });
+        // A manifest may set any UID, even one that looks like another kind of identity. It needs no time.
+        let by_uid = || -> Option<Found<'s>> {
+            let held = Identity::Uid(self.text?.into()).resolve(snapshot)?;
+            Some(Found { sought: self, held, ends: None })
+        };
+        let found = match found {
+            Ok(Some(found)) if self.at.is_some() || is_living(&found) => Some(found),
+            Ok(found) => {
+                let by_uid = by_uid();
                 if by_uid.as_ref().is_some_and(is_living) { by_uid } else { found.or(by_uid) }
             }
-            (found, _) => found,
+            Err(unknown) if unknown.then.contains_key("candidates") => return Err(unknown),
+            Err(unknown) => return by_uid().ok_or(unknown),
         };
         if let Some(found) = found {
             return Ok(found);
         }
         let (kind, error) = self.kind();
         let mut unknown = Unknown { is_missing: true, ..Unknown::new(Some(kind), error) };
-        // Every other word counts as a UID. Perhaps it is meant as something else.
+        // Every other word counts as a UID. Perhaps it is meant as something else, as may be 32 digits without a dash.
         if kind == "uid"
-            && let Some(word) = self.text.filter(|word| Identity::parse(word).is_err())
+            && let Some(word) = self.text
         {
-            unknown.error = format!("not recognised; {error}");
-            if *searches > 0 {
+            let is_usual = Identity::parse(word).is_ok();
+            if !is_usual {
+                unknown.error = format!("not recognised; {error}");
+            }
+            if *searches > 0 && (!is_usual || is_short_id(word)) {
                 *searches -= 1;
                 if let Some(held) = by_short_id(snapshot, word) {
                     return Ok(Found { sought: self, held, ends: None });
