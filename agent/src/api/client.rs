@@ -17,6 +17,8 @@ use tokio::task::yield_now;
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
+/// Request bodies that one client may have in memory.
+const BODIES: usize = 16;
 /// Known clients that are gone, before they are forgotten.
 const GONE: usize = 256;
 
@@ -37,6 +39,8 @@ pub(crate) struct Share {
     turns: Arc<Semaphore>,
     /// Shared with each open watch of the client.
     pub(crate) watches: Arc<()>,
+    /// For the bodies of its requests.
+    pub(crate) bodies: Arc<Semaphore>,
     /// Held while processes are read for it. A `/proc` that blocks must not keep the client's turn.
     pub(crate) processes: Semaphore,
 }
@@ -61,6 +65,7 @@ impl Clients {
             turn: Semaphore::new(1),
             turns: Arc::clone(&self.turns),
             watches: Arc::default(),
+            bodies: Arc::new(Semaphore::new(BODIES)),
             processes: Semaphore::new(1),
         });
         known.insert(name, Arc::downgrade(&share));

@@ -41,7 +41,7 @@ use crate::pipeline::{checkpoints, mirror_metrics, own_node, source_metrics, sou
 use crate::pod_api::{self, PodApi};
 use crate::run::signals::Signals;
 use crate::run::tasks::{End, Tasks};
-use crate::whois::{Lookups, Processes, Whois};
+use crate::whois::{self, Lookups, Processes, Whois};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::Checkpointing;
 use pod_index_kubelet::sources::Merge;
@@ -218,6 +218,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         lookups,
         owners: pods.owners().clone(),
         bounds,
+        bodies: whois::places(),
     };
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());

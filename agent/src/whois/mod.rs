@@ -7,6 +7,7 @@
 //! [`find`] queries the index, [`routes`] serves the answers.
 
 pub(crate) mod answer;
+mod bodies;
 mod find;
 mod lookups;
 mod processes;
@@ -18,7 +19,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::identity::Identity;
 use pod_index::{FoundBy, Reader, is_mirror_pod};
+use tokio::sync::Semaphore;
 
+pub(crate) use self::bodies::places;
 pub(crate) use self::find::suggestion;
 pub(crate) use self::lookups::Lookups;
 pub(crate) use self::processes::Processes;
@@ -37,6 +40,8 @@ pub(crate) struct Whois {
     pub(crate) lookups: Lookups,
     pub(crate) owners: Owners,
     pub(crate) bounds: Bounds,
+    /// The places for bodies, of all clients.
+    pub(crate) bodies: Arc<Semaphore>,
 }
 
 impl Whois {
@@ -58,7 +63,7 @@ impl Whois {
         let pod = pod.filter(|pod| !is_mirror_pod(&**pod));
         match &pod {
             Some(_) => self.lookups.found(),
-            None => self.lookups.failed(true),
+            None => self.lookups.failed(Identity::parse_lenient(key).is_ok()),
         }
         pod
     }

@@ -2,10 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,9 +12,9 @@ use axum::routing::get;
 use futures_util::stream;
 use hyper::body::Bytes;
 use pod_index::Time;
-use tokio::time::timeout;
 
 use super::Whois;
+use super::bodies::{self, Place};
 use super::find::{Sought, VISITED};
 use super::processes::Placements;
 use super::query::{self, Process};
@@ -24,10 +23,6 @@ use crate::api::refusal::refused;
 
 /// Maximum number of queries in a GET.
 const QUERIES: usize = 100;
-/// Maximum size of a POST's body, in bytes. Each connection may hold one in memory.
-const BODY: usize = 128 << 10;
-/// Timeout for the body.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Answers repeat at most this many bytes of a query. Paths of cgroups and logs are shorter.
 const ECHO: usize = 4096;
 /// Maximum number of queries in one part of the answers.
@@ -58,7 +53,8 @@ async fn of_url(
     }
     let text = queries.iter().flat_map(|query| [query.as_bytes(), &[END]]).collect::<Vec<_>>().concat();
     let are_few = queries.len() <= FEW;
-    Ok(whois.respond(client.share, Queries { text: text.into(), end: END, at, is_detailed }, are_few).await)
+    let queries = Queries { text: text.into(), end: END, at, is_detailed };
+    Ok(whois.respond(client.share, queries, are_few, None).await)
 }
 
 /// `POST /whois`, with a query in each line of the body.
@@ -72,14 +68,9 @@ async fn of_body(
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
-    let Ok(body) = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), BODY)).await else {
-        return Err(refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body is incomplete".to_owned()));
-    };
-    let text = body.map_err(|error| {
-        let message = format!("the body must not exceed {BODY} bytes, and be valid: {error}");
-        refused(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
-    })?;
-    Ok(whois.respond(client.share, Queries { text, end: b'\n', at, is_detailed }, false).await)
+    let place = Place::take(&client.share.bodies, &whois.bodies).await?;
+    let text = bodies::read(request.into_body()).await?.into();
+    Ok(whois.respond(client.share, Queries { text, end: b'\n', at, is_detailed }, false, Some(place)).await)
 }
 
 /// The queries and the time in the URL, and whether answers have details.
@@ -126,17 +117,28 @@ impl Iterator for Queries {
 }
 
 impl Whois {
-    async fn respond(self, client: Arc<Share>, mut queries: Queries, are_few: bool) -> Response {
+    /// `place`: of the body that the queries are in.
+    async fn respond(
+        self,
+        client: Arc<Share>,
+        mut queries: Queries,
+        are_few: bool,
+        place: Option<Place>,
+    ) -> Response {
         let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
         if are_few {
             let placements = self.placements(&client, &queries).await;
             return (head, self.part(&mut queries, &placements, usize::MAX)).into_response();
         }
-        let answers = stream::try_unfold((self, client, queries), async |(whois, client, mut queries)| {
+        let state = (self, client, queries, place);
+        let answers = stream::try_unfold(state, async |(whois, client, mut queries, place)| {
+            place.as_ref().map_or(Ok(()), Place::check)?;
             let placements = whois.placements(&client, &queries).await;
             let part = client.work(|| whois.part(&mut queries, &placements, CHUNK)).await;
             let part = part.ok_or_else(|| io::Error::other("the agent ends"))?;
-            Ok::<_, io::Error>((!part.is_empty()).then(|| (Bytes::from(part), (whois, client, queries))))
+            Ok::<_, io::Error>(
+                (!part.is_empty()).then(|| (Bytes::from(part), (whois, client, queries, place))),
+            )
         });
         (head, Body::from_stream(answers)).into_response()
     }

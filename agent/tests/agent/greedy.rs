@@ -125,6 +125,25 @@ fn one_client_with_endless_bodies_does_not_refuse_another() {
     drop(endless);
 }
 
+#[test]
+fn bodies_of_small_chunks_take_little_memory() {
+    let agent = Agent::on(&shipped());
+    let before = agent.kib("VmRSS");
+    let body = "POST /whois HTTP/1.1\r\nHost: l\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let body = body.to_owned() + &"1\r\nx\r\n".repeat(100_000);
+    let streams = (0..16).map(|_| {
+        let mut stream = TcpStream::connect(agent.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(body.as_bytes()).unwrap();
+        stream
+    });
+    for stream in streams.collect::<Vec<_>>() {
+        assert_eq!(Answer::read(stream).code, 408);
+    }
+    let grown = (agent.kib("VmHWM") - before) / 1024;
+    assert!(grown < 20, "{grown} MiB for 16 bodies of 100 kB");
+}
+
 #[tokio::test]
 async fn all_addresses_of_the_loopback_are_one_client() {
     let agent = Agent::on_with(&shipped(), &["--max-watches-per-client", "2"]);

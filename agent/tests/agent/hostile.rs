@@ -117,6 +117,8 @@ fn a_missing_or_endless_body_ends_the_request() {
     let answer = exchange(agent.address, (endless + &chunk.repeat(500)).as_bytes());
     assert!(answer.code == 413 || answer.code == 0, "{}", answer.code);
     is_well(&agent);
+    let broken = format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\n");
+    assert_eq!(exchange(agent.address, broken.as_bytes()).code, 400);
     // The body is announced and started, but never finished.
     let answer = exchange(agent.address, format!("{head}Content-Length: 5\r\n\r\nde").as_bytes());
     assert_eq!(answer.code, 408);

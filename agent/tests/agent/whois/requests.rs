@@ -96,8 +96,9 @@ async fn lookups_are_counted_by_outcome() {
     setup.get(&[WEB, MIRROR, "nobody", "4711", "4712", "/nothing", "10.9.9.9", "\u{0}"]);
     setup.agent.get("/pods/shop_nobody");
     setup.agent.get("/pods/web-0_shop");
+    setup.agent.get("/pods/%2Fnothing");
     let metrics = setup.agent.get("/metrics").body;
-    for (outcome, expected) in [("found", 4), ("unknown", 4), ("invalid", 2)] {
+    for (outcome, expected) in [("found", 4), ("unknown", 4), ("invalid", 3)] {
         let series = format!("pod_index_lookups_total{{outcome=\"{outcome}\"}}");
         assert_eq!(value(&metrics, &series), expected, "{outcome}");
     }
