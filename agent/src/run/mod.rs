@@ -260,7 +260,7 @@ fn serve(
             _ => ("/metrics", http::serve::metrics_alone(Arc::clone(&app.metrics))),
         };
         tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
-        tasks.spawn(name, http::serve::serve_openly(listener, router, stopped.clone()));
+        serve_apart(name, listener, router, tasks, stopped.clone())?;
     }
     let end = tasks.spawn("the server", http::serve::serve(port, socket, tls.clone(), app.clone(), stopped));
     if let Some(tls) = tls {
@@ -271,6 +271,26 @@ fn serve(
 
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     listener.local_addr().map_err(|error| Failure::unable("cannot serve", error))
+}
+
+/// Serves in a thread of its own, so that no request elsewhere delays an answer, nor the reverse.
+fn serve_apart(
+    name: &'static str,
+    listener: TcpListener,
+    router: axum::Router,
+    tasks: &mut Tasks,
+    stopped: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    let cannot_start = |error| tasks::cannot_start(name, error);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    let listener = listener.into_std().map_err(cannot_start)?;
+    let serve = async move {
+        match TcpListener::from_std(listener) {
+            Ok(listener) => http::serve::serve_openly(listener, router, stopped).await,
+            Err(error) => tracing::error!(%error, "cannot serve"),
+        }
+    };
+    tasks.thread(name, move || runtime.block_on(serve)).map(drop)
 }
 
 /// Prints the pods once all sources are read. With `--once`, that is all.

@@ -1,7 +1,9 @@
 //! Separate addresses for clients without a certificate: one serves only liveness and readiness, one only the metrics.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 
 use serde_json::json;
 
@@ -49,6 +51,11 @@ async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready_and
         assert_eq!(get(metrics, path).code, 404, "{path}");
     }
     assert!(pki.client().code(&agent, "/livez").is_err(), "who has no certificate is not served elsewhere");
+    // A search elsewhere that keeps every thread of the server delays no answer.
+    let threads = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap();
+    let threads = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")).unwrap());
+    let threads: Vec<_> = threads.collect();
+    assert!(["health\n", "metrics\n"].iter().all(|name| threads.iter().any(|thread| thread == name)));
     server.heal();
     agent.wait_for_log("ready: the pods");
     let answer = get(health, "/readyz");
@@ -58,12 +65,16 @@ async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready_and
 /// Watches do not end by themselves, so that no descriptor becomes free.
 #[test]
 fn at_the_limit_of_open_files_probes_are_answered() {
-    let agent = with_descriptors(64, &["--health-address", "127.0.0.1:0"]);
+    const LIMIT: usize = 200;
+    let directory = Directory::new();
+    let socket = directory.0.join("agent.sock");
+    let socket = socket.to_str().unwrap();
+    let agent = with_descriptors(LIMIT, &["--health-address", "127.0.0.1:0", "--socket", socket]);
     let health = health_address(&agent);
     agent.has("/readyz");
     let mut watches = Vec::new();
     loop {
-        assert!(watches.len() < 64, "64 descriptors are enough for 64 watches");
+        assert!(watches.len() < LIMIT, "not even a descriptor for each watch");
         let mut stream = TcpStream::connect(agent.address).unwrap();
         write!(stream, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
         let mut head = [0; 12];
@@ -74,10 +85,12 @@ fn at_the_limit_of_open_files_probes_are_answered() {
         watches.push(stream);
     }
     // More connections than there are descriptors.
-    let connections: Vec<_> = (0..64).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
+    let connections = |_| (TcpStream::connect(agent.address).unwrap(), UnixStream::connect(socket).unwrap());
+    let connections: Vec<_> = (0..LIMIT).map(connections).collect();
     for _ in 0..20 {
         assert_eq!(get(health, "/livez").code, 200);
     }
+    assert!(!agent.logged().iter().any(|line| line.contains("cannot accept connections")));
     drop((watches, connections));
     agent.has("/livez");
 }

@@ -25,7 +25,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Request;
@@ -62,6 +62,11 @@ use pod_index::Reader;
 
 /// Maximum number of open connections of a listener.
 const CONNECTIONS: usize = 256;
+/// Maximum number of listeners: the port, the socket, and the addresses for health and for metrics.
+const LISTENERS: usize = 4;
+/// Closed connections of a listener whose tasks still have their descriptors. Otherwise a flood of new ones could be
+/// accepted before any of these ends.
+const CLOSING: usize = 4;
 /// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a request's head, from the end of the previous request.
@@ -76,6 +81,8 @@ const SLOWNESS: Bounds =
     Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Failed accepts are logged this often.
+const ACCEPT_WARNING: Duration = Duration::from_secs(60);
 
 /// The state that handlers use.
 #[derive(Clone)]
@@ -168,10 +175,12 @@ async fn accept(
     stop: watch::Receiver<bool>,
 ) {
     let router = host::single(router);
-    let (mut tasks, mut oldest_first) = (JoinSet::new(), VecDeque::new());
+    let (mut tasks, mut oldest_first, mut warned) = (JoinSet::new(), VecDeque::new(), None::<Instant>);
+    // So many of each listener, so that a flood on one takes no descriptor from the others.
+    let most = CONNECTIONS.min(descriptors::half() / LISTENERS);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept(clients) => accepted,
+            accepted = listener.accept(clients), if tasks.len() < oldest_first.len() + CLOSING => accepted,
             Some(_) = tasks.join_next() => {
                 open.dec();
                 continue;
@@ -180,7 +189,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, peer)) => {
-                make_room(&mut oldest_first, CONNECTIONS.min(descriptors::half()));
+                make_room(&mut oldest_first, most);
                 peer.has_handshake.store(tls.is_none(), Ordering::Relaxed);
                 let served =
                     serve_connection(stream, tls.clone(), Arc::clone(&peer), router.clone(), stop.clone());
@@ -188,7 +197,10 @@ async fn accept(
                 open.inc();
             }
             Err(error) => {
-                tracing::debug!(%error, "cannot accept connections");
+                if warned.is_none_or(|warned| warned.elapsed() >= ACCEPT_WARNING) {
+                    tracing::warn!(%error, "cannot accept connections");
+                    warned = Some(Instant::now());
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
