@@ -3,7 +3,9 @@
 //! [`AtTime`] has the rules; `snapshot::times` what the index learnt.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -290,11 +292,12 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             let found = stay.found.map(|found| Holder::Pod(Found { by, ..found }));
             return found.unwrap_or(Holder::Unknown(NotFound::TooEarly));
         }
-        let windows: Vec<_> = stays.iter().map(|stay| stay.window).filter(|_| is_exclusive).collect();
-        let mut candidates = self.listed(stays.into_iter().filter(|stay| {
-            let touches = |window: Window| window.touches(first, last);
-            touches(stay.window) && touches(windows.iter().fold(stay.window, Window::narrow))
-        }));
+        let mut windows: Vec<_> = stays.iter().map(|stay| stay.window).collect();
+        if is_exclusive {
+            narrow(&mut windows);
+        }
+        let touching = stays.into_iter().zip(windows).filter(|(_, window)| window.touches(first, last));
+        let mut candidates = self.listed(touching.map(|(stay, _)| stay));
         if !candidates.is_empty() {
             let more = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
             candidates.truncate(Self::MAX_CANDIDATES);
@@ -395,20 +398,6 @@ impl Window {
         self.from.0 <= last && first < self.until.1 && self.from.0 < self.until.1
     }
 
-    /// These bounds, narrowed by another hold of the key that came before or after.
-    fn narrow(mut self, other: &Self) -> Self {
-        // One ended before the other began, unless they were at once, and the opposite is impossible.
-        let came_first = |one: &Self, other: &Self| one.until.0 <= other.from.1 && one.from.1 < other.until.0;
-        let (is_before, is_after) = (came_first(other, &self), came_first(&self, other));
-        if is_before {
-            self.from.0 = self.from.0.max(other.until.0);
-        }
-        if is_after {
-            self.until.1 = self.until.1.min(other.from.1);
-        }
-        self
-    }
-
     /// Of the intervals within the bounds, the share that contains the time, in thousandths of thousandths. After an open
     /// end it falls within half a minute.
     fn likelihood(&self, time: Time, is_current: bool) -> u64 {
@@ -425,6 +414,33 @@ impl Window {
         // One that runs, as far as is known, has most likely not ended.
         let ended = if is_current { ended.min(100) } else { ended.min(990) };
         u64::try_from(share((from.min(self.from.1), self.from.1)) * (1000 - ended)).unwrap_or_default()
+    }
+}
+
+/// Narrows the bounds of all holds of a key by the holds that came before and after. One hold came before another if it
+/// ended before the other began, unless they were at once, and the opposite is impossible.
+fn narrow(windows: &mut [Window]) {
+    let (mut by_start, mut by_end) = (windows.to_vec(), windows.to_vec());
+    by_start.sort_unstable_by_key(|window| window.from.1);
+    by_end.sort_unstable_by_key(|window| Reverse(window.until.0));
+    let mut sorted: Vec<_> = windows.iter_mut().collect();
+
+    // The ends of those that began before the present one ended.
+    let (mut others, mut ends) = (by_start.iter().peekable(), BTreeSet::new());
+    sorted.sort_unstable_by_key(|window| window.until.0);
+    for Window { from, until } in &mut sorted {
+        let more = iter::from_fn(|| others.next_if(|other| other.from.1 < until.0));
+        ends.extend(more.map(|other| other.until.0));
+        from.0 = ends.range(..=from.1).next_back().map_or(from.0, |end| from.0.max(*end));
+    }
+
+    // The starts of those that ended after the present one began.
+    let (mut others, mut starts) = (by_end.iter().peekable(), BTreeSet::new());
+    sorted.sort_unstable_by_key(|window| Reverse(window.from.1));
+    for Window { from, until } in &mut sorted {
+        let more = iter::from_fn(|| others.next_if(|other| from.1 < other.until.0));
+        starts.extend(more.map(|other| other.from.1));
+        until.1 = starts.range(until.0..).next().map_or(until.1, |start| until.1.min(*start));
     }
 }
 

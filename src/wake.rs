@@ -154,17 +154,20 @@ impl Follower {
         deadline: Option<Instant>,
         mut look: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitError> {
-        let parker = Arc::new(Parker::of_this_thread());
-        let waker = Waker::from(Arc::clone(&parker));
+        let sleeper =
+            Arc::new(Sleeper { is_woken: AtomicBool::new(false), parker: Parker::of_this_thread() });
+        let waker = Waker::from(Arc::clone(&sleeper));
         loop {
             if let Poll::Ready(found) = self.poll(&Context::from_waker(&waker), &mut look) {
                 return found.ok_or(WaitError::WriterGone);
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(WaitError::TimedOut);
+            while !sleeper.is_woken.swap(false, Ordering::AcqRel) {
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                if left.is_some_and(|left| left.is_zero()) {
+                    return Err(WaitError::TimedOut);
+                }
+                sleeper.parker.park(left);
             }
-            parker.park(left);
         }
     }
 }
@@ -178,8 +181,41 @@ impl Drop for Follower {
     }
 }
 
-impl std::task::Wake for Parker {
+/// A sleeping thread.
+struct Sleeper {
+    /// An unpark alone is not enough: `look` runs foreign code, which may park the thread and so use it up.
+    is_woken: AtomicBool,
+    parker: Parker,
+}
+
+impl std::task::Wake for Sleeper {
     fn wake(self: Arc<Self>) {
-        self.unpark();
+        if !self.is_woken.swap(true, Ordering::AcqRel) {
+            self.parker.unpark();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_look_that_parks_its_thread_takes_no_wake_up_away() {
+        let wake = Arc::new(Wake::default());
+        let (announcer, mut looks) = (Announcer(Arc::clone(&wake)), 0);
+        let found = Follower::new(&wake).block(Some(Instant::now() + Duration::from_secs(20)), || {
+            looks += 1;
+            if looks == 2 {
+                announcer.published();
+                // As a lock or a channel of foreign code may.
+                thread::park_timeout(Duration::ZERO);
+            }
+            (looks == 3).then_some(looks)
+        });
+        assert_eq!(found, Ok(3));
     }
 }

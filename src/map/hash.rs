@@ -43,7 +43,7 @@ impl Hashing {
         self.words((self.text(first.as_ref()), self.text(second.as_ref())))
     }
 
-    /// The hash of a text. Names are short: the two ends of up to 32 bytes have all of them, and take one or two
+    /// The hash of a text. Names are short: the two ends of up to 32 bytes cover every byte, and take one or two
     /// multiplications.
     #[inline]
     fn text(&self, text: &[u8]) -> u64 {

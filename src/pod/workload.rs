@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use super::KeyKind;
 
-/// The kind of the key that k8s-openapi's `Pod` has of its [`Workload`]: its [`key`](Workload::key), as derived from the pod
-/// alone.
+/// The kind of the key that k8s-openapi's `Pod` has of its [`Workload`]: its [`key`](Workload::key), as derived from the
+/// pod alone.
 ///
 /// # Examples
 /// If you read owners, name what they say in a type of your own, and store the pod again when you have read its owner:
