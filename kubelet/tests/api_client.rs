@@ -16,7 +16,7 @@ use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_test_support::api_server::{self, ApiServer, DEADLINE, Fault, Verb};
 use pod_index_test_support::files::Directory;
 use pod_index_test_support::proxy::{Forwards, Proxy};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{CertificateParams, CertifiedKey, KeyPair, generate_simple_self_signed};
 use serde_json::{Value, json};
 
 const QUICK: Duration = Duration::from_millis(20);
@@ -310,6 +310,23 @@ async fn a_token_file_takes_precedence_over_a_token_in_the_kubeconfig() {
 fn another_identity() -> (String, String) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["n1".to_owned()]).unwrap();
     (cert.pem(), signing_key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_401_with_an_expired_client_certificate_is_a_refusal_that_says_so() {
+    let mut site = Site::new(false).await;
+    site.with_certificate_files();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.not_after = rcgen::date_time_ymd(2024, 2, 29);
+    let key = KeyPair::generate().unwrap();
+    site.directory.write("crt", params.self_signed(&key).unwrap().pem());
+    site.directory.write("key", key.serialize_pem());
+    site.server.demand_token("of somebody else");
+    let pods: Api<Pod> = Api::all(site.client().await);
+    let error = pods.list(&ListParams::default()).await.unwrap_err();
+    let kube::Error::Api(status) = error else { panic!("not a refusal: {error:?}") };
+    let why = "Unauthorized: the client certificate of the kubeconfig expired at 2024-02-29T00:00:00Z";
+    assert_eq!((status.code, &*status.message), (401, why));
 }
 
 #[tokio::test]

@@ -167,9 +167,12 @@ async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
     let token = token("secret");
     let mut source = kubelet.trusted(&token);
     assert_eq!(next(&mut source).await.len(), 1);
+    let mut mirror = pod("m", "mirror", "file");
+    mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("x");
     for (body, wrong) in [
         (json!("secret text"), "the answer is not a list of pods (line 1, column 13)"),
         (json!({"kind": "Pod", "items": []}), "the answer is a \"Pod\", not a PodList"),
+        (list(&[mirror]), "the pod ns/mirror is a mirror pod; no kubelet lists those"),
         // It may be any pod.
         (list(&[pod("", "two", "api")]), "is missing from the pod ns/two"),
         (list(&[json!({})]), "is missing from the pod /"),

@@ -201,6 +201,35 @@ fn unknown_fields_and_repeated_keys_are_warnings_and_the_last_of_equal_keys_coun
 }
 
 #[test]
+fn of_many_problems_the_last_one_is_as_grave_as_those_that_it_stands_for() {
+    let unknown = (0..30).map(|n| format!("  other{n}: 1\n")).collect::<Vec<_>>().concat();
+    let warned = WEB.replacen("spec:\n", &format!("spec:\n{unknown}"), 1);
+    let bad = warned.replace("image: nginx", "image: ''");
+    for (text, pods, kind) in [(warned, 1, ProblemKind::Warning), (bad, 0, ProblemKind::Invalid)] {
+        let decoded = from_file(&text);
+        let last = decoded.problems.last().unwrap();
+        assert_eq!((decoded.pods.len(), decoded.problems.len()), (pods, 17));
+        assert_eq!((last.kind, &*last.message), (kind, "and more problems"));
+    }
+}
+
+#[test]
+fn the_hash_counts_among_the_bytes_of_the_annotations() {
+    for (uid, hash) in [("", 32), ("  uid: abc\n", 3)] {
+        let most = 256 * 1024 - "kubernetes.io/config.hash".len() - hash;
+        let with = |given: &str, bytes: usize| {
+            let annotations = format!("  annotations:\n    a: {}\n{given}", "x".repeat(bytes - 1));
+            WEB.replacen("  name: web\n", &format!("  name: web\n{uid}{annotations}"), 1)
+        };
+        assert_eq!(from_file(&with("", most)).problems, []);
+        // The kubelet replaces it.
+        assert_eq!(from_file(&with("    kubernetes.io/config.hash: old\n", most)).problems, []);
+        let problem = refusal(&with("", most + 1));
+        assert!(problem.contains("at most 262144 bytes together, not 262145"), "{problem}");
+    }
+}
+
+#[test]
 fn status_in_a_manifest_is_no_evidence() {
     let text = format!(
         "{WEB}status:\n  phase: Running\n  podIP: 10.0.0.9\n  podIPs: [{{ip: 10.0.0.9}}]\n  containerStatuses:\n  - {{name: web, image: i, \

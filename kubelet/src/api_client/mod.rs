@@ -43,6 +43,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
 use kube::client::{AuthError, Body};
+use kube::core::Status;
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
 use tower::{BoxError, ServiceExt, service_fn};
@@ -170,9 +171,10 @@ async fn send(
         match copy {
             Some(copy) if is_renewed => (body, was_renewed) = (copy, true),
             _ => {
+                let Some(why) = credentials.expired() else { return Ok(response) };
                 // The server's answer does not say why.
-                let why = credentials.expired().map(|why| format!("Unauthorized: {why}").into());
-                return why.map_or(Ok(response), Err);
+                let status = Status::failure(&format!("Unauthorized: {why}"), "Unauthorized").with_code(401);
+                return Err(kube::Error::Api(status.boxed()).into());
             }
         }
     }

@@ -13,7 +13,7 @@ use super::attempt::Expected;
 use super::client::{MirrorErrorKind, MirrorFailure};
 use super::plan::{MirrorState, Planned};
 use super::status::WaitsFor;
-use crate::backoff::{Backoff, FOREVER};
+use crate::backoff::{Backoff, FOREVER, jitter};
 use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta};
 
 /// How long the index may take to show a change before it is repeated.
@@ -117,7 +117,9 @@ impl Tries {
         (self.failure, self.until) = (None, None);
         let doublings = corrections.checked_sub(UNDISTURBED)?;
         let (least, most) = self.waits.contention;
-        self.until = Some(now + least.saturating_mul(2_u32.saturating_pow(doublings)).min(most).min(FOREVER));
+        let wait = least.saturating_mul(2_u32.saturating_pow(doublings)).min(most).min(FOREVER);
+        // Otherwise two agents that started at once would meet each time.
+        self.until = Some(now + wait.mul_f64(jitter()));
         let contended = self.failure.insert(MirrorFailure::new(MirrorErrorKind::Contended, CONTENDED));
         Some(&*contended).filter(|_| doublings == 0)
     }
@@ -159,6 +161,7 @@ mod tests {
     fn repeatedly_undone_corrections_wait_longer_each_time_and_reset_after_a_quiet_period() {
         let web = pod("1", "i");
         let (mut tries, mut now) = (Tries::new(Some(Arc::clone(&web)), WAITS), Instant::now());
+        let mut is_shortened = false;
         for (news, whole) in [(false, 0), (false, 0), (true, 1), (false, 2), (false, 4), (false, 8)]
             .into_iter()
             .chain([16, 32, 64, 128, 256, 300, 300].map(|whole| (false, whole)))
@@ -173,11 +176,13 @@ mod tests {
             if let Some(next_try) = tries.until {
                 let wait = next_try.saturating_duration_since(now);
                 assert!((whole * SECOND / 2..=whole * SECOND).contains(&wait), "{wait:?} of {whole} s");
+                is_shortened |= wait < whole * SECOND;
                 // The other agent waits as long, and then undoes the change.
                 now += wait + whole * SECOND;
                 assert_eq!(tries.waits_for(now), None);
             }
         }
+        assert!(is_shortened, "at random");
         tries.succeed(now);
         assert!(tries.settle(None, |_| true, now + 899 * SECOND), "its name may come back");
         let later = now + 900 * SECOND;

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn objects<const N: usize>(objects: [(&str, u64); N]) -> Versions {
-        objects.into_iter().map(|(uid, version)| (PodUid::from(uid), version)).collect()
+        objects.into_iter().map(|(uid, version)| (PodUid::from(uid), Some(version))).collect()
     }
 
     #[test]

@@ -3,10 +3,8 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
-use serde_json::value::RawValue;
 
 use super::failure::{Failure, FailureKind};
-use super::known::number;
 
 /// Size limit of an object in bytes. etcd accepts at most 1.5 MiB.
 pub(super) const LARGEST: usize = 8 << 20;
@@ -58,15 +56,20 @@ impl Items {
             taken += self.rest[taken..].iter().take_while(|byte| is_between(byte)).count();
             let rest = &self.rest[taken..];
             self.is_over = rest.starts_with(b"]");
-            let mut items = Deserializer::from_slice(rest).into_iter::<&RawValue>();
+            // It does not look at the bytes of a text: one that is not UTF-8 is a problem of its object alone.
+            let mut items = Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
             match items.next() {
                 _ if self.is_over => {}
                 None => break,
-                Some(Err(error)) if error.is_eof() => self.enough = rest.len() + rest.len() / 2 + 1,
+                Some(Err(error)) if error.is_eof() => {
+                    self.enough = (rest.len() + rest.len() / 2 + 1).min(LARGEST);
+                    break;
+                }
                 Some(Err(_)) => return Err(unreadable()),
-                Some(Ok(item)) => {
-                    each(item.get().as_bytes())?;
-                    taken += items.byte_offset();
+                Some(Ok(_)) => {
+                    let length = items.byte_offset();
+                    each(&rest[..length])?;
+                    taken += length;
                     self.enough = 0;
                 }
             }
@@ -84,7 +87,8 @@ impl Items {
         self.take(b"", each)?;
         let envelope = [self.envelope, self.rest].concat();
         let envelope: Envelope = serde_json::from_slice(&envelope).map_err(|_| unreadable())?;
-        Ok(number(&envelope.metadata.version))
+        // As 0, one that is not a number lets the watch send all objects.
+        Ok(envelope.metadata.version.parse().unwrap_or_default())
     }
 }
 
@@ -109,16 +113,16 @@ fn unreadable() -> Failure {
 mod tests {
     use super::*;
 
-    fn split(text: &str, size: usize) -> Result<(Vec<String>, u64), Failure> {
+    fn split(text: impl AsRef<[u8]>, size: usize) -> Result<(Vec<Vec<u8>>, u64), Failure> {
         let (mut items, mut found) = (Items::default(), Vec::new());
-        for part in text.as_bytes().chunks(size) {
+        for part in text.as_ref().chunks(size) {
             items.take(part, |item| {
-                found.push(String::from_utf8(item.to_vec()).unwrap());
+                found.push(item.to_vec());
                 Ok(())
             })?;
         }
         let version = items.end(|item| {
-            found.push(String::from_utf8(item.to_vec()).unwrap());
+            found.push(item.to_vec());
             Ok(())
         })?;
         Ok((found, version))
@@ -141,9 +145,29 @@ mod tests {
         ] {
             for size in [1, 2, 7, 64, text.len()] {
                 let (found, version) = split(&text, size).unwrap();
-                assert_eq!((found.as_slice(), version), (&items.map(str::to_owned)[..], 7), "{size}: {text}");
+                assert_eq!(
+                    (found.as_slice(), version),
+                    (&items.map(|item| item.as_bytes().to_vec())[..], 7),
+                    "{size}: {text}"
+                );
             }
         }
+    }
+
+    #[test]
+    fn objects_up_to_the_limit_and_bytes_that_are_no_text_are_passed_on() {
+        for length in [LARGEST / 3 * 2, LARGEST - 1, LARGEST] {
+            let large = format!("{{\"a\":\"{}\"}}", "x".repeat(length - 8));
+            let text = format!("{{\"metadata\":{{\"resourceVersion\":\"7\"}},\"items\":[{large},{{}}]}}");
+            for size in [100_000, text.len()] {
+                let (found, _) = split(&text, size).unwrap();
+                assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [length, 2], "{size}");
+            }
+        }
+        let too_large = format!("{{\"items\":[{{\"a\":\"{}\"}}]}}", "x".repeat(LARGEST + 200_000));
+        assert_eq!(split(too_large, 100_000).err().unwrap().message, "an object of the list is too large");
+        let text = b"{\"items\":[{\"a\":\"\xff\"},{}],\"metadata\":{\"resourceVersion\":\"7\"}}";
+        assert_eq!(split(text, 5).unwrap().0, [&b"{\"a\":\"\xff\"}"[..], b"{}"]);
     }
 
     #[test]

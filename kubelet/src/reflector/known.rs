@@ -12,8 +12,11 @@ use serde_json::value::RawValue;
 use super::failure::{Failure, FailureKind};
 use crate::text;
 
-/// The resource versions of all objects. One that is not a number, which no API server sends, counts as 0.
-pub(super) type Versions = HashMap<PodUid, u64>;
+/// A resource version. `None` if it is not a number, which no API server sends. It may then be another one each time.
+pub(super) type Version = Option<u64>;
+
+/// The resource versions of all objects.
+pub(super) type Versions = HashMap<PodUid, Version>;
 
 /// An object whose latest version cannot be decoded, or is too large to be decoded whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +44,7 @@ pub(super) fn is_held(undecoded: &Undecoded, uid: &PodUid) -> bool {
 /// An object of a list or an event.
 pub(super) struct Received<K> {
     pub(super) uid: PodUid,
-    pub(super) version: u64,
+    pub(super) version: Version,
     /// `None` if it cannot be decoded.
     pub(super) object: Option<K>,
     pub(super) problem: Option<Undecodable>,
@@ -63,13 +66,9 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    pub(super) fn identity(&self) -> (PodUid, u64) {
-        (PodUid::from(&*self.uid), number(&self.resource_version))
+    pub(super) fn identity(&self) -> (PodUid, Version) {
+        (PodUid::from(&*self.uid), self.resource_version.parse().ok())
     }
-}
-
-pub(super) fn number(version: &str) -> u64 {
-    version.parse().unwrap_or_default()
 }
 
 /// One line of a watch.
@@ -99,7 +98,7 @@ where
         Ok((object, None)) => {
             let metadata = object.meta();
             let uid = PodUid::from(metadata.uid.as_deref().unwrap_or_default());
-            let version = number(metadata.resource_version.as_deref().unwrap_or_default());
+            let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
             return Ok(Received { uid, version, object: Some(object), problem: None });
         }
         Ok((object, Some(message))) => (Some(object), "spec".to_owned(), message),

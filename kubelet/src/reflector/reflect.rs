@@ -14,7 +14,7 @@ use tokio::time;
 
 use super::compare::{Comparison, Listed, differing, finished};
 use super::failure::{Failure, FailureKind};
-use super::known::{Event, Partial, Received, Undecoded, Versions, decoded, is_held, received};
+use super::known::{Event, Partial, Received, Undecoded, Version, Versions, decoded, is_held, received};
 use super::request::{ANY_VERSION, Lines, Requests};
 use super::waits::Waits;
 use super::{Observer, Times, Update};
@@ -158,10 +158,10 @@ where
         let (mut changed, mut is_rewound) = (Vec::new(), false);
         let version = requests.list(least, self.times.patience, |object| {
             let Received { uid, version, object, problem } = received::<K>(object)?;
-            let before = known.get(&uid).copied();
-            is_rewound |= before.is_some_and(|before| version < before);
+            let before = known.get(&uid).copied().flatten();
+            is_rewound |= is_older(version, before);
             match object {
-                Some(_) if *is_set && before == Some(version) => {}
+                Some(_) if *is_set && before.is_some() && before == version => {}
                 Some(object) => match keep(object) {
                     Some(kept) => changed.push(kept),
                     None => return Ok(()),
@@ -258,7 +258,7 @@ where
             "DELETED" => self.delete(&decoded(object)?),
             "BOOKMARK" => {
                 let Partial { metadata } = decoded(object)?;
-                self.latest = self.latest.max(metadata.identity().1);
+                self.latest = self.latest.max(metadata.identity().1.unwrap_or_default());
                 Ok(())
             }
             "ERROR" => {
@@ -275,13 +275,13 @@ where
             kept => kept.flatten(),
         };
         self.record_event(&uid);
-        if self.known.get(&uid) == Some(&version) {
+        if version.is_some() && self.known.get(&uid) == Some(&version) {
             return Ok(());
         }
-        if version < self.latest {
+        if is_older(version, Some(self.latest)) {
             return Err(disorder());
         }
-        self.latest = version;
+        self.latest = version.unwrap_or(self.latest);
         let is_known = self.known.insert(uid.clone(), version).is_some();
         if let Some(mut problem) = problem {
             problem.is_held |= is_known && is_held(&self.undecoded, &uid);
@@ -301,9 +301,9 @@ where
     fn delete(&mut self, Partial { metadata }: &Partial) -> Result<(), Failure> {
         let (uid, version) = metadata.identity();
         self.record_event(&uid);
-        self.latest = self.latest.max(version);
+        self.latest = self.latest.max(version.unwrap_or_default());
         let Some(before) = self.known.get(&uid).copied() else { return Ok(()) };
-        if version < before {
+        if is_older(version, before) {
             return Err(disorder());
         }
         self.known.remove(&uid);
@@ -346,6 +346,11 @@ where
         );
         Err(Failure::new(FailureKind::Restored, message))
     }
+}
+
+/// Whether a version is older than another one, if both are numbers.
+fn is_older(version: Version, other: Version) -> bool {
+    version.zip(other).is_some_and(|(version, other)| version < other)
 }
 
 fn disorder() -> Failure {

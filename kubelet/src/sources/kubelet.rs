@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
+use pod_index::{PodMeta, is_mirror_pod};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -85,6 +85,13 @@ fn decode(body: &[u8]) -> Decoded {
     let (mut pods, mut problems, mut unusable_pods) = (Vec::new(), BTreeMap::new(), HashSet::new());
     for item in list.items.unwrap_or_default() {
         match decode_bounded::<Pod>(item.get().as_bytes()) {
+            // The URL of an API server, or of another agent, must not become a source of mirror pods.
+            Ok((pod, _)) if is_mirror_pod(&pod) => {
+                let (namespace, name) = (shorten(pod.namespace()), shorten(pod.name()));
+                let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
+                let field = "metadata.annotations[kubernetes.io/config.mirror]";
+                return unusable(ProblemKind::Invalid, Some(field), message);
+            }
             Ok((mut pod, problem)) if !pod.uid().is_empty() && !pod.name().is_empty() => {
                 if let Some(message) = problem {
                     let kind = ProblemKind::Warning;

@@ -31,6 +31,15 @@ impl Hints {
     /// Call this *before* each listing: a change between a listing and this call would be missed until the next listing.
     /// A name may refer to another directory each time.
     pub(super) fn watch(&mut self) -> notify::Result<()> {
+        let watched = self.watch_places();
+        if watched.is_err() {
+            // Its thread may have ended. The next call makes a new one.
+            self.watcher = None;
+        }
+        watched
+    }
+
+    fn watch_places(&mut self) -> notify::Result<()> {
         let path = &self.path;
         let watcher = match &mut self.watcher {
             Some(watcher) => watcher,

@@ -325,16 +325,21 @@ impl<'a> Decoding<'a> {
         self.problem(kind, None, field, &message);
     }
 
-    /// Of the problems beyond [`MOST_PROBLEMS`], one says that there are more.
+    /// Of the problems beyond [`MOST_PROBLEMS`], one says that there are more. It is of the kind of the first of them that
+    /// is not a mere warning, if there is one.
     fn problem(&mut self, kind: ProblemKind, line: Option<u64>, field: Option<String>, message: &str) {
         // A key may be as long as the manifest.
         let field = field.map(|field| crate::text::shorten_to(&field, 256));
-        let origin = self.origin.name();
-        self.decoded.problems.push(match self.decoded.problems.len() {
-            ..MOST_PROBLEMS => Problem::new(kind, origin, line, field, message),
-            MOST_PROBLEMS => Problem::new(ProblemKind::Invalid, origin, None, None, "and more problems"),
-            _ => return,
-        });
+        let (origin, problems) = (self.origin.name(), &mut self.decoded.problems);
+        if let Some(more) = problems.get_mut(MOST_PROBLEMS) {
+            if more.kind == ProblemKind::Warning {
+                more.kind = kind;
+            }
+        } else if problems.len() == MOST_PROBLEMS {
+            problems.push(Problem::new(kind, origin, None, None, "and more problems"));
+        } else {
+            problems.push(Problem::new(kind, origin, line, field, message));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::field::{each, entry};
 use crate::names::{dns_label, dns_subdomain, label_value, qualified_name};
 use crate::sources::{NodeName, ProblemKind};
-use pod_index::{CONFIG_MIRROR_ANNOTATION, is_mirror_pod};
+use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, is_mirror_pod};
 
 /// Limit of the total size of a pod's annotations in bytes.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
@@ -99,7 +99,9 @@ pub(super) fn find(pod: &Pod, spec: &Value, node: &NodeName) -> Vec<Objection> {
         found.check(qualified_name(key), field);
         found.check(label_value(value), field);
     }
-    found.annotations(metadata.annotations.iter().flatten());
+    // As it will be: 32 digits, unless the pod has a UID.
+    let hash = metadata.uid.as_deref().filter(|uid| !uid.is_empty()).map_or(32, str::len);
+    found.annotations(metadata.annotations.iter().flatten(), hash);
     match &pod.spec {
         Some(_) => found.spec(spec),
         None => found.add("spec", "must be set"),
@@ -121,10 +123,13 @@ impl Found {
         }
     }
 
-    fn annotations<'a>(&mut self, annotations: impl Iterator<Item = (&'a String, &'a String)>) {
-        let mut bytes = 0;
+    /// `hash`: the length of the hash that the kubelet adds before it counts.
+    fn annotations<'a>(&mut self, annotations: impl Iterator<Item = (&'a String, &'a String)>, hash: usize) {
+        let mut bytes = CONFIG_HASH_ANNOTATION.len() + hash;
         for (key, value) in annotations {
-            bytes += key.len() + value.len();
+            if key != CONFIG_HASH_ANNOTATION {
+                bytes += key.len() + value.len();
+            }
             // Unlike label keys, these are checked without regard to case.
             self.check(qualified_name(&key.to_ascii_lowercase()), || entry("metadata.annotations", key));
         }
