@@ -207,7 +207,8 @@ mod tests {
     fn a_look_that_parks_its_thread_takes_no_wake_up_away() {
         let wake = Arc::new(Wake::default());
         let (announcer, mut looks) = (Announcer(Arc::clone(&wake)), 0);
-        let found = Follower::new(&wake).block(Some(Instant::now() + Duration::from_secs(20)), || {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let found = Follower::new(&wake).block(Some(deadline), || {
             looks += 1;
             if looks == 2 {
                 announcer.published();
@@ -217,5 +218,6 @@ mod tests {
             (looks == 3).then_some(looks)
         });
         assert_eq!(found, Ok(3));
+        assert!(Instant::now() < deadline, "it slept until the deadline");
     }
 }
