@@ -153,7 +153,7 @@ fn keyed_updates(containers: usize) -> Writes<Keyed> {
     Writes { writer, reader: None, pods: keys }
 }
 
-#[library_benchmark(setup = uids, config = held_at(135_800))]
+#[library_benchmark(setup = uids, config = held_at(131_200))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -162,7 +162,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(192_800))]
+#[library_benchmark(setup = uids, config = held_at(188_200))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -180,7 +180,7 @@ fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(130_600))]
+#[library_benchmark(setup = unknown_uids, config = held_at(125_600))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -189,7 +189,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(172_370))]
+#[library_benchmark(setup = mirror_uids, config = held_at(151_300))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -198,7 +198,7 @@ fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(142_260))]
+#[library_benchmark(setup = uids, config = held_at(133_700))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -207,7 +207,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(271_800))]
+#[library_benchmark(setup = full_names, config = held_at(265_300))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
@@ -216,7 +216,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(197_800))]
+#[library_benchmark(setup = names, config = held_at(187_500))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -225,7 +225,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(5_120_000))]
+#[library_benchmark(setup = updates, config = held_at(4_970_000))]
 #[bench::one_by_one()]
 fn update(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -235,7 +235,7 @@ fn update(mut on: Writes<Pod>) -> Writes<Pod> {
 }
 
 // As `update`, with a subscriber that is not asleep: it costs the writer nothing.
-#[library_benchmark(setup = updates, config = held_at(5_122_000))]
+#[library_benchmark(setup = updates, config = held_at(4_973_000))]
 #[bench::one_by_one()]
 fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     let changes = on.reader.as_ref().map(Reader::changes);
@@ -262,14 +262,14 @@ fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(24_840_000))]
+#[library_benchmark(setup = whole, config = held_at(22_550_000))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(11_000_000))]
+#[library_benchmark(setup = strangers, config = held_at(10_640_000))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -324,7 +324,7 @@ fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
-#[library_benchmark(setup = container_ids, config = held_at(97_180))]
+#[library_benchmark(setup = container_ids, config = held_at(93_150))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
     for id in &on.keys {
@@ -333,7 +333,7 @@ fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> 
     on
 }
 
-#[library_benchmark(setup = container_texts, config = held_at(197_200))]
+#[library_benchmark(setup = container_texts, config = held_at(193_150))]
 #[bench::cached()]
 fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     for id in &on.keys {
@@ -344,8 +344,8 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(7_259_000))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_497_000))]
+#[bench::an_ip(args = (0), config = held_at(7_110_000))]
+#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_310_000))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
         let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
