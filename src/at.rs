@@ -417,27 +417,27 @@ impl Window {
     }
 }
 
-/// Narrows the bounds of all holds of a key by the holds that came before and after. One hold came before another if it
-/// ended before the other began, unless they were at once, and the opposite is impossible.
+/// Narrows the bounds of each hold of a key by the other holds. One hold came before another if it may have ended before the
+/// other began and the reverse is impossible. Holds that must have overlapped do not narrow each other.
 fn narrow(windows: &mut [Window]) {
-    let (mut by_start, mut by_end) = (windows.to_vec(), windows.to_vec());
-    by_start.sort_unstable_by_key(|window| window.from.1);
-    by_end.sort_unstable_by_key(|window| Reverse(window.until.0));
-    let mut sorted: Vec<_> = windows.iter_mut().collect();
+    let (mut by_latest_start, mut by_earliest_end) = (windows.to_vec(), windows.to_vec());
+    by_latest_start.sort_unstable_by_key(|window| window.from.1);
+    by_earliest_end.sort_unstable_by_key(|window| Reverse(window.until.0));
+    let mut holds: Vec<_> = windows.iter_mut().collect();
 
     // The ends of those that began before the present one ended.
-    let (mut others, mut ends) = (by_start.iter().peekable(), BTreeSet::new());
-    sorted.sort_unstable_by_key(|window| window.until.0);
-    for Window { from, until } in &mut sorted {
+    let (mut others, mut ends) = (by_latest_start.iter().peekable(), BTreeSet::new());
+    holds.sort_unstable_by_key(|window| window.until.0);
+    for Window { from, until } in &mut holds {
         let more = iter::from_fn(|| others.next_if(|other| other.from.1 < until.0));
         ends.extend(more.map(|other| other.until.0));
         from.0 = ends.range(..=from.1).next_back().map_or(from.0, |end| from.0.max(*end));
     }
 
     // The starts of those that ended after the present one began.
-    let (mut others, mut starts) = (by_end.iter().peekable(), BTreeSet::new());
-    sorted.sort_unstable_by_key(|window| Reverse(window.from.1));
-    for Window { from, until } in &mut sorted {
+    let (mut others, mut starts) = (by_earliest_end.iter().peekable(), BTreeSet::new());
+    holds.sort_unstable_by_key(|window| Reverse(window.from.1));
+    for Window { from, until } in &mut holds {
         let more = iter::from_fn(|| others.next_if(|other| from.1 < other.until.0));
         starts.extend(more.map(|other| other.from.1));
         until.1 = starts.range(until.0..).next().map_or(until.1, |start| until.1.min(*start));
