@@ -27,13 +27,17 @@ pub fn client_config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, rus
 /// host.
 #[must_use]
 pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Connector {
+    encrypted(tcp(), config, name)
+}
+
+/// Opens connections without TLS, which handles `https://`.
+pub(crate) fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
-    // TLS handles `https://`.
     tcp.enforce_http(false);
     // Otherwise the end of a request may wait for the acknowledgement of its beginning, which many servers delay
     // by 40 ms.
     tcp.set_nodelay(true);
-    encrypted(tcp, config, name)
+    tcp
 }
 
 /// A connector with other options of TCP.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt, RustlsTlsError};
 
-use super::ConnectionOptions;
+use super::options::ConnectionOptions;
 use crate::https;
 
 /// How many idle HTTP/1.1 connections are kept.
@@ -33,10 +33,7 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(config: &Config, options: &ConnectionOptions) -> kube::Result<Self> {
-        let mut tcp = HttpConnector::new();
-        // TLS handles `https://`.
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
+        let mut tcp = https::tcp();
         tcp.set_keepalive(Some(TCP_PROBES));
         tcp.set_keepalive_interval(Some(TCP_PROBES));
         tcp.set_keepalive_retries(Some(3));

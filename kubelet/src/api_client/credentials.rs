@@ -15,8 +15,8 @@ use tokio::time::{self, Instant};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, service_fn};
 
-use super::ConnectionOptions;
 use super::connect::Connections;
+use super::options::ConnectionOptions;
 use super::plugin::Plugin;
 use super::pool::{Answer, Latest, Pool, lock};
 use crate::text::api_causes;
@@ -81,7 +81,11 @@ impl Credentials {
         plugin: Option<Plugin>,
         options: &ConnectionOptions,
     ) -> kube::Result<Self> {
-        let token = if plugin.is_some() { None } else { first_token(&config)? };
+        let token = match token(&config) {
+            // As in client-go, if the configuration also contains a token.
+            Err(_) if config.auth_info.token.is_some() => None,
+            token => token?,
+        };
         // Before the connections: if the file changes in between, the next renewal notices.
         let certificate = certificate(&config)?;
         let connections = Arc::new(Connections::new(&config, options)?);
@@ -278,14 +282,6 @@ fn service(config: &Config, token: Option<&str>) -> kube::Result<Service> {
         Some(auth) => Service::new(base.layer(auth.layer(send))),
         None => Service::new(base.layer(send)),
     })
-}
-
-/// Like [`token`]. If the configuration also contains a token, a file that cannot be read is no error, as in client-go.
-fn first_token(config: &Config) -> kube::Result<Option<String>> {
-    match token(config) {
-        Err(_) if config.auth_info.token.is_some() => Ok(None),
-        token => token,
-    }
 }
 
 /// The token in the token file, trimmed as in client-go. It takes precedence over a token in the configuration. kube

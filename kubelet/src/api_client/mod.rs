@@ -35,11 +35,11 @@ mod command;
 mod connect;
 mod credentials;
 mod expiry;
+mod options;
 mod plugin;
 mod pool;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Request, Response, StatusCode, header};
 use kube::client::{AuthError, Body};
@@ -49,29 +49,9 @@ use tokio::task::spawn_blocking;
 use tower::{BoxError, ServiceExt, service_fn};
 
 use credentials::Credentials;
+pub use options::ConnectionOptions;
 use plugin::Plugin;
 use pool::{Answer, Pool};
-
-/// When a connection counts as dead. The defaults suit a cluster.
-#[derive(Clone, Debug)]
-pub struct ConnectionOptions {
-    /// HTTP/2 only: ping after this much silence, and give up if the answer takes longer than the second time. 25 s
-    /// and 15 s by default. client-go has 30 s and 15 s.
-    pub pings: (Duration, Duration),
-    /// A request or a watch that is dropped after this much silence retires its connection. 10 s and 100 s by
-    /// default.
-    pub silences: (Duration, Duration),
-    /// How long a request waits for the credential plugin before it fails, and how long the plugin may run
-    /// before it is killed. 8 s and 30 s by default.
-    pub plugin: (Duration, Duration),
-}
-
-impl Default for ConnectionOptions {
-    fn default() -> Self {
-        let seconds = |one, other| (Duration::from_secs(one), Duration::from_secs(other));
-        Self { pings: seconds(25, 15), silences: seconds(10, 100), plugin: seconds(8, 30) }
-    }
-}
 
 /// One identity at one API server.
 #[derive(Clone)]
@@ -182,6 +162,8 @@ async fn send(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

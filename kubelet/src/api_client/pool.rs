@@ -14,8 +14,8 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::ConnectionOptions;
 use super::connect::{Connection, Connections};
+use super::options::ConnectionOptions;
 
 /// How many requests a connection carries at a time. API servers allow 100.
 const STREAMS: usize = 80;

@@ -1,7 +1,6 @@
 //! File names and file content of checkpoints. Pure: no file is touched here.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -28,13 +27,8 @@ pub(super) fn file_name(uid: &str) -> String {
     if uid.bytes().all(plain) {
         return format!("{PREFIX}{uid}{SUFFIX}");
     }
-    let mut name = format!("{PREFIX}%");
-    for byte in uid.bytes() {
-        // Writing to a string does not fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name.push_str(SUFFIX);
-    name
+    let digits = uid.bytes().fold(String::new(), |digits, byte| digits + &format!("{byte:02x}"));
+    format!("{PREFIX}%{digits}{SUFFIX}")
 }
 
 /// Whether a file of this name counts as a checkpoint.

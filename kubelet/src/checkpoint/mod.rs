@@ -55,6 +55,7 @@ mod format;
 mod keep;
 mod list;
 mod load;
+mod status;
 mod thread;
 
 /// These tests need the private disk.
@@ -71,7 +72,8 @@ use pod_index::PodMeta;
 pub use error::{CheckpointError, CheckpointErrorKind};
 pub use list::{read_list, write_list};
 pub use load::{Checkpoints, Restored};
-pub use thread::{CheckpointStatus, Checkpointing};
+pub use status::CheckpointStatus;
+pub use thread::Checkpointing;
 
 /// Requests a checkpoint if it is `"true"`.
 ///

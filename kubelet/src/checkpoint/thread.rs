@@ -1,4 +1,4 @@
-//! The checkpoint thread and its status.
+//! The checkpoint thread.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use tokio::time;
 use super::disk::Disk;
 use super::error::{CheckpointError, CheckpointErrorKind};
 use super::keep::Keeper;
+use super::status::CheckpointStatus;
 use crate::backoff::{Backoff, FOREVER};
 use pod_index::Reader;
 
@@ -29,28 +30,6 @@ pub struct Checkpointing {
     stop: oneshot::Sender<()>,
     reader: Reader<Pod>,
     directory: PathBuf,
-}
-
-/// Status of the checkpoints.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct CheckpointStatus {
-    /// The latest generation of the index that is completely on disk. `None` before the first.
-    pub generation: Option<u64>,
-    /// Number of checkpoints on disk.
-    pub files: usize,
-    /// Current errors, at most 100. Each is retried until it is resolved.
-    pub errors: Vec<CheckpointError>,
-    /// Number of pods whose checkpoints do not match the index.
-    pub wrong: usize,
-    /// Number of checkpoints written so far.
-    pub written: u64,
-    /// Number of failed writes and removals.
-    pub failures: u64,
-    /// Number of files that were set aside.
-    pub set_aside: usize,
-    /// Number of files that could not be read at the start and were not replaced or removed since.
-    pub unread: usize,
 }
 
 impl Checkpointing {

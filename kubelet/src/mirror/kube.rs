@@ -147,10 +147,8 @@ impl KubeMirrorClient {
             }
             // A node may not read other nodes' pods.
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
-                return taken(&format!(
-                    "a pod that this client may not read has its name: {}",
-                    status.message
-                ));
+                let why = &status.message;
+                return taken(&format!("a pod that this client may not read has its name: {why}"));
             }
             Err(error) => return Err(request(&error)),
         };

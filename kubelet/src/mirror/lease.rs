@@ -54,12 +54,8 @@ impl KubeletWatch {
     /// Watches for the kubelet of `node`.
     #[must_use]
     pub fn new(client: Client, node: &str) -> Self {
-        Self {
-            leases: Api::namespaced(client, NAMESPACE),
-            node: node.to_owned(),
-            seen: None,
-            is_blind: false,
-        }
+        let leases = Api::namespaced(client, NAMESPACE);
+        Self { leases, node: node.to_owned(), seen: None, is_blind: false }
     }
 
     /// Looks once.

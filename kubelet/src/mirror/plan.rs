@@ -72,23 +72,16 @@ pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
         let mirror =
             snapshot.mirror_pod_by_full_name(full_name.as_str()).filter(|mirror| is_on(mirror, node));
         let state = state(pod, mirror.map(|mirror| &**mirror));
-        let pair = Planned {
-            full_name: full_name.clone(),
-            pod: Some(Arc::clone(pod)),
-            mirror: mirror.cloned(),
-            state,
-        };
-        planned.insert(full_name, pair);
+        let (pod, mirror) = (Some(Arc::clone(pod)), mirror.cloned());
+        planned.insert(full_name.clone(), Planned { full_name, pod, mirror, state });
     }
     for mirror in snapshot.mirror_pods() {
         let Ok(full_name) = FullName::new(mirror.name(), mirror.namespace()) else { continue };
         let has_pod =
             planned.contains_key(&full_name) || snapshot.pod_by_full_name(full_name.as_str()).is_some();
         if is_on(mirror, node) && !has_pod {
-            let mirror = Some(Arc::clone(mirror));
-            let orphan =
-                Planned { full_name: full_name.clone(), pod: None, mirror, state: MirrorState::Orphaned };
-            planned.insert(full_name, orphan);
+            let (mirror, state) = (Some(Arc::clone(mirror)), MirrorState::Orphaned);
+            planned.insert(full_name.clone(), Planned { full_name, pod: None, mirror, state });
         }
     }
     planned.into_values().collect()

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clock set by a test.
-type Own = Box<dyn Fn() -> Duration + Send + Sync>;
-
 /// The system's clocks, or a test's.
 #[derive(Default)]
-pub(super) struct Clock(Option<Own>);
+pub(super) struct Clock(Option<Box<dyn Fn() -> Duration + Send + Sync>>);
 
 impl_debug!(Clock);
 

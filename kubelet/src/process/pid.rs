@@ -241,8 +241,7 @@ impl PidResolver {
 
     fn started(&mut self, process: &OwnedFd) -> Result<u64, (&'static str, io::Error)> {
         read::read(process, c"stat", &mut self.contents).map_err(|error| ("stat", error))?;
-        let detail = "has no valid start time (field 22)";
-        let malformed = || ("stat", io::Error::other(detail));
+        let malformed = || ("stat", io::Error::other("has no valid start time (field 22)"));
         read::start_time(&self.contents).ok_or_else(malformed)
     }
 

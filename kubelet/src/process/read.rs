@@ -38,8 +38,7 @@ pub(super) fn read(directory: &OwnedFd, name: &CStr, contents: &mut Vec<u8>) -> 
     let file = File::from(openat(directory, name, flags, Mode::empty())?);
     file.take(LONGEST as u64 + 1).read_to_end(contents)?;
     if contents.len() > LONGEST {
-        let detail = format!("is longer than {LONGEST} bytes");
-        return Err(io::Error::other(detail));
+        return Err(io::Error::other(format!("is longer than {LONGEST} bytes")));
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! How a resolver finds cgroups: it walks the directories, and inotify tells what has changed since.
+//! How a resolver finds cgroups: it walks the directories, and inotify tells what has changed since. These are private
+//! methods of [`CgroupResolver`]; the public ones, in `cgroup`, call them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -77,13 +77,8 @@ struct Follower {
 
 impl<K> Followed<K> {
     pub(super) fn new(key: ObjectKey) -> Self {
-        Self {
-            key,
-            known: ArcSwap::new(Arc::new(Known::Nothing)),
-            changed: Notify::new(),
-            is_used: AtomicBool::new(true),
-            follower: Mutex::default(),
-        }
+        let (known, is_used) = (ArcSwap::from_pointee(Known::Nothing), AtomicBool::new(true));
+        Self { key, known, changed: Notify::new(), is_used, follower: Mutex::default() }
     }
 
     /// What is known. No lock, no wait.

@@ -193,13 +193,10 @@ fn log_changes(status: &SourceStatus, problems: &[Problem]) {
             tracing::warn!(source, path, line, field, "{}", problem.message);
         }
     }
-    let now: HashSet<_> = problems.iter().collect();
     // Compare by origin: if the same file now has another problem, the first one is not solved.
-    let places: HashSet<_> = problems.iter().map(|problem| &problem.origin).collect();
-    let over = status.problems.iter().filter(|problem| !now.contains(problem));
-    let over: HashSet<_> =
-        over.map(|problem| &problem.origin).filter(|place| !places.contains(place)).collect();
-    for path in over {
+    let [before, now] = [&status.problems[..], problems]
+        .map(|problems| problems.iter().map(|problem| &problem.origin).collect::<HashSet<_>>());
+    for path in before.difference(&now) {
         tracing::info!(source, path, "problem solved");
     }
 }

@@ -106,32 +106,26 @@ async fn read(path: Option<&Path>) -> Result<Config, Problem> {
 }
 
 fn wrong(path: Option<&Path>, message: String) -> Problem {
-    Problem::new(ProblemKind::Request, origin(path), None, None, message)
-}
-
-/// The configuration's name in errors.
-fn origin(path: Option<&Path>) -> String {
-    path.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string())
+    let origin = path.map_or_else(|| "kubeconfig".to_owned(), |path| path.display().to_string());
+    Problem::new(ProblemKind::Request, origin, None, None, message)
 }
 
 /// Errors that quote the file are reworded: it may hold a token or a key.
 fn problem(path: Option<&Path>, error: &KubeconfigError) -> Problem {
-    wrong(
-        path,
-        match error {
-            KubeconfigError::Parse(error) => {
-                let line = error.without_snippet().location().map(|location| location.line());
-                let message = format!("is not a kubeconfig: {}", yaml_problem(error));
-                return Problem::new(ProblemKind::Request, origin(path), line, None, message);
-            }
-            // Its text repeats the path.
-            KubeconfigError::ReadConfig(error, _) => format!("cannot be read: {error}"),
-            KubeconfigError::ParseCertificates(_) => {
-                "certificate-authority holds no certificates in PEM".to_owned()
-            }
-            error => api_causes(error),
-        },
-    )
+    let message = match error {
+        KubeconfigError::Parse(error) => {
+            let line = error.without_snippet().location().map(|location| location.line());
+            let message = format!("is not a kubeconfig: {}", yaml_problem(error));
+            return Problem { line, ..wrong(path, message) };
+        }
+        // Its text repeats the path.
+        KubeconfigError::ReadConfig(error, _) => format!("cannot be read: {error}"),
+        KubeconfigError::ParseCertificates(_) => {
+            "certificate-authority holds no certificates in PEM".to_owned()
+        }
+        error => api_causes(error),
+    };
+    wrong(path, message)
 }
 
 /// With a missing user, the server would treat the client as `system:anonymous`.
@@ -144,9 +138,6 @@ fn user_is_there(kubeconfig: &Kubeconfig) -> Result<(), String> {
     if user.is_empty() || is_there(user) {
         return Ok(());
     }
-    Err(format!(
-        "the context {:?} names the user {:?}, and there is no such user",
-        shorten(name),
-        shorten(user)
-    ))
+    let (name, user) = (shorten(name), shorten(user));
+    Err(format!("the context {name:?} names the user {user:?}, and there is no such user"))
 }

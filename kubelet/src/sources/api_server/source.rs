@@ -64,14 +64,8 @@ pub struct ApiServer {
 impl ApiServer {
     /// All pods that this client may see.
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            namespace: None,
-            labels: None,
-            fields: Vec::new(),
-            redact_env: false,
-            times: Times::default(),
-        }
+        let times = Times::default();
+        Self { client, namespace: None, labels: None, fields: Vec::new(), redact_env: false, times }
     }
 
     /// Only pods bound to this node, as in a kubelet. A node's own credentials allow nothing else.
@@ -139,15 +133,12 @@ impl ApiServer {
         let requests = self.requests(Pod::url_path(&(), self.namespace.as_deref()), true);
         let origin = origin(&requests);
         requests.check(self.times.patience).await.map_err(|(verb, failure)| {
-            let message = if failure.code == Some(403) {
-                let place = self.namespace.as_ref().map_or_else(
-                    || "of all namespaces".to_owned(),
-                    |namespace| format!("in the namespace {namespace}"),
-                );
-                format!("the right to {verb} pods {place} is missing: {}", failure.message)
-            } else {
-                failure.message
-            };
+            let mut message = failure.message;
+            if failure.code == Some(403) {
+                let namespace = self.namespace.as_ref().map(|name| format!("in the namespace {name}"));
+                let place = namespace.as_deref().unwrap_or("of all namespaces");
+                message = format!("the right to {verb} pods {place} is missing: {message}");
+            }
             Problem::new(ProblemKind::Request, origin, None, None, message)
         })
     }

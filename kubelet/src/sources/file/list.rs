@@ -210,7 +210,7 @@ impl FileState {
     }
 }
 
-fn problem(kind: ProblemKind, path: &Path, message: &str) -> Problem {
+pub(super) fn problem(kind: ProblemKind, path: &Path, message: &str) -> Problem {
     Problem::new(kind, path.display().to_string(), None, None, message)
 }
 

@@ -1,6 +1,5 @@
 //! The file source: lists a path periodically, and after file events.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -12,9 +11,9 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time;
 
 use super::hints::Hints;
-use super::list::{Files, Listing};
+use super::list::{Files, Listing, problem};
 use crate::sources::status::StatusWriter;
-use crate::sources::{NodeName, Nudge, Problem, ProblemKind, Source, SourceUpdate, Updates};
+use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate, Updates};
 
 /// Default time between two listings.
 ///
@@ -124,7 +123,7 @@ impl Following {
             };
             if let Err(error) = watched {
                 let message = format!("no file events, so the path is only listed periodically: {error}");
-                problems.push(self.problem(ProblemKind::Unhinted, &message));
+                problems.push(problem(ProblemKind::Unhinted, &self.path, &message));
             }
             self.cost = Some(began.elapsed());
             self.status.read(began, problems, failure.is_some());
@@ -153,13 +152,17 @@ impl Following {
     /// the last set stays.
     async fn listed(&self) -> Option<(notify::Result<()>, Listing, Option<ProblemKind>)> {
         let look = Arc::clone(&self.look);
-        let listed = on_thread(move || {
+        let (sender, mut listed) = oneshot::channel();
+        let work = move || {
             let mut look = look.lock().unwrap_or_else(PoisonError::into_inner);
             let watched = look.hints.watch();
             let failure = look.files.read();
-            (watched, look.files.listing(), failure)
-        });
-        let mut listed = listed.map_err(|error| self.failed(&format!("cannot be listed: {error}"))).ok()?;
+            // Nobody may wait for it.
+            let _ = sender.send((watched, look.files.listing(), failure));
+        };
+        // The runtime's threads for blocking work are few.
+        let started = thread::Builder::new().name("manifests".to_owned()).spawn(work);
+        started.map_err(|error| self.failed(&format!("cannot be listed: {error}"))).ok()?;
         loop {
             match time::timeout(PATIENCE, &mut listed).await {
                 Ok(Ok(listed)) => return Some(listed),
@@ -173,11 +176,7 @@ impl Following {
     }
 
     fn failed(&self, message: &str) {
-        self.status.read(None, vec![self.problem(ProblemKind::Unreadable, message)], true);
-    }
-
-    fn problem(&self, kind: ProblemKind, message: &str) -> Problem {
-        Problem::new(kind, self.path.display().to_string(), None, None, message)
+        self.status.read(None, vec![problem(ProblemKind::Unreadable, &self.path, message)], true);
     }
 }
 
@@ -185,17 +184,6 @@ impl Following {
 /// third of one core, unless it takes longer than half a second.
 fn burst(cost: Duration) -> Duration {
     (cost * 2).clamp(BURST, LONGEST_BURST)
-}
-
-/// Starts the work on a thread of its own. The runtime's threads for blocking work are few.
-fn on_thread<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<oneshot::Receiver<T>> {
-    let (sender, receiver) = oneshot::channel();
-    // Nobody may wait for it.
-    let thread = move || drop(sender.send(work()));
-    thread::Builder::new().name("manifests".to_owned()).spawn(thread)?;
-    Ok(receiver)
 }
 
 // Other systems do not report that a file was opened.

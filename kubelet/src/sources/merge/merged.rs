@@ -55,9 +55,7 @@ impl Merged {
         let updated = self.updated.into_iter().chain(self.deleted).chain(self.reconciled);
         removed.chain(added).chain(updated.map(Operation::Update))
     }
-}
 
-impl Merged {
     /// Publishes this pod under the UID, and files the change under one of the lists. While nothing changes, the published
     /// object stays.
     pub(super) fn publish(

@@ -1,7 +1,7 @@
 //! What a source's change means for the pods of the index.
 //!
 //! Each published pod is a function of what all sources report. This file decides which source is used for
-//! which part.
+//! which part. It has the private methods of [`Merge`]; the public ones, in `mod`, call them.
 
 use std::collections::HashSet;
 use std::sync::Arc;

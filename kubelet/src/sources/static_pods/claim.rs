@@ -7,6 +7,7 @@ use pod_index::{
 };
 
 use super::{CLAIMED_ANNOTATION, UNCONFIRMED_ANNOTATION};
+use crate::sources::pod::node;
 
 /// What a mirror pod says about its static pod.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,33 +34,26 @@ const HASH: &str = "metadata.annotations[kubernetes.io/config.hash]";
 
 /// The claim of a mirror pod; or the field because of which it does not count, and what is wrong with it.
 pub(in crate::sources) fn claim(mirror: &Pod) -> Result<StaticPodClaim, (&'static str, &'static str)> {
-    let refuse = |field, message| Err((field, message));
     let uid = mirror.annotation(CONFIG_MIRROR_ANNOTATION).unwrap_or_default();
-    if !is_uid(uid) {
-        return refuse(MIRROR, "must be a UID: letters, digits, '-', '_' and '.', at most 128 of them");
-    }
-    if mirror.annotation(CONFIG_HASH_ANNOTATION) != Some(uid) {
-        return refuse(HASH, "must equal the annotation kubernetes.io/config.mirror");
-    }
-    if mirror.uid() == uid {
-        return refuse(HASH, "must not be the mirror pod's own UID");
-    }
+    let has_hash = mirror.annotation(CONFIG_HASH_ANNOTATION) == Some(uid);
     // A kubelet's mirror pod has the source of its static pod.
-    if !matches!(mirror.annotation(CONFIG_SOURCE_ANNOTATION), Some("file" | "http")) {
-        return refuse(SOURCE, "must be file or http");
+    let is_static = matches!(mirror.annotation(CONFIG_SOURCE_ANNOTATION), Some("file" | "http"));
+    let node = node(mirror).unwrap_or_default();
+    let must_be = [
+        (is_uid(uid), MIRROR, "must be a UID: letters, digits, '-', '_' and '.', at most 128 of them"),
+        (has_hash, HASH, "must equal the annotation kubernetes.io/config.mirror"),
+        (mirror.uid() != uid, HASH, "must not be the mirror pod's own UID"),
+        (is_static, SOURCE, "must be file or http"),
+        (!node.is_empty(), "spec.nodeName", "must name a node"),
+    ];
+    if let Some((_, field, message)) = must_be.into_iter().find(|(is_so, ..)| !is_so) {
+        return Err((field, message));
     }
-    let node = mirror.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
-    if node.is_empty() {
-        return refuse("spec.nodeName", "must name a node");
-    }
-    let owners = mirror.metadata.owner_references.iter().flatten();
-    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    let controller = mirror.metadata.owner_references.iter().flatten().find(|it| it.controller == Some(true));
     let owner = controller.filter(|owner| {
         owner.api_version == "v1" && owner.kind == "Node" && owner.name == node && !owner.uid.is_empty()
     });
-    let Some(owner) = owner else {
-        return refuse(OWNERS, "must name the pod's Node as the controller");
-    };
+    let owner = owner.ok_or((OWNERS, "must name the pod's Node as the controller"))?;
     Ok(StaticPodClaim {
         uid: PodUid::from(uid),
         node: node.to_owned(),
