@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::sources::Opened;
 use pod_index_kubelet::sources::{Nudge, Problem, ProblemKind, Source, SourceStatus};
 
 /// Maximum number of remembered conflicts for a source that never reports a full set.
@@ -35,18 +34,14 @@ struct Line {
 
 impl Readiness {
     /// None of the sources has reported yet.
-    pub(crate) fn new(sources: &[Opened], is_restored: bool) -> Self {
-        let lines = sources.iter().map(|(updates, nudge)| {
-            let (status, nudge) = (updates.status(), nudge.clone());
+    pub(crate) fn new(
+        sources: impl IntoIterator<Item = (watch::Receiver<SourceStatus>, Nudge)>,
+        is_restored: bool,
+    ) -> Self {
+        let lines = sources.into_iter().map(|(status, nudge)| {
             let source = status.borrow().source;
-            Line {
-                source,
-                status,
-                nudge,
-                passed_over: Vec::new(),
-                refused_claims: Vec::new(),
-                indexed: false,
-            }
+            let (passed_over, refused_claims) = (Vec::new(), Vec::new());
+            Line { source, status, nudge, passed_over, refused_claims, indexed: false }
         });
         Self { lines: Mutex::new(lines.collect()), ready: watch::Sender::new(false), is_restored }
     }
@@ -175,7 +170,7 @@ mod tests {
         let node = NodeName::new("n");
         let url = HttpConfig::new("http://localhost:1/").unwrap();
         let sources = [file::follow("/nonexistent", node.clone()), http::follow(url, node).unwrap()];
-        Readiness::new(&sources.map(|source| (source, Nudge::default())), false)
+        Readiness::new(sources.map(|source| (source.status(), Nudge::default())), false)
     }
 
     #[test]

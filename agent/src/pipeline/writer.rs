@@ -283,7 +283,7 @@ mod tests {
     fn a_pod_that_the_index_would_refuse_is_counted_and_a_problem_of_its_source() {
         let (writer, reader) = pod_index::new();
         let source = kubelet::follow(HttpConfig::of_kubelet("https://localhost:1").unwrap()).unwrap();
-        let readiness = Arc::new(Readiness::new(&[(source, Nudge::default())], false));
+        let readiness = Arc::new(Readiness::new([(source.status(), Nudge::default())], false));
         let mut metrics = Metrics::new(&reader);
         let merge = Merge::new([Source::Kubelet]).derive_static_pods(NodeName::new("n"));
         let (thread, reports, work) =

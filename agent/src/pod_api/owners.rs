@@ -394,7 +394,7 @@ mod tests {
 
     /// A follower of the owners on this server, and what it fills.
     fn follower(server: Router, reader: &Reader<Pod>) -> (Follower, Vec<Arc<Collection>>) {
-        let (readiness, seats) = (Arc::new(Readiness::new(&[], true)), Seats::new(1, 1));
+        let (readiness, seats) = (Arc::new(Readiness::new([], true)), Seats::new(1, 1));
         let begin = Begin { version: 1, seats: &seats, directory: None };
         Follower::new(&Client::new(server, "default"), (reader, &readiness), begin)
     }

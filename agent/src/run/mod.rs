@@ -162,7 +162,8 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     let Clients { pods, others: client, reviews } = Clients::new(settings, &requests).await?;
     let opened = sources::open(settings, pods)?;
     let sources: Vec<_> = opened.iter().map(|(updates, _)| updates.status().borrow().source).collect();
-    let readiness = Arc::new(Readiness::new(&opened, has_restored));
+    let states = opened.iter().map(|(updates, nudge)| (updates.status(), nudge.clone()));
+    let readiness = Arc::new(Readiness::new(states, has_restored));
     let of_sources = Arc::clone(&readiness);
     metrics.collect(move |to| source_metrics::show(&of_sources, to));
     let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
