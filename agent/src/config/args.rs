@@ -224,6 +224,11 @@ impl Shared {
     pub(crate) fn has_api_server(&self) -> bool {
         self.kubeconfig.is_some() || self.api_server
     }
+
+    /// Whether a source is a server.
+    pub(crate) fn asks_a_server(&self) -> bool {
+        self.has_api_server() || self.static_pod_url.is_some() || self.kubelet.is_some()
+    }
 }
 
 /// The settings that the file may have, each with its key.

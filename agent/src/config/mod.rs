@@ -13,8 +13,7 @@ pub(crate) mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::parser::ValueSource;
@@ -26,8 +25,7 @@ use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
-use pod_index_kubelet::sources::http::HttpConfig;
-use pod_index_kubelet::sources::{NodeName, Problem, http, kubelet};
+use pod_index_kubelet::sources::{NodeName, Problem};
 
 use self::values::{AccessSettings, AuthorizationMode, Extra, TlsFiles};
 
@@ -66,9 +64,6 @@ const EXCLUDE: [[&str; 2]; 4] = [
     ["kubelet-insecure-skip-tls-verify", "kubelet-ca"],
 ];
 
-/// The standard path of a pod's service account token.
-const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
-
 /// The error without a source.
 pub(crate) const NO_SOURCES: &str =
     "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server";
@@ -82,8 +77,6 @@ pub(crate) struct Settings {
     /// What is set, and where the agent is, by key. Headers, which may be secret, are left out.
     shown: BTreeMap<String, String>,
     pub(crate) node: NodeName,
-    pub(crate) http: Option<HttpConfig>,
-    pub(crate) kubelet: Option<HttpConfig>,
     /// Whether this agent manages the node's mirror pods.
     pub(crate) mirrors: bool,
     /// Where to keep pods on disk, and which.
@@ -206,11 +199,8 @@ impl Settings {
             ),
         )?;
         let node = node_name(given.hostname_override.as_deref())?;
-        let http = http(&given, &node)?;
-        let kubelet = kubelet(&given)?;
         selection::check(&given)?;
-        let has_other = given.static_pod_path.is_some() || given.has_api_server();
-        rule(has_other || http.is_some() || kubelet.is_some(), NO_SOURCES)?;
+        rule(given.static_pod_path.is_some() || given.asks_a_server(), NO_SOURCES)?;
         rule(
             !(given.all_nodes && given.serve_resources.contains(&Extra::Owners)),
             "--serve-resources=owners requests the owners of this node's pods, not of --all-nodes",
@@ -232,8 +222,6 @@ impl Settings {
         Ok(Self {
             shown: shown.chain(as_it_applies).collect(),
             node,
-            http,
-            kubelet,
             // `--once` prints and stores nothing.
             mirrors: given.manage_mirror_pods && !run.once,
             checkpoints: given.checkpoint_dir.clone().filter(|_| !run.once).map(|path| (path, which)),
@@ -270,44 +258,6 @@ impl Settings {
 /// Zero means the default, as in the kubelet.
 fn period(GoDuration(period): GoDuration) -> Duration {
     if period.is_zero() { Duration::from_secs(20) } else { period }
-}
-
-/// How to query the kubelet, if it is a source. Checks that the source can be created.
-fn kubelet(given: &Shared) -> Result<Option<HttpConfig>, Failure> {
-    let Some(url) = &given.kubelet else { return Ok(None) };
-    let mut config = HttpConfig::of_kubelet(url).map_err(wrong)?;
-    config.period = period(given.kubelet_check_frequency);
-    config.insecure = given.kubelet_insecure_skip_tls_verify;
-    config = trusting(config, "kubeletCa", given.kubelet_ca.as_deref())?;
-    let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
-    config.token_file = given.kubelet_token_file.as_deref().or(of_the_account).map(Path::to_owned);
-    drop(kubelet::follow(config.clone()).map_err(wrong)?);
-    Ok(Some(config))
-}
-
-/// How to request the manifests' URL, if it is a source. Checks that the source can be created.
-fn http(given: &Shared, node: &NodeName) -> Result<Option<HttpConfig>, Failure> {
-    let Some(url) = &given.static_pod_url else { return Ok(None) };
-    let wrong_url = |problem: Problem| {
-        let what = "--manifest-url (staticPodURL)";
-        Failure::Usage(format!("{what} {url:?}: {}", problem.message))
-    };
-    let mut config = HttpConfig::new(url).map_err(wrong_url)?;
-    config.period = period(given.http_check_frequency);
-    for (name, value) in &given.static_pod_url_header {
-        config = config.header(name, value).map_err(wrong)?;
-    }
-    config = trusting(config, "manifestUrlCa", given.manifest_url_ca.as_deref())?;
-    drop(http::follow(config.clone(), node.clone()).map_err(wrong)?);
-    Ok(Some(config))
-}
-
-/// Reads the authorities to trust, if they are given.
-fn trusting(config: HttpConfig, setting: &str, path: Option<&Path>) -> Result<HttpConfig, Failure> {
-    let Some(path) = path else { return Ok(config) };
-    let wrong = |error: &dyn Display| Failure::Usage(format!("{setting} {}: {error}", path.display()));
-    let pem = std::fs::read(path).map_err(|error| wrong(&error))?;
-    config.certificate_authorities(&pem).map_err(|problem| wrong(&problem))
 }
 
 /// The given name or the host's name, trimmed and in lower case.
@@ -382,11 +332,5 @@ mod tests {
         for flag in needs.chain(EXCLUDE.as_flattened()) {
             assert!(flags.contains(flag), "{flag}");
         }
-    }
-
-    #[test]
-    fn a_bad_url_of_manifests_is_named_as_the_user_wrote_it() {
-        let Err(Failure::Usage(message)) = resolved(&["--manifest-url=foo"]) else { panic!("accepted") };
-        assert!(message.starts_with("--manifest-url (staticPodURL) \"foo\": "), "{message}");
     }
 }

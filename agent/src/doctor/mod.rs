@@ -12,6 +12,8 @@ mod report;
 mod rights;
 mod running;
 
+use std::time::Duration;
+
 use pod_index_kubelet::sources::api_server::server_url;
 
 use self::report::{Finding, Outcome, Report};
@@ -19,7 +21,11 @@ use crate::cli::{self, ClientArgs, format};
 use crate::config::args::ServerArgs;
 use crate::config::failure::Failure;
 use crate::config::{Given, NO_SOURCES, Settings, rule};
+use crate::pipeline::sources;
 use crate::run::check;
+
+/// Timeout of a request to the API server.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs all checks and prints the findings.
 pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Result<(), Failure> {
@@ -39,12 +45,16 @@ pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -
 
 async fn findings(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Vec<Finding> {
     let (settings, finding) = configuration::settings(given);
-    let settings = settings.as_ref();
     let mut findings = vec![finding];
-    if let Some(settings) = settings {
-        configuration::check(settings, &mut findings).await;
-        api_server(settings, &mut findings).await;
-    }
+    let settings = match settings {
+        Some((settings, sources)) => {
+            configuration::check(&settings, sources, &mut findings).await;
+            api_server(&settings, &mut findings).await;
+            Some(settings)
+        }
+        None => None,
+    };
+    let settings = settings.as_ref();
     let mut at = settings.map_or(server, |settings| &settings.server).clone();
     // The file's socket, unless a flag names a port.
     if server.socket.is_none() && ["address", "port"].into_iter().any(|id| given.gives(id)) {
@@ -81,11 +91,11 @@ async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) {
         let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names; otherwise see whether the \
                    server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's server and \
                    certificate-authority";
-        findings.push(match check::api_server(settings, client).await {
+        let mut pods = sources::pods_of(settings, client);
+        pods.times.patience = PATIENCE;
+        findings.push(match pods.check().await {
             Ok(()) => Finding::ok(CHECK, format!("{server} lists and watches pods for the agent")),
-            Err(failure) => {
-                Finding::failure(CHECK, format!("{server}: {}", failure.message().unwrap_or_default()), fix)
-            }
+            Err(problem) => Finding::failure(CHECK, format!("{server}: {problem}"), fix),
         });
     }
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Client;
 use kube::api::{Api, PostParams};
 use pod_index_kubelet::api_client::ApiClient;
-use pod_index_kubelet::sources::api_server::{authenticate, connect_with, load_config};
+use pod_index_kubelet::sources::api_server::{connect_with, load_config};
 use pod_index_kubelet::text::api_causes;
 use tokio::time::timeout;
 
@@ -22,38 +22,20 @@ const REVIEWS: usize = 8;
 /// Timeout of a single request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The clients of a running agent, if an API server is configured. Each has connections of its own, so that nothing delays
-/// the pods.
-#[derive(Default)]
-pub(crate) struct Clients {
-    /// For the source.
-    pub(crate) pods: Option<Client>,
-    /// For what the agent itself reads and writes: mirror pods, its Node object.
-    pub(crate) others: Option<Client>,
-    /// For what clients of the agent cause: reviews of their tokens and rights.
-    pub(crate) reviews: Option<Client>,
-}
-
-impl Clients {
-    /// Counts their requests in `requests`.
-    pub(crate) async fn new(settings: &Settings, requests: &ApiRequests) -> Result<Self, Failure> {
-        let Some(api) = connect(settings).await? else { return Ok(Self::default()) };
-        let counted = |client| Some(requests.counted(client));
-        let reviews = counted(api.client_with_limit(REVIEWS));
-        Ok(Self { pods: counted(api.client()), others: counted(api.client()), reviews })
-    }
-}
-
-/// A client of the API server, if `settings` names one, after the credential plugin has answered. It has not connected
-/// yet.
-pub(crate) async fn client(settings: &Settings) -> Result<Option<Client>, Failure> {
-    let Some(api) = connect(settings).await? else { return Ok(None) };
-    authenticate(&api, settings.given.kubeconfig.as_deref()).await.map_err(wrong)?;
-    Ok(Some(api.client()))
+/// The clients of a running agent, if an API server is configured: for the source; for what the agent itself reads and
+/// writes (mirror pods, its Node object); for what clients of the agent cause (reviews of their tokens and rights). Each
+/// has connections of its own, so that nothing delays the pods. Counts their requests in `requests`.
+pub(crate) async fn clients(
+    settings: &Settings,
+    requests: &ApiRequests,
+) -> Result<[Option<Client>; 3], Failure> {
+    let Some(api) = connect(settings).await? else { return Ok([const { None }; 3]) };
+    let clients = [api.client(), api.client(), api.client_with_limit(REVIEWS)];
+    Ok(clients.map(|client| Some(requests.counted(client))))
 }
 
 /// The API server that `settings` names.
-async fn connect(settings: &Settings) -> Result<Option<ApiClient>, Failure> {
+pub(crate) async fn connect(settings: &Settings) -> Result<Option<ApiClient>, Failure> {
     if !settings.given.has_api_server() {
         return Ok(None);
     }

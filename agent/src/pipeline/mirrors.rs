@@ -33,7 +33,7 @@ const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 #[derive(Debug)]
 pub(crate) struct MirrorKeeper {
     pub(crate) node: NodeName,
-    is_asked_to_keep: bool,
+    pub(crate) is_asked_to_keep: bool,
     stage: Mutex<Stage>,
     /// Failed reads of the node's lease. Meanwhile a new kubelet would go unnoticed.
     pub(crate) unread_leases: AtomicU64,
@@ -53,10 +53,6 @@ impl MirrorKeeper {
     pub(crate) fn new(node: NodeName, is_asked_to_keep: bool) -> Self {
         let stage = Mutex::new(Stage { keeping: None, problem: None, has_stood_down: false });
         Self { node, is_asked_to_keep, stage, unread_leases: AtomicU64::new(0) }
-    }
-
-    pub(crate) fn is_asked_to_keep(&self) -> bool {
-        self.is_asked_to_keep
     }
 
     /// The result of the last comparison. Empty before the first.
@@ -80,7 +76,7 @@ impl MirrorKeeper {
         readiness: &Readiness,
         writer: &Sender<Command>,
     ) -> Failure {
-        let (Some(client), true) = (client, self.is_asked_to_keep()) else {
+        let (Some(client), true) = (client, self.is_asked_to_keep) else {
             return std::future::pending().await;
         };
         let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
@@ -183,7 +179,7 @@ impl MirrorKeeper {
     pub(crate) fn view(&self, snapshot: &Snapshot<Pod>) -> Shown {
         let (managed, problem) = {
             let stage = self.lock();
-            (self.is_asked_to_keep() && !stage.has_stood_down, stage.problem.clone())
+            (self.is_asked_to_keep && !stage.has_stood_down, stage.problem.clone())
         };
         let status = self.status();
         let known: HashMap<&str, _> = status.pods.iter().map(|pod| (pod.full_name.as_str(), pod)).collect();

@@ -1,25 +1,31 @@
 //! The configured sources, each in a task that forwards its updates to the writer.
 
+use std::fs;
+use std::path::Path;
+
 use crossbeam_channel::{Sender, TrySendError};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 
 use super::writer::Report;
-use crate::config::Settings;
 use crate::config::failure::Failure;
+use crate::config::{Settings, wrong};
 use pod_index_kubelet::sources::api_server::ApiServer;
+use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::{
     Nudge, Problem, Source, SourceStatus, Updates, file, http, kubelet, redact_env,
 };
 
+/// The standard path of a pod's service account token.
+const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
 /// A source, and what makes it read at once. It does nothing before it is polled.
 pub(crate) type Opened = (Updates<Pod>, Nudge);
 
-/// The sources that `settings` names.
+/// The sources that `settings` names. The API server is one if there is a client of it.
 pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Opened>, Failure> {
     let (given, node) = (&settings.given, &settings.node);
-    let unable = |problem: Problem| Failure::Unable(problem.to_string());
     // Applied to each pod before it is stored.
     let transform: fn(&mut Pod) = if given.redact_env { redact_env } else { |_| {} };
     let mut sources = Vec::new();
@@ -27,20 +33,41 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
         let (nudge, period) = (Nudge::default(), settings.period_of("file"));
         sources.push((file::follow_with(path, node.clone(), period, transform, nudge.clone()), nudge));
     }
-    if let Some(mut config) = settings.http.clone() {
-        config.transform = transform;
+    if let Some(url) = &given.static_pod_url {
+        let wrong_url = |Problem { message, .. }: Problem| {
+            Failure::Usage(format!("--manifest-url (staticPodURL) {url:?}: {message}"))
+        };
+        let mut config = HttpConfig::new(url).map_err(wrong_url)?;
+        for (name, value) in &given.static_pod_url_header {
+            config = config.header(name, value).map_err(wrong)?;
+        }
+        config = trusting(config, "manifestUrlCa", given.manifest_url_ca.as_deref())?;
+        (config.period, config.transform) = (settings.period_of("http"), transform);
         let nudge = config.nudge.clone();
-        sources.push((http::follow(config, node.clone()).map_err(unable)?, nudge));
+        sources.push((http::follow(config, node.clone()).map_err(wrong)?, nudge));
     }
-    if let Some(mut config) = settings.kubelet.clone() {
-        config.transform = transform;
+    if let Some(url) = &given.kubelet {
+        let mut config = HttpConfig::of_kubelet(url).map_err(wrong)?;
+        config = trusting(config, "kubeletCa", given.kubelet_ca.as_deref())?;
+        (config.period, config.transform) = (settings.period_of("kubelet"), transform);
+        config.insecure = given.kubelet_insecure_skip_tls_verify;
+        let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
+        config.token_file = given.kubelet_token_file.as_deref().or(of_the_account).map(Path::to_owned);
         let nudge = config.nudge.clone();
-        sources.push((kubelet::follow(config).map_err(unable)?, nudge));
+        sources.push((kubelet::follow(config).map_err(wrong)?, nudge));
     }
     if let Some(client) = client {
         sources.push((pods_of(settings, client).pods(), Nudge::default()));
     }
     Ok(sources)
+}
+
+/// Reads the authorities to trust, if they are given.
+fn trusting(config: HttpConfig, setting: &str, path: Option<&Path>) -> Result<HttpConfig, Failure> {
+    let Some(path) = path else { return Ok(config) };
+    let wrong = |why: String| Failure::Usage(format!("{setting} {}: {why}", path.display()));
+    let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    config.certificate_authorities(&pem).map_err(|problem| wrong(problem.to_string()))
 }
 
 /// The selected pods of the API server.
@@ -53,16 +80,6 @@ pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -
     };
     server.fields.extend(given.pod_field_selector.clone());
     if given.all_nodes { server } else { server.node(node) }
-}
-
-/// The name of a source's task.
-pub(crate) fn task_of(updates: &Updates<Pod>) -> &'static str {
-    match updates.status().borrow().source {
-        Source::File => "the source file",
-        Source::Http => "the source http",
-        Source::Kubelet => "the source kubelet",
-        Source::Api => "the source api",
-    }
 }
 
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its

@@ -89,7 +89,7 @@ impl WriterThread {
         let mut work =
             Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps, suspension };
         work.restore();
-        let work = move || work.follow(commanded, &received);
+        let work = move || work.follow(&commanded, &received);
         (Self { commands, needs_own_node: node_needed }, reports, work)
     }
 }
@@ -113,7 +113,7 @@ struct Work {
 }
 
 impl Work {
-    fn follow(mut self, mut commands: Receiver<Command>, reports: &Receiver<Report>) {
+    fn follow(mut self, commands: &Receiver<Command>, reports: &Receiver<Report>) {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
@@ -128,7 +128,7 @@ impl Work {
                     Err(_) => return,
                 },
                 recv(commands) -> command => match command {
-                    Ok(Command::Stop) => return,
+                    Ok(Command::Stop) | Err(_) => return,
                     Ok(Command::DeriveOwn) => {
                         let derived = self.merge.manage_own_mirror_pods(false);
                         self.publish(derived, iter::empty());
@@ -137,8 +137,6 @@ impl Work {
                         let checked = self.merge.own_node(node);
                         self.publish(checked, iter::empty());
                     }
-                    // A channel without senders would always be ready.
-                    Err(_) => commands = never(),
                 },
                 recv(expiry) -> _ => self.publish(Merged::default(), iter::empty()),
                 recv(forgetting) -> _ => self.forget(Instant::now()),

@@ -5,22 +5,16 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process;
-use std::time::Duration;
 
-use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
-use pod_index_kubelet::sources::api_server::check_kubeconfig;
-use pod_index_kubelet::sources::{Problem, SourceStatus, Updates, http, kubelet};
+use pod_index_kubelet::sources::api_server::{authenticate, check_kubeconfig};
 
 use crate::cli::format;
 use crate::config::failure::Failure;
 use crate::config::{Settings, wrong};
 use crate::http::tls::Tls;
-use crate::pipeline::{api_clients, sources};
-
-/// Timeout of a request to the API server.
-const PATIENCE: Duration = Duration::from_secs(10);
+use crate::pipeline::api_clients;
+use crate::pipeline::sources::{self, Opened};
 
 /// Prints the settings and the result.
 ///
@@ -28,12 +22,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// directory would not stop the agent; they are reported as well.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     format::print(&settings.summary())?;
-    let runtime = crate::cli::runtime()?;
-    runtime.block_on(credentials(settings))?;
-    files(settings)?;
+    crate::cli::runtime()?.block_on(async {
+        drop(local(settings)?);
+        credentials(settings).await
+    })?;
+    if let Some(path) = &settings.given.static_pod_path {
+        manifests(path)?;
+    }
+    if let Some((path, _)) = &settings.checkpoints {
+        keeps(path)?;
+    }
     format::print("\nThe configuration is valid.\n")?;
-    let has_server = settings.given.has_api_server() || settings.http.is_some() || settings.kubelet.is_some();
-    if has_server { format::print("No server was asked (use doctor).\n") } else { Ok(()) }
+    let asks = settings.given.asks_a_server();
+    if asks { format::print("No server was asked (use doctor).\n") } else { Ok(()) }
 }
 
 /// The agent's certificate and key, if it serves over TLS.
@@ -41,58 +42,23 @@ pub(crate) fn certificate(settings: &Settings) -> Result<Option<Tls>, Failure> {
     settings.tls.clone().map(Tls::load).transpose().map_err(Failure::Usage)
 }
 
-/// Whether the certificates are valid, the manifests can be read, and checkpoints can be kept.
-pub(crate) fn files(settings: &Settings) -> Result<(), Failure> {
+/// The sources except the API server, if they and the certificates are valid.
+pub(crate) fn local(settings: &Settings) -> Result<Vec<Opened>, Failure> {
     certificate(settings)?;
-    if let Some(path) = &settings.given.static_pod_path {
-        manifests(path)?;
-    }
-    settings.checkpoints.as_ref().map_or(Ok(()), |(path, _)| keeps(path))
+    sources::open(settings, None)
 }
 
-/// The client of the API server, if one is configured, with credentials that have not expired by this machine's clock.
+/// The client of the API server, if one is configured, after the credential plugin has answered, with credentials that
+/// have not expired by this machine's clock. It has not connected yet.
 pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
-    let client = api_clients::client(settings).await?;
-    if client.is_some() {
-        let checked = check_kubeconfig(settings.given.kubeconfig.as_deref()).await;
-        checked.map_err(|problem| without_pods(&problem, "the API server"))?;
-    }
-    Ok(client)
-}
-
-/// Whether the API server lists and watches pods for the agent.
-pub(crate) async fn api_server(settings: &Settings, client: Client) -> Result<(), Failure> {
-    let mut pods = sources::pods_of(settings, client);
-    pods.times.patience = PATIENCE;
-    pods.check().await.map_err(|problem| without_pods(&problem, "the API server"))
-}
-
-/// The result of one request to the URL, if one is configured.
-pub(crate) async fn url(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
-    let Some(config) = &settings.http else { return Ok(None) };
-    let source = http::follow(config.clone(), settings.node.clone()).map_err(wrong)?;
-    Ok(Some(first_look(source).await))
-}
-
-/// The result of one request to the kubelet, if one is configured.
-pub(crate) async fn kubelet(settings: &Settings) -> Result<Option<SourceStatus>, Failure> {
-    let Some(config) = &settings.kubelet else { return Ok(None) };
-    let source = kubelet::follow(config.clone()).map_err(wrong)?;
-    Ok(Some(first_look(source).await))
-}
-
-/// Polls a source until its first read has ended.
-pub(crate) async fn first_look(mut source: Updates<Pod>) -> SourceStatus {
-    let mut status = source.status();
-    tokio::select! {
-        _ = source.next() => {}
-        _ = status.wait_for(|status| status.checks > 0) => {}
-    }
-    status.borrow().clone()
-}
-
-fn without_pods(problem: &Problem, source: &str) -> Failure {
-    Failure::No(Some(format!("{problem}; the agent would run without pods of {source}")))
+    let Some(api) = api_clients::connect(settings).await? else { return Ok(None) };
+    let kubeconfig = settings.given.kubeconfig.as_deref();
+    authenticate(&api, kubeconfig).await.map_err(wrong)?;
+    let checked = check_kubeconfig(kubeconfig).await;
+    checked.map_err(|problem| {
+        Failure::No(Some(format!("{problem}; the agent would run without pods of the API server")))
+    })?;
+    Ok(Some(api.client()))
 }
 
 /// Whether the manifests can be read.

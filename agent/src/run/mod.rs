@@ -10,11 +10,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::OptionFuture;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use crate::api::table;
@@ -30,14 +32,13 @@ use crate::http;
 use crate::http::access::Access;
 use crate::http::serve::{App, Requests, Socket};
 use crate::http::tls::Tls;
-use crate::metrics::{Metrics, registered};
-use crate::pipeline::api_clients::Clients;
+use crate::metrics::{Metrics, Scrape, registered};
 use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::writer::{Command, WriterThread};
-use crate::pipeline::{checkpoints, mirror_metrics, own_node, source_metrics, sources};
+use crate::pipeline::{api_clients, checkpoints, mirror_metrics, own_node, source_metrics, sources};
 use crate::pod_api::{self, PodApi};
 use crate::run::signals::Signals;
 use crate::run::tasks::{End, Tasks};
@@ -75,18 +76,16 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
 async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
     let mut tasks = Tasks::default();
     let mut signals = Signals::start(&mut tasks, log.clone())?;
+    let (stop, stopped) = watch::channel(false);
+    let start = tokio::spawn(start(Arc::clone(&settings), log, tasks, stopped));
     let started = tokio::select! {
-        started = start(&settings, &log, &mut tasks) => started?,
+        started = start => started.map_err(|error| Failure::unable("cannot start", error))??,
         signal = signals.end() => return unfinished(&settings, signal, "the start is complete"),
     };
-    let app = started.app;
-    let (stop, stopped) = watch::channel(false);
-    let tls = started.tls;
-    let serve = |listeners| serve(&settings, listeners, tls, &app, &mut tasks, stopped);
-    let server = started.listeners.map(serve).transpose()?;
+    let Started { app, mut tasks, server, writer, checkpoints, follower, client } = started;
     let done = tokio::select! {
         failure = tasks.ended() => return Err(failure),
-        failure = app.mirrors.keep(started.client, &app.reader, &app.readiness, &started.writer.commands) => Err(failure),
+        failure = app.mirrors.keep(client, &app.reader, &app.readiness, &writer.commands) => Err(failure),
         done = when_ready(&settings, &app, server.as_ref()) => done,
         signal = signals.end() => {
             if settings.once {
@@ -99,17 +98,17 @@ async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
     };
     let began = Instant::now();
     let left = || BUDGET.saturating_sub(began.elapsed());
-    if let Some(server) = server.filter(|_| done.is_ok()) {
+    if let Some((_, end)) = server.filter(|_| done.is_ok()) {
         systemd::notify("STOPPING=1");
         stop.send_replace(true);
-        server.end.wait().await;
+        // Nothing is sent.
+        let _ = end.await;
     }
     // Fails if the thread has ended.
-    let _ = started.writer.commands.send(Command::Stop);
-    let _ = timeout(left(), started.writer_end.wait()).await;
-    // Let every change be logged, but not longer than the shutdown may take.
-    let _ = timeout(left(), started.follower.wait()).await;
-    if let Some(checkpoints) = started.checkpoints
+    let _ = writer.commands.send(Command::Stop);
+    // Let every change be written and logged, but not longer than the shutdown may take.
+    let _ = timeout(left(), follower).await;
+    if let Some(checkpoints) = checkpoints
         && let Err(late) = checkpoints.finish(left()).await
     {
         tracing::error!("shutting down without writing the last checkpoints: {late}");
@@ -129,43 +128,41 @@ fn unfinished(settings: &Settings, signal: &str, what: &str) -> Result<(), Failu
 /// The parts of the agent.
 struct Started {
     app: App,
-    tls: Option<Arc<Tls>>,
-    /// `None` with `--once`.
-    listeners: Option<Listeners>,
+    tasks: Tasks,
+    /// The URL of the server, and its end. `None` with `--once`.
+    server: Option<(String, End)>,
     writer: WriterThread,
-    writer_end: End,
     checkpoints: Option<Checkpointing>,
-    /// The end of the thread that follows the index.
+    /// The end of the thread that follows the index. It ends after the writer thread.
     follower: End,
     /// Of the API server, for mirror pods.
     client: Option<Client>,
 }
 
-/// Starts all parts. Waits for no server.
-async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result<Started, Failure> {
-    let listeners = if settings.once { None } else { Some(Listeners::bind(settings).await?) };
-    let given = &settings.given;
+/// Starts all parts, which serve until `stopped` becomes true. Waits for no server, but a disk may hang.
+async fn start(
+    settings: Arc<Settings>,
+    log: Log,
+    mut tasks: Tasks,
+    stopped: watch::Receiver<bool>,
+) -> Result<Started, Failure> {
+    let (given, place) = (&settings.given, &settings.server);
+    // First: an agent that cannot serve requests no pods.
+    let address = (!settings.once).then(|| SocketAddr::new(place.address, place.port));
+    let port =
+        OptionFuture::from(address.map(|address| bind(address, "--address, --port"))).await.transpose()?;
     let options = Options::new().keep_removed(given.keep_removed.0, given.keep_removed_max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
     let mut metrics = Metrics::new(&reader);
-    let tls = check::certificate(settings)?.map(Arc::new);
-    if let Some(tls) = tls.clone() {
-        metrics.collect(move |to| tls.show(to));
-    }
-    let of_the_last_run = Arc::clone(settings);
-    // A disk may hang.
-    let opened = tokio::task::spawn_blocking(move || checkpoints::open(&of_the_last_run)).await;
-    let opened = opened.map_err(|error| Failure::unable("cannot open the checkpoints", error))?;
-    let (checkpoints, restored) = opened?.unzip();
-    let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
+    let tls = check::certificate(&settings)?.map(Arc::new);
     let requests = ApiRequests::register(metrics.ours());
-    let Clients { pods, others: client, reviews } = Clients::new(settings, &requests).await?;
-    let opened = sources::open(settings, pods)?;
+    let [pods, client, reviews] = api_clients::clients(&settings, &requests).await?;
+    let opened = sources::open(&settings, pods)?;
     let sources: Vec<_> = opened.iter().map(|(updates, _)| updates.status().borrow().source).collect();
+    let (checkpoints, restored) = block_in_place(|| checkpoints::open(&settings))?.unzip();
+    let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
     let states = opened.iter().map(|(updates, nudge)| (updates.status(), nudge.clone()));
     let readiness = Arc::new(Readiness::new(states, has_restored));
-    let of_sources = Arc::clone(&readiness);
-    metrics.collect(move |to| source_metrics::show(&of_sources, to));
     let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
     if settings.mirrors {
         // This agent has the static pods of this node.
@@ -173,7 +170,7 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
     }
     let (writer, reports, write) =
         WriterThread::new(index, restored, &sources, merge, Arc::clone(&readiness), &mut metrics);
-    let writer_end = tasks.thread("index", write)?;
+    tasks.thread("index", write)?;
     let checkpoints = checkpoints.map(|found| found.keep(reader.clone())).transpose();
     let checkpoints = checkpoints.map_err(|error| tasks::cannot_start("the checkpoint thread", error))?;
     if let Some(client) = client.clone() {
@@ -181,93 +178,106 @@ async fn start(settings: &Arc<Settings>, log: &Log, tasks: &mut Tasks) -> Result
         let follow = own_node::follow(client, settings.node.to_string(), needed, commands);
         tasks.spawn("the reader of the Node", follow);
     }
-    for (updates, _) in opened {
-        tasks.spawn(sources::task_of(&updates), sources::pass_on(updates, reports.clone()));
-    }
-    if let Some(status) = checkpoints.as_ref().map(Checkpointing::status) {
-        let reader = reader.clone();
-        metrics.collect(move |to| checkpoints::show(&status.borrow(), &reader.load(), to));
+    for ((updates, _), source) in opened.into_iter().zip(sources) {
+        tasks.spawn(format!("the source {source}"), sources::pass_on(updates, reports.clone()));
     }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
-    if mirrors.is_asked_to_keep() {
-        let (mirrors, reader) = (Arc::clone(&mirrors), reader.clone());
-        metrics.collect(move |to| mirror_metrics::show(&mirrors, &reader, to));
-    }
     let connections =
         registered(metrics.ours(), "http_connections", "Open client connections", Gauge::default());
     let events = Events::register(metrics.ours());
-    let (all, server) = (Arc::clone(settings), client.clone());
-    let (of_pods, until) = (reader.clone(), Arc::clone(&readiness));
-    // Reads the lists of the last run. A disk may hang.
-    let api = move || PodApi::new(&all, server.as_ref(), &of_pods, &until, events);
-    let api = tokio::task::spawn_blocking(api).await;
-    let (pods, follow, work) = api.map_err(|error| Failure::unable("cannot serve the pods", error))?;
+    // Reads the lists of the last run.
+    let api = || PodApi::new(&settings, client.as_ref(), &reader, &readiness, events);
+    let (pods, follow, work) = block_in_place(api);
     let follower = tasks.thread("changes", follow)?;
     for (name, work) in work {
         tasks.spawn(name, work);
     }
-    let api = pods.clone();
-    metrics.collect(move |to| pod_api::metrics::show(&api, to));
-    let lookups = Lookups::register(metrics.ours());
     let processes = Processes::new(&given.proc, given.cgroup_root.as_deref());
-    let processes = processes.map_err(|error| Failure::unable("--proc", error))?;
-    let bounds = Bounds { skew: given.clock_skew.0, delay: given.source_delay.0 };
     let whois = Whois {
         reader: reader.clone(),
         readiness: Arc::clone(&readiness),
-        processes,
-        lookups,
+        processes: processes.map_err(|error| Failure::unable("--proc", error))?,
+        lookups: Lookups::register(metrics.ours()),
         owners: pods.owners().clone(),
-        bounds,
+        bounds: Bounds { skew: given.clock_skew.0, delay: given.source_delay.0 },
         bodies: whois::places(),
     };
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
-    let log = log.clone();
-    metrics.collect(move |to| {
-        let help = "Log lines dropped because standard error blocked.";
-        to.counter("dropped_log_lines", help, log.dropped_lines());
+    metrics.collect({
+        let (readiness, reader, mirrors) = (Arc::clone(&readiness), reader.clone(), Arc::clone(&mirrors));
+        let (pods, tls) = (pods.clone(), tls.clone());
+        let checkpoints = checkpoints.as_ref().map(Checkpointing::status);
+        move |to: &mut Scrape<'_>| {
+            source_metrics::show(&readiness, to);
+            pod_api::metrics::show(&pods, to);
+            if let Some(status) = &checkpoints {
+                checkpoints::show(&status.borrow(), &reader.load(), to);
+            }
+            if mirrors.is_asked_to_keep {
+                mirror_metrics::show(&mirrors, &reader, to);
+            }
+            if let Some(tls) = &tls {
+                tls.show(to);
+            }
+            let help = "Log lines dropped because standard error blocked.";
+            to.counter("dropped_log_lines", help, log.dropped_lines());
+        }
     });
     let metrics = Arc::new(metrics);
     let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
-    Ok(Started { app, tls, listeners, writer, writer_end, checkpoints, follower, client })
+    let server = port.map(|port| serve(&settings, port, tls, &app, &mut tasks, stopped));
+    let server = OptionFuture::from(server).await.transpose()?;
+    Ok(Started { app, tasks, server, writer, checkpoints, follower, client })
 }
 
-/// The running server.
-struct Server {
-    url: String,
-    end: End,
-}
-
-/// Serves until `stopped` becomes true.
-fn serve(
+/// Serves until `stopped` becomes true. Returns the URL, and the end of the server.
+async fn serve(
     settings: &Settings,
-    listeners: Listeners,
+    port: TcpListener,
     tls: Option<Arc<Tls>>,
     app: &App,
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
-) -> Result<Server, Failure> {
-    let Listeners { port, socket, apart } = listeners;
-    let address = address_of(&port)?;
-    let scheme = if settings.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{address}");
-    tracing::info!(node = settings.node.as_str(), "serving on {url}");
-    warn_of_strangers(settings, address);
-    systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
-    for (name, listener) in apart {
-        let (paths, router) = match name {
-            "health" => ("/livez and /readyz", http::serve::health_alone(Arc::clone(&app.readiness))),
-            _ => ("/metrics", http::serve::metrics_alone(Arc::clone(&app.metrics))),
-        };
+) -> Result<(String, End), Failure> {
+    let given = &settings.given;
+    let health = http::serve::health_alone(Arc::clone(&app.readiness));
+    let metrics = http::serve::metrics_alone(Arc::clone(&app.metrics));
+    for (name, address, paths, router) in [
+        ("health", given.health_address, "/livez and /readyz", health),
+        ("metrics", given.metrics_address, "/metrics", metrics),
+    ] {
+        let Some(address) = address else { continue };
+        let listener = bind(address, &format!("--{name}-address")).await?;
         tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
         serve_apart(name, listener, router, tasks, stopped.clone())?;
     }
+    // Last: it is a file that others see.
+    let socket = settings.server.socket.as_ref().map(|path| {
+        let unable =
+            |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
+        Socket::bind(path, given.socket_mode).map_err(unable)
+    });
+    let socket = socket.transpose()?;
+    let address = address_of(&port)?;
+    let url = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
+    tracing::info!(node = settings.node.as_str(), "serving on {url}");
+    let clients_are_known = given.client_ca_file.is_some() || settings.access.tokens;
+    if !(address.ip().is_loopback() || clients_are_known) {
+        tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
+    }
+    systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
     let end = tasks.spawn("the server", http::serve::serve(port, socket, tls.clone(), app.clone(), stopped));
     if let Some(tls) = tls {
         tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });
     }
-    Ok(Server { url, end })
+    Ok((url, end))
+}
+
+/// Listens on this address, which the flag gives.
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
 }
 
 fn address_of(listener: &TcpListener) -> Result<SocketAddr, Failure> {
@@ -284,22 +294,20 @@ fn serve_apart(
 ) -> Result<(), Failure> {
     let cannot_start = |error| tasks::cannot_start(name, error);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
-    let listener = listener.into_std().map_err(cannot_start)?;
-    let serve = async move {
-        match TcpListener::from_std(listener) {
-            Ok(listener) => http::serve::serve_openly(listener, router, stopped).await,
-            Err(error) => tracing::error!(%error, "cannot serve"),
-        }
-    };
+    let listener = listener.into_std().and_then(|listener| {
+        let _inside = runtime.enter();
+        TcpListener::from_std(listener)
+    });
+    let serve = http::serve::serve_openly(listener.map_err(cannot_start)?, router, stopped);
     tasks.thread(name, move || runtime.block_on(serve)).map(drop)
 }
 
 /// Prints the pods once all sources are read. With `--once`, that is all.
-async fn when_ready(settings: &Settings, app: &App, server: Option<&Server>) -> Result<(), Failure> {
+async fn when_ready(settings: &Settings, app: &App, server: Option<&(String, End)>) -> Result<(), Failure> {
     let mut seen = app.readiness.seen();
     // Fails only if the sender is gone, but `app` holds it.
     let ready = seen.wait_for(|ready| *ready);
-    let Some(Server { url, .. }) = server else {
+    let Some((url, _)) = server else {
         if timeout(ONCE, ready).await.is_err() {
             let missing = app.readiness.missing().join("; ");
             return Err(Failure::Unable(format!("not all sources were read within {ONCE:?}: {missing}")));
@@ -319,48 +327,6 @@ async fn when_ready(settings: &Settings, app: &App, server: Option<&Server>) -> 
         }
     }
     std::future::pending().await
-}
-
-/// Logs a warning if anyone who can reach the agent can query it.
-fn warn_of_strangers(settings: &Settings, address: SocketAddr) {
-    let has_certificates = settings.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-    let clients_are_known = has_certificates || settings.access.tokens;
-    if !(address.ip().is_loopback() || clients_are_known) {
-        tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
-    }
-}
-
-/// The listening sockets.
-struct Listeners {
-    port: TcpListener,
-    socket: Option<Socket>,
-    /// Those that serve only `/livez` and `/readyz`, or only `/metrics`.
-    apart: Vec<(&'static str, TcpListener)>,
-}
-
-impl Listeners {
-    async fn bind(settings: &Settings) -> Result<Self, Failure> {
-        let bind = async |address: SocketAddr, flag: &str| {
-            let listener = TcpListener::bind(address).await;
-            listener
-                .map_err(|error| Failure::unable(format_args!("cannot serve on {address} ({flag})"), error))
-        };
-        let address = SocketAddr::new(settings.server.address, settings.server.port);
-        let port = bind(address, "--address, --port").await?;
-        let (given, mut apart) = (&settings.given, Vec::new());
-        for (name, address) in [("health", given.health_address), ("metrics", given.metrics_address)] {
-            if let Some(address) = address {
-                apart.push((name, bind(address, &format!("--{name}-address")).await?));
-            }
-        }
-        // Last: it is a file that others see.
-        let socket = settings.server.socket.as_ref().map(|path| {
-            let unable =
-                |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
-            Socket::bind(path, settings.given.socket_mode).map_err(unable)
-        });
-        Ok(Self { port, socket: socket.transpose()?, apart })
-    }
 }
 
 /// Prints the pods in the index.

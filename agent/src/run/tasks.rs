@@ -4,40 +4,41 @@
 //! and what started the agent starts it again. An agent that lacks a part would answer wrongly, or not at all, for
 //! ever. What may fail and begin again, such as a request of a source, does so within its task.
 
-use std::collections::HashMap;
-use std::future::Future;
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::panic::AssertUnwindSafe;
 use std::{io, thread};
 
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
-use tokio::task::{Id, JoinSet};
+use tokio::task::JoinSet;
 
 use crate::config::failure::Failure;
 
-/// The running tasks and threads. Dropping this aborts the tasks and detaches the threads.
+/// The running tasks and threads, with their names. Dropping this aborts the tasks and detaches the threads.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
-    running: JoinSet<()>,
-    names: HashMap<Id, &'static str>,
-}
+pub(crate) struct Tasks(JoinSet<Cow<'static, str>>);
 
-/// Waits for the end of one task or thread. A panic is an end.
-#[derive(Debug)]
-pub(crate) struct End(oneshot::Receiver<()>);
+/// Resolves at the end of one task or thread, to an error: nothing is sent. A panic is an end.
+pub(crate) type End = oneshot::Receiver<Infallible>;
 
 impl Tasks {
     /// Runs a task.
     pub(crate) fn spawn(
         &mut self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         task: impl Future<Output = ()> + Send + 'static,
     ) -> End {
         let (ending, ended) = oneshot::channel();
-        let task = self.running.spawn(async move {
+        let name = name.into();
+        self.0.spawn(async move {
             let _ending = ending;
-            task.await;
+            // A panic has been printed.
+            let _ = AssertUnwindSafe(task).catch_unwind().await;
+            name
         });
-        self.names.insert(task.id(), name);
-        End(ended)
+        ended
     }
 
     /// Runs `work` in a thread of its own.
@@ -53,26 +54,14 @@ impl Tasks {
             work();
         });
         started.map_err(|error| cannot_start(name, error))?;
-        Ok(self.spawn(name, async move {
-            let _ = ended.await;
-        }))
+        Ok(self.spawn(name, ended.map(drop)))
     }
 
     /// Waits until one of them ends.
     pub(crate) async fn ended(&mut self) -> Failure {
-        let Some(ended) = self.running.join_next_with_id().await else {
-            return std::future::pending().await;
-        };
-        let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
-        let name = self.names.get(&id).copied().unwrap_or("a task");
+        let Some(ended) = self.0.join_next().await else { return pending().await };
+        let name = ended.unwrap_or("a task".into());
         Failure::Unable(format!("{name} has ended; see the log"))
-    }
-}
-
-impl End {
-    pub(crate) async fn wait(self) {
-        // Nothing is sent: the sender is dropped.
-        let _ = self.0.await;
     }
 }
 
@@ -117,13 +106,14 @@ mod tests {
         let updates = Updates::new(panics, status);
         let (reports, _received) = crossbeam_channel::bounded(1);
         let mut tasks = Tasks::default();
-        tasks.spawn(sources::task_of(&updates), sources::pass_on(updates, reports));
+        let name = format!("the source {}", updates.status().borrow().source);
+        tasks.spawn(name, sources::pass_on(updates, reports));
         assert_eq!(tasks.ended().await, Failure::Unable("the source file has ended; see the log".to_owned()));
     }
 
     #[tokio::test]
     async fn the_end_of_a_task_can_be_awaited() {
         let mut tasks = Tasks::default();
-        tasks.spawn("a part", async { panic!("a panic that the test wants") }).wait().await;
+        tasks.spawn("a part", async { panic!("a panic that the test wants") }).await.unwrap_err();
     }
 }
