@@ -14,13 +14,14 @@ mod top;
 mod whois;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::args::{Output, RunArgs, ServerArgs};
-use crate::config::duration::GoDuration;
+use crate::config::duration::go_duration;
 use crate::config::failure::Failure;
 
 /// An index of the node's pods: which pod is this?
@@ -188,8 +189,8 @@ pub(crate) struct WhoisArgs {
     pub(crate) fields: Vec<String>,
 
     /// How long to wait for unknown pods, for example 5s.
-    #[arg(long, value_name = "DURATION")]
-    pub(crate) wait: Option<GoDuration>,
+    #[arg(long, value_name = "DURATION", value_parser = go_duration)]
+    pub(crate) wait: Option<Duration>,
 }
 
 /// How client commands connect to an agent with TLS. The flags have kubectl's names.

@@ -3,13 +3,13 @@
 
 use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Arg, Args, Command, ValueEnum};
-use pod_index::AtTime;
 use tracing::Level;
 
-use super::duration::GoDuration;
-use super::values::{AuthorizationMode, Extra, LogFormat, Mode, StaticPods};
+use super::duration::go_duration;
+use super::values::{AuthorizationMode, Extra, LogFormat, StaticPods};
 
 /// What the configuration file may set as well, with [`ServerArgs`].
 #[derive(Args, Clone, Debug)]
@@ -34,8 +34,8 @@ pub(crate) struct Shared {
     pub(crate) static_pod_path: Option<PathBuf>,
 
     /// How often to read the manifests; file events trigger a read at once.
-    #[arg(long, value_name = "DURATION", default_value = "20s")]
-    pub(crate) file_check_frequency: GoDuration,
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = go_duration)]
+    pub(crate) file_check_frequency: Duration,
 
     /// A URL that serves static pod manifests.
     #[arg(long = "manifest-url", value_name = "URL", visible_alias = "static-pod-url")]
@@ -56,8 +56,8 @@ pub(crate) struct Shared {
     pub(crate) manifest_url_ca: Option<PathBuf>,
 
     /// How often to request the URL.
-    #[arg(long, value_name = "DURATION", default_value = "20s")]
-    pub(crate) http_check_frequency: GoDuration,
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = go_duration)]
+    pub(crate) http_check_frequency: Duration,
 
     /// Read pods from this node's kubelet, for example `https://127.0.0.1:10250`.
     #[arg(long, value_name = "URL")]
@@ -76,8 +76,8 @@ pub(crate) struct Shared {
     pub(crate) kubelet_insecure_skip_tls_verify: bool,
 
     /// How often to ask the kubelet.
-    #[arg(long, value_name = "DURATION", default_value = "20s")]
-    pub(crate) kubelet_check_frequency: GoDuration,
+    #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = go_duration)]
+    pub(crate) kubelet_check_frequency: Duration,
 
     /// Follow the API server that this file names.
     #[arg(long, value_name = "FILE")]
@@ -119,20 +119,20 @@ pub(crate) struct Shared {
     pub(crate) cgroup_root: Option<String>,
 
     /// How long a removed pod is found by whois, for events that arrive late; 0 turns this off.
-    #[arg(long, value_name = "DURATION", default_value = "60s")]
-    pub(crate) keep_removed: GoDuration,
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = go_duration)]
+    pub(crate) keep_removed: Duration,
 
     /// Maximum number of removed pods to keep.
     #[arg(long, value_name = "PODS", default_value = "10000")]
     pub(crate) keep_removed_max: usize,
 
     /// The largest difference between two of the clocks of events, of this node and of the API server, for whois --at.
-    #[arg(long, value_name = "DURATION", default_value_t = GoDuration(AtTime::<()>::SKEW))]
-    pub(crate) clock_skew: GoDuration,
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = go_duration)]
+    pub(crate) clock_skew: Duration,
 
     /// The longest time until the sources tell of a change on the node, for whois --at.
-    #[arg(long, value_name = "DURATION", default_value_t = GoDuration(AtTime::<()>::DELAY))]
-    pub(crate) source_delay: GoDuration,
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_duration)]
+    pub(crate) source_delay: Duration,
 
     /// Also serve /livez and /readyz, and nothing else, in plain HTTP on this address: for probes without a client
     /// certificate. Responses only show whether the agent is live and ready.
@@ -203,8 +203,8 @@ pub(crate) struct Shared {
     pub(crate) allowed_client_groups: Vec<String>,
 
     /// The permissions of the socket, in octal. Users with write permission can connect.
-    #[arg(long, value_name = "MODE", default_value = "0660")]
-    pub(crate) socket_mode: Mode,
+    #[arg(long, value_name = "MODE", default_value = "0660", value_parser = mode)]
+    pub(crate) socket_mode: u32,
 
     /// Redact the literal values of environment variables, which are often credentials: in the pods that the agent
     /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
@@ -301,6 +301,12 @@ fn address(text: &str) -> Result<IpAddr, AddrParseError> {
     if text == "localhost" { "127.0.0.1" } else { text }.parse()
 }
 
+/// Parses the permissions of the socket.
+fn mode(text: &str) -> Result<u32, &'static str> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or("must be permissions in octal, such as 0660")
+}
+
 /// Parses a header in the kubelet's format.
 fn header(text: &str) -> Result<(String, String), &'static str> {
     let (name, value) = text.split_once(':').ok_or("must be a name, a colon and a value")?;
@@ -314,4 +320,24 @@ pub(crate) enum Output {
     Name,
     Json,
     Yaml,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_octal() {
+        for (text, expected) in [
+            ("0660", Some(0o660)),
+            ("600", Some(0o600)),
+            ("0", Some(0)),
+            ("888", None),
+            ("01777", None),
+            ("", None),
+            ("rw", None),
+        ] {
+            assert_eq!(mode(text).ok(), expected, "{text:?}");
+        }
+    }
 }

@@ -21,7 +21,6 @@ use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 
 use self::args::{Output, RunArgs, ServerArgs, Shared, settings};
 use crate::api::table;
-use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
@@ -256,7 +255,7 @@ impl Settings {
 }
 
 /// Zero means the default, as in the kubelet.
-fn period(GoDuration(period): GoDuration) -> Duration {
+fn period(period: Duration) -> Duration {
     if period.is_zero() { Duration::from_secs(20) } else { period }
 }
 
@@ -282,6 +281,7 @@ fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
 #[cfg(test)]
 mod tests {
     use clap::Args;
+    use pod_index::AtTime;
 
     use super::*;
 
@@ -311,6 +311,7 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let config = format!("--config={}", file.display());
         let set = resolved(&[&config]).unwrap();
+        assert_eq!((set.given.clock_skew, set.given.source_delay), (AtTime::<()>::SKEW, AtTime::<()>::DELAY));
         assert!(set.given.redact_env && set.given.serve_resources == [Extra::Nodes, Extra::Owners]);
         assert_eq!((set.given.max_watches, set.server.port), (7, 1));
         assert!(set.server.address.is_loopback());

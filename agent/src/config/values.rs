@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -35,19 +34,6 @@ impl AccessSettings {
 
     pub(crate) fn lists_clients(&self) -> bool {
         !(self.names.is_empty() && self.groups.is_empty())
-    }
-}
-
-/// The permissions of the socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mode(pub(crate) u32);
-
-impl FromStr for Mode {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-        mode.map(Self).ok_or("must be permissions in octal, such as 0660")
     }
 }
 

@@ -17,15 +17,13 @@ pub(super) const SETTINGS: &str = "settings";
 pub(super) fn settings(given: &Given) -> (Option<(Settings, Vec<Opened>)>, Finding) {
     let fix =
         "give doctor the agent's own flags, or its file with --config; the agent does not start with these";
-    let valid = given.resolve().and_then(|settings| Ok((check::local(&settings)?, settings)));
-    let (found, said) = match valid {
+    match given.resolve().and_then(|settings| Ok((check::local(&settings)?, settings))) {
         Ok((sources, settings)) => {
-            let words = settings.words();
-            (Some((settings, sources)), Ok(words))
+            let finding = Finding::ok(SETTINGS, settings.words());
+            (Some((settings, sources)), finding)
         }
-        Err(failure) => (None, Err(failure)),
-    };
-    (found, Finding::of(SETTINGS, said, fix))
+        Err(failure) => (None, Finding::of(SETTINGS, Err(failure), fix)),
+    }
 }
 
 /// Checks these sources and the checkpoint directory, if one is configured.

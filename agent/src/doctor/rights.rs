@@ -1,6 +1,5 @@
 //! Checks each right that the settings need on the API server with a `SelfSubjectAccessReview`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -136,30 +135,29 @@ async fn user(client: &Client) -> Option<String> {
 /// Reviews all rights. Returns `false` if the server says that pods may not be listed or watched.
 pub(super) async fn check(settings: &Settings, client: &Client, findings: &mut Vec<Finding>) -> bool {
     let user = user(client).await.unwrap_or_else(|| "this user".to_owned());
-    let mut granted = BTreeMap::<&'static str, Vec<String>>::new();
-    let (mut others, mut may_read) = (Vec::new(), true);
+    let (mut granted, mut may_read) = (Vec::new(), true);
     for right in needed(settings) {
         if right.is_per_object(&user) {
             let why =
                 format!("{right}: the node authorizer grants it to {user} for each object that a pod names");
-            others.push(Finding::skipped(CHECK, why));
+            findings.push(Finding::skipped(CHECK, why));
             continue;
         }
         match api_clients::may(client, right.0.clone()).await {
-            Ok(true) => granted.entry(right.1).or_default().push(right.to_string()),
+            Ok(true) => granted.push(right.to_string()),
             Ok(false) => {
                 may_read &= right.1 != BASE;
-                others.push(Finding::failure(CHECK, format!("{user} may not {right}"), right.fix(&user)));
+                findings.push(Finding::failure(CHECK, format!("{user} may not {right}"), right.fix(&user)));
             }
             // Nor can the others.
             Err(why) => {
-                others.push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}")));
+                findings.push(Finding::skipped(CHECK, format!("{right}: cannot be checked: {why}")));
                 break;
             }
         }
     }
-    let granted = granted.into_values().map(|rights| format!("{user} may {}", rights.join(", ")));
-    findings.extend(granted.map(|message| Finding::ok(CHECK, message)));
-    findings.extend(others);
+    if !granted.is_empty() {
+        findings.push(Finding::ok(CHECK, format!("{user} may {}", granted.join(", "))));
+    }
     may_read
 }

@@ -3,6 +3,7 @@
 //! This module knows the channel, the merge and the writer. It must not know what sources read or who queries.
 
 use std::iter;
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -156,22 +157,17 @@ impl Work {
         let mut all = vec![changes, self.merge.expire(started)];
         let (mut sources, mut sound) = (Vec::new(), Vec::new());
         for Report { source, update, sound: is_sound, read } in reports {
-            if is_sound && !sound.contains(&source) {
-                sound.push(source);
-            }
+            sound.extend(is_sound.then_some(source));
             if let Some(update) = update {
                 let whole = matches!(update, SourceUpdate::Set(_));
                 let mut merged = self.merge.update(source, update);
                 merged.due.iter().for_each(|source| self.readiness.nudge(*source));
-                for problem in self.readiness.passed_over(source, whole, std::mem::take(&mut merged.problems))
-                {
+                for problem in self.readiness.passed_over(source, whole, mem::take(&mut merged.problems)) {
                     self.counts.refused(problem.kind == ProblemKind::Invalid);
                     warn_of(source, &problem);
                 }
                 all.push(merged);
-                if whole {
-                    sources.push(source);
-                }
+                sources.extend(whole.then_some(source));
             }
             all.extend(read.map(|began| self.merge.read(source, began, is_sound)));
         }
@@ -183,10 +179,8 @@ impl Work {
                 warn_of(Source::Api, &problem);
             }
         }
-        self.needs_own_node.send_if_modified(|needed| {
-            let before = std::mem::replace(needed, self.merge.needs_own_node());
-            before != *needed
-        });
+        let needed = self.merge.needs_own_node();
+        self.needs_own_node.send_if_modified(|before| mem::replace(before, needed) != needed);
         let operations = batch.len();
         let applied = self.writer.apply(batch);
         // The merge has refused what the index would refuse.

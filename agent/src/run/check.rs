@@ -63,7 +63,8 @@ pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, F
 
 /// Whether the manifests can be read.
 pub(crate) fn manifests(path: &Path) -> Result<(), Failure> {
-    readable(path).map_err(|error| {
+    // A directory as well.
+    File::open(path).map(drop).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "does not exist".to_owned(),
             _ => format!("cannot be read: {error}"),
@@ -71,10 +72,6 @@ pub(crate) fn manifests(path: &Path) -> Result<(), Failure> {
         let path = path.display();
         Failure::No(Some(format!("staticPodPath: {path}: {why}; the agent would run without its pods")))
     })
-}
-
-fn readable(path: &Path) -> io::Result<()> {
-    if fs::metadata(path)?.is_dir() { fs::read_dir(path).map(drop) } else { File::open(path).map(drop) }
 }
 
 /// Whether checkpoints can be kept in this directory, which need not exist yet. Leaves the directory unchanged and does

@@ -151,7 +151,7 @@ async fn start(
     let address = (!settings.once).then(|| SocketAddr::new(place.address, place.port));
     let port =
         OptionFuture::from(address.map(|address| bind(address, "--address, --port"))).await.transpose()?;
-    let options = Options::new().keep_removed(given.keep_removed.0, given.keep_removed_max).keep_times(true);
+    let options = Options::new().keep_removed(given.keep_removed, given.keep_removed_max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(&settings)?.map(Arc::new);
@@ -199,7 +199,7 @@ async fn start(
         processes: processes.map_err(|error| Failure::unable("--proc", error))?,
         lookups: Lookups::register(metrics.ours()),
         owners: pods.owners().clone(),
-        bounds: Bounds { skew: given.clock_skew.0, delay: given.source_delay.0 },
+        bounds: Bounds { skew: given.clock_skew, delay: given.source_delay },
         bodies: whois::places(),
     };
     let requests = Requests::register(metrics.ours());

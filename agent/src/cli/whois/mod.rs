@@ -13,7 +13,6 @@ use serde_json::Value;
 use self::printer::Printer;
 use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs, runtime_apart};
-use crate::config::duration::GoDuration;
 use crate::config::failure::Failure;
 
 /// The fields that the agent sends with `details=true`.
@@ -28,7 +27,7 @@ const BATCH: usize = 60 * 1024;
 
 /// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
-    let wait = asked.wait.map_or(Duration::ZERO, |GoDuration(wait)| wait);
+    let wait = asked.wait.unwrap_or_default();
     let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
     if asked.time_field.is_some() && !is_input {
         return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));

@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::config::values::Mode;
-
 /// The listening socket. It is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -19,7 +17,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     /// Creates the socket. Replaces one that a dead agent left behind, but no socket in use and no other file.
-    pub(crate) fn bind(path: &Path, mode: Mode) -> io::Result<Self> {
+    pub(crate) fn bind(path: &Path, mode: u32) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another file exists there"));
@@ -33,7 +31,7 @@ impl Socket {
         let beside = beside(path);
         let _ = fs::remove_file(&beside);
         let listener = UnixListener::bind(&beside)?;
-        let named = fs::set_permissions(&beside, Permissions::from_mode(mode.0))
+        let named = fs::set_permissions(&beside, Permissions::from_mode(mode))
             .and_then(|()| fs::rename(&beside, path));
         if let Err(error) = named {
             let _ = fs::remove_file(&beside);
@@ -61,25 +59,5 @@ fn beside(path: &Path) -> PathBuf {
 impl Drop for Socket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mode_is_octal() {
-        for (text, mode) in [
-            ("0660", Some(0o660)),
-            ("600", Some(0o600)),
-            ("0", Some(0)),
-            ("888", None),
-            ("01777", None),
-            ("", None),
-            ("rw", None),
-        ] {
-            assert_eq!(text.parse::<Mode>().ok().map(|mode| mode.0), mode, "{text:?}");
-        }
     }
 }
