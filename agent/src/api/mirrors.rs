@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use pod_index::PodMeta;
 use pod_index_kubelet::mirror::{MirrorFailure, MirrorStatus, Planned};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::types::time;
 
@@ -47,16 +47,8 @@ pub(crate) struct Pair {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<PairError>,
-}
-
-/// Why the last attempt failed.
-#[derive(Debug, Deserialize, Serialize)]
-struct PairError {
-    kind: String,
-    message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time: Option<Time>,
+    /// Why the last attempt failed.
+    last_error: Option<Value>,
 }
 
 impl Pair {
@@ -74,16 +66,11 @@ impl Pair {
 
     /// A pair that this agent manages, with the result of the last comparison.
     pub(crate) fn managed(planned: &Planned, known: Option<&MirrorStatus>) -> Self {
-        let error = |failure: MirrorFailure| PairError {
-            kind: failure.kind.as_str().to_owned(),
-            message: failure.message,
-            time: time(failure.time),
-        };
+        let error = |MirrorFailure { kind, message, time: at, .. }: &MirrorFailure| json!({ "kind": kind.as_str(), "message": message, "time": time(*at) });
+        let state = serde_json::to_value(planned.state).unwrap_or_default();
         Self {
-            state: serde_json::to_value(planned.state)
-                .ok()
-                .and_then(|state| Some(state.as_str()?.to_owned())),
-            last_error: known.and_then(|known| known.last_failure.clone()).map(error),
+            state: state.as_str().map(str::to_owned),
+            last_error: known.and_then(|known| known.last_failure.as_ref()).map(error),
             ..Self::of(planned)
         }
     }

@@ -1,6 +1,6 @@
 //! The agent's own response types.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -38,8 +38,7 @@ impl From<SourceStatus> for SourceLine {
     }
 }
 
-/// A time, truncated to seconds.
+/// A time, which is written in whole seconds.
 pub(super) fn time(time: SystemTime) -> Option<Time> {
-    let since_epoch = time.duration_since(UNIX_EPOCH).ok()?;
-    Timestamp::from_second(i64::try_from(since_epoch.as_secs()).ok()?).ok().map(Time)
+    Timestamp::try_from(time).ok().map(Time)
 }
