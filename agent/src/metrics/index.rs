@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::Snapshot;
 
-use super::{Scrape, number};
+use super::Scrape;
 
 /// The first three have the kubelet's names and meanings.
 ///
@@ -15,15 +15,14 @@ pub(super) fn show(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
         "desired_pods",
         "The number of pods the node is being instructed to run. static is true if the pod is not from the API server.",
         // Like the kubelet: empty, not "false".
-        [([("static", "")], number(others)), ([("static", "true")], number(of_files))],
+        [([("static", "")], others), ([("static", "true")], of_files)],
     );
-    to.gauge("mirror_pods", "The number of mirror pods.", number(snapshot.mirror_pods().len()));
+    to.gauge("mirror_pods", "The number of mirror pods.", snapshot.mirror_pods().len());
     let help = "Current number of ephemeral containers in the pods.";
-    to.gauge("managed_ephemeral_containers", help, number(snapshot.ephemeral_container_count()));
-    let generation = i64::try_from(snapshot.generation()).unwrap_or(i64::MAX);
+    to.gauge("managed_ephemeral_containers", help, snapshot.ephemeral_container_count());
     let help = "The generation of the current snapshot; 0 before the first publication.";
-    to.gauge("generation", help, generation);
+    to.gauge("generation", help, snapshot.generation());
     to.counter("publications", "Snapshots published.", snapshot.generation());
     let help = "Removed pods and mirror pods that are kept, so that late events find them.";
-    to.gauge("removed_pods", help, number(snapshot.removed().len()));
+    to.gauge("removed_pods", help, snapshot.removed().len());
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Scrape, number};
+use super::Scrape;
 use crate::metrics::memory::Memory;
 
 /// This process. Omits values that cannot be read.
@@ -18,7 +18,7 @@ pub(super) fn show(started: SystemTime, to: &mut Scrape<'_>) {
         to.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", bytes);
     }
     let (used, limit) = match Memory::read() {
-        Some(Memory { used, limit }) => (i64::try_from(used).ok(), i64::try_from(limit).unwrap_or(0)),
+        Some(Memory { used, limit }) => (Some(used), limit),
         None => (resident, 0),
     };
     to.gauge("pod_index_memory_limit_bytes", "Limit of the cgroup's memory; 0 if there is none.", limit);
@@ -28,10 +28,10 @@ pub(super) fn show(started: SystemTime, to: &mut Scrape<'_>) {
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // One of the entries is the directory's own descriptor.
-        let open = number(open.count().saturating_sub(1));
+        let open = open.count().saturating_sub(1);
         to.gauge("process_open_fds", "Number of open file descriptors.", open);
     }
-    if let Some(most) = getrlimit(Resource::Nofile).current.and_then(|most| i64::try_from(most).ok()) {
+    if let Some(most) = getrlimit(Resource::Nofile).current {
         to.gauge("process_max_fds", "Maximum number of open file descriptors.", most);
     }
     let started = started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -42,8 +42,8 @@ pub(super) fn show(started: SystemTime, to: &mut Scrape<'_>) {
     to.counter("process_cpu_seconds", help, cpu.as_secs_f64());
 }
 
-fn resident_memory() -> Option<i64> {
+fn resident_memory() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -27,15 +27,14 @@ impl Writing {
         let duration = Histogram::new(SECONDS);
         let help = "Time to merge, apply and publish a batch";
         registry.register_with_unit("write_duration", help, Unit::Seconds, duration.clone());
+        let help = "Replaced snapshots that readers still hold";
+        let retired = registered(registry, "retired_snapshots", help, Gauge::default());
         let mut counter = |name, help| registered(registry, name, help, Counter::default());
         Self {
             refused: counter("refused_pods", "Pods that the index refused"),
             operations: counter("operations", "Operations of the sources' updates"),
             duration,
-            retired: {
-                let help = "Replaced snapshots that readers still hold";
-                registered(registry, "retired_snapshots", help, Gauge::default())
-            },
+            retired,
         }
     }
 
