@@ -20,16 +20,16 @@ pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
     let (no_spec, no_status) = (PodSpec::default(), PodStatus::default());
     let spec = pod.spec.as_ref().unwrap_or(&no_spec);
     let status = pod.status.as_ref().unwrap_or(&no_status);
-    let Containers { reason, ready, total, restarts, last_restart } = containers(pod, spec, status);
-    let restarts = match last_restart {
-        Some(last) if restarts != 0 => format!("{restarts} ({} ago)", since(Some(&last), now)),
-        _ => restarts.to_string(),
+    let (reason, ready, restarts) = containers(pod, spec, status);
+    let restarts = match restarts {
+        (count, Some(last)) if count != 0 => format!("{count} ({} ago)", since(Some(&last), now)),
+        (count, _) => count.to_string(),
     };
     let ip = status.pod_ips.as_ref().and_then(|ips| ips.first()).map(|ip| &*ip.ip);
     let or_none = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or("<none>").to_owned();
     [
         pod.name().to_owned(),
-        format!("{ready}/{total}"),
+        ready,
         reason,
         restarts,
         since(pod.metadata.creation_timestamp.as_ref(), now),
@@ -38,16 +38,11 @@ pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
     ]
 }
 
-struct Containers {
-    reason: String,
-    ready: usize,
-    total: usize,
-    restarts: i32,
-    last_restart: Option<Time>,
-}
+/// The number of restarts, and the time of the last one.
+type Restarts = (i32, Option<Time>);
 
-/// The API server's `printPod`, branch by branch.
-fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
+/// The API server's `printPod`, branch by branch: the reason, the containers that are ready, the restarts.
+fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> (String, String, Restarts) {
     let phase = status.phase.as_deref().unwrap_or_default();
     let mut reason =
         status.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| phase.to_owned());
@@ -66,10 +61,10 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
     let mut restarts = Restarts::default();
     let mut of_sidecars = Restarts::default();
     for (at, container) in status.init_container_statuses.iter().flatten().enumerate() {
-        restarts.add(container);
+        add(&mut restarts, container);
         let is_sidecar = is_sidecar(&container.name);
         if is_sidecar {
-            of_sidecars.add(container);
+            add(&mut of_sidecars, container);
         }
         let terminated = terminated(container);
         if terminated.is_some_and(|terminated| terminated.exit_code == 0) {
@@ -81,7 +76,7 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
         }
         let waiting = waiting(container).filter(|reason| *reason != "PodInitializing");
         reason = match (terminated, waiting) {
-            (Some(_), _) => format!("Init:{}", ended(container)),
+            (Some(terminated), _) => format!("Init:{}", ended(terminated)),
             (None, Some(waiting)) => format!("Init:{waiting}"),
             (None, None) => format!("Init:{at}/{}", init.len()),
         };
@@ -92,11 +87,11 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
         restarts = of_sidecars;
         let mut has_running = false;
         for container in status.container_statuses.iter().flatten().rev() {
-            restarts.add(container);
+            add(&mut restarts, container);
             if let Some(waiting) = waiting(container) {
                 waiting.clone_into(&mut reason);
-            } else if terminated(container).is_some() {
-                reason = ended(container);
+            } else if let Some(terminated) = terminated(container) {
+                reason = ended(terminated);
             } else if container.ready && container.state.as_ref().is_some_and(|state| state.running.is_some())
             {
                 has_running = true;
@@ -114,24 +109,14 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
             "Terminating".clone_into(&mut reason);
         }
     }
-    Containers { reason, ready, total, restarts: restarts.count, last_restart: restarts.last }
+    (reason, format!("{ready}/{total}"), restarts)
 }
 
-#[derive(Default)]
-struct Restarts {
-    count: i32,
-    last: Option<Time>,
-}
-
-impl Restarts {
-    fn add(&mut self, container: &ContainerStatus) {
-        self.count = self.count.saturating_add(container.restart_count);
-        let ended =
-            container.last_state.as_ref().and_then(|state| state.terminated.as_ref()?.finished_at.clone());
-        if ended > self.last {
-            self.last = ended;
-        }
-    }
+fn add((count, last): &mut Restarts, container: &ContainerStatus) {
+    *count = count.saturating_add(container.restart_count);
+    let ended =
+        container.last_state.as_ref().and_then(|state| state.terminated.as_ref()?.finished_at.as_ref());
+    *last = ended.max(last.as_ref()).cloned();
 }
 
 fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
@@ -152,8 +137,7 @@ fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> 
 }
 
 /// The reason why a container ended.
-fn ended(container: &ContainerStatus) -> String {
-    let Some(terminated) = terminated(container) else { return String::new() };
+fn ended(terminated: &ContainerStateTerminated) -> String {
     match (terminated.reason.as_deref(), terminated.signal) {
         (Some(reason), _) if !reason.is_empty() => reason.to_owned(),
         (_, Some(signal)) if signal != 0 => format!("Signal:{signal}"),
