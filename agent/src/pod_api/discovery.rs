@@ -8,28 +8,22 @@ use serde_json::{Value, json};
 
 use super::resource::Resource;
 
-/// The Kubernetes version whose types and rules are served.
-const KUBERNETES: (&str, &str) = ("1", "36");
-
 /// The paths of discovery for these resources.
 pub(super) fn router(resources: impl IntoIterator<Item = &'static Resource>) -> Router {
     let mut versions = BTreeMap::<_, Vec<Value>>::from([("v1", Vec::new())]);
     for resource in resources {
         versions.entry(resource.api_version).or_default().push(resource.described());
     }
-    let version = |version: &str| {
-        let (_, number) = version.split_once('/')?;
-        Some(json!({ "groupVersion": version, "version": number }))
-    };
-    let groups = versions.keys().filter_map(|name| Some((name.split_once('/')?.0, version(name)?)));
-    let groups = groups.map(|(name, version)| {
-        let mut group = json!({ "name": name, "versions": [version], "preferredVersion": version });
-        group["kind"] = json!("APIGroup");
-        group["apiVersion"] = json!("v1");
-        (format!("/apis/{name}"), group)
+    let groups = versions.keys().filter_map(|version| {
+        let (name, number) = version.split_once('/')?;
+        let version = json!({ "groupVersion": version, "version": number });
+        Some(json!({
+            "kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": [version], "preferredVersion": version,
+        }))
     });
-    let groups: Vec<_> = groups.collect();
-    let all: Vec<_> = groups.iter().map(|(_, group)| group.clone()).collect();
+    let all: Vec<_> = groups.collect();
+    let path = |group: &Value| format!("/apis/{}", group["name"].as_str().unwrap_or_default());
+    let groups: Vec<_> = all.iter().map(|group| (path(group), group.clone())).collect();
     let lists = versions.into_iter().map(|(version, resources)| {
         let folder = if version == "v1" { "api" } else { "apis" };
         let list = json!({ "kind": "APIResourceList", "groupVersion": version, "resources": resources });
@@ -51,10 +45,10 @@ pub(super) fn with_slash(router: Router, path: &str, handler: MethodRouter) -> R
     router.route(path, handler.clone()).route(&format!("{path}/"), handler)
 }
 
+/// The Kubernetes version whose types and rules are served.
 fn version_of_the_agent() -> Value {
-    let (major, minor) = KUBERNETES;
     json!({
-        "major": major, "minor": minor,
+        "major": "1", "minor": "36",
         "gitVersion": concat!("v1.36.0+pod-index-", env!("CARGO_PKG_VERSION")),
         "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),

@@ -9,15 +9,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 
 /// A rejected request and the reason.
 #[derive(Debug)]
-pub(crate) struct Refusal(Box<Status>);
+pub(crate) struct Refusal(StatusCode, Box<Status>);
 
 impl Refusal {
     fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
-        Self(Box::new(status(code, reason, message.into())))
+        Self(code, Box::new(status(code, reason, message.into())))
     }
 
     fn with(mut self, details: StatusDetails) -> Self {
-        self.0.details = Some(details);
+        self.1.details = Some(details);
         self
     }
 
@@ -79,16 +79,14 @@ impl Refusal {
     }
 
     pub(super) fn status(&self) -> &Status {
-        &self.0
+        &self.1
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let code = self.0.code.and_then(|code| u16::try_from(code).ok());
-        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
-        let retry = self.0.details.as_ref().and_then(|details| details.retry_after_seconds);
-        let response = (code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), Json(&*self.0)).into_response();
+        let retry = self.1.details.as_ref().and_then(|details| details.retry_after_seconds);
+        let response = (self.0, Json(&*self.1)).into_response();
         match retry {
             Some(seconds) => ([(header::RETRY_AFTER, seconds.to_string())], response).into_response(),
             None => response,
