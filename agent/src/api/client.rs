@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
-/// Request bodies that one client may have in memory.
+/// Request bodies in memory: of one client, and of all.
 const BODIES: usize = 16;
+const ALL_BODIES: usize = 64;
 /// Known clients that are gone, before they are forgotten.
 const GONE: usize = 256;
 
@@ -27,6 +28,7 @@ const GONE: usize = 256;
 pub(crate) struct Clients {
     known: Arc<Mutex<HashMap<Arc<str>, Weak<Share>>>>,
     turns: Arc<Semaphore>,
+    bodies: Arc<Places>,
 }
 
 /// What one client may have at once.
@@ -39,15 +41,19 @@ pub(crate) struct Share {
     turns: Arc<Semaphore>,
     /// Shared with each open watch of the client.
     pub(crate) watches: Arc<()>,
-    /// For the bodies of its requests.
-    pub(crate) bodies: Arc<Semaphore>,
+    /// For the bodies of its requests: its own places, and those of all clients. A request takes one of each.
+    pub(crate) bodies: [Arc<Places>; 2],
     /// Held while processes are read for it. A `/proc` that blocks must not keep the client's turn.
     pub(crate) processes: Semaphore,
 }
 
 impl Clients {
     pub(crate) fn new() -> Self {
-        Self { known: Arc::default(), turns: Arc::new(Semaphore::new(TURNS)) }
+        Self {
+            known: Arc::default(),
+            turns: Arc::new(Semaphore::new(TURNS)),
+            bodies: Arc::new(Places::new(ALL_BODIES)),
+        }
     }
 
     /// The client with this name.
@@ -65,7 +71,7 @@ impl Clients {
             turn: Semaphore::new(1),
             turns: Arc::clone(&self.turns),
             watches: Arc::default(),
-            bodies: Arc::new(Semaphore::new(BODIES)),
+            bodies: [Arc::new(Places::new(BODIES)), Arc::clone(&self.bodies)],
             processes: Semaphore::new(1),
         });
         known.insert(name, Arc::downgrade(&share));
@@ -112,6 +118,34 @@ impl Share {
         };
         yield_now().await;
         Some(done)
+    }
+}
+
+/// Places for a limited number of requests.
+#[derive(Debug)]
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    /// Shared with each request that waits for a place.
+    waiting: Arc<()>,
+}
+
+impl Places {
+    fn new(most: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(most)), waiting: Arc::default() }
+    }
+
+    /// Waits for a place, if none is free. `None`: the agent ends.
+    pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(place);
+        }
+        let _waiting = Arc::clone(&self.waiting);
+        Arc::clone(&self.free).acquire_owned().await.ok()
+    }
+
+    /// Whether a request waits for a place.
+    pub(crate) fn are_wanted(&self) -> bool {
+        Arc::strong_count(&self.waiting) > 1
     }
 }
 

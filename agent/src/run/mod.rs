@@ -42,7 +42,7 @@ use crate::pipeline::{api_clients, checkpoints, mirror_metrics, own_node, source
 use crate::pod_api::{self, PodApi};
 use crate::run::signals::Signals;
 use crate::run::tasks::{End, Tasks};
-use crate::whois::{self, Lookups, Processes, Whois};
+use crate::whois::{Lookups, Processes, Whois};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
 use pod_index_kubelet::checkpoint::Checkpointing;
 use pod_index_kubelet::sources::Merge;
@@ -200,7 +200,6 @@ async fn start(
         lookups: Lookups::register(metrics.ours()),
         owners: pods.owners().clone(),
         bounds: Bounds { skew: given.clock_skew, delay: given.source_delay },
-        bodies: whois::places(),
     };
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());

@@ -8,56 +8,53 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use http_body_util::BodyExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
+use crate::api::client::Places;
 use crate::api::refusal::refused;
 
 /// Maximum size of a body, in bytes.
 const BODY: usize = 128 << 10;
 /// Timeout for a place, and for the body.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Places of all clients.
-const PLACES: usize = 64;
 
-/// The places of all clients.
-pub(crate) fn places() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(PLACES))
-}
-
-/// A place for a body: one of its client, and one of all.
+/// A place for a body.
 pub(super) struct Place {
+    /// When the body was complete.
     since: Instant,
-    permits: [OwnedSemaphorePermit; 2],
+    places: [Arc<Places>; 2],
+    _permits: [OwnedSemaphorePermit; 2],
 }
 
 impl Place {
-    /// Waits for a place.
-    pub(super) async fn take(of_client: &Arc<Semaphore>, of_all: &Arc<Semaphore>) -> Result<Self, Response> {
-        let take = async |places: &Arc<Semaphore>| Arc::clone(places).acquire_owned().await.ok();
-        let permits = timeout(TIMEOUT, async { Some([take(of_client).await?, take(of_all).await?]) }).await;
+    /// Waits for one of each of these places.
+    pub(super) async fn take(places: &[Arc<Places>; 2]) -> Result<Self, Response> {
+        let [of_client, of_all] = places;
+        let permits = timeout(TIMEOUT, async { Some([of_client.take().await?, of_all.take().await?]) }).await;
         let permits = permits.ok().flatten().ok_or_else(|| {
             let message = "too many queries with a body at once".to_owned();
             refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
         })?;
-        Ok(Self { since: Instant::now(), permits })
+        Ok(Self { since: Instant::now(), places: places.clone(), _permits: permits })
     }
 
-    /// Fails if the request is slow and no other place is free. A client that reads slowly keeps none from others.
+    /// Fails if the answers are slow and a request waits for a place. A client that reads slowly keeps none from others.
     pub(super) fn check(&self) -> io::Result<()> {
-        let mut places = self.permits.iter().map(OwnedSemaphorePermit::semaphore);
-        if self.since.elapsed() >= TIMEOUT && places.any(|places| places.available_permits() == 0) {
+        if self.since.elapsed() >= TIMEOUT && self.places.iter().any(|places| places.are_wanted()) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads too slowly"));
         }
         Ok(())
     }
-}
 
-/// Reads a body into one piece of memory. Kept as it came, in chunks, it may take 40 times its size.
-pub(super) async fn read(body: Body) -> Result<Vec<u8>, Response> {
-    let message = "the body is incomplete".to_owned();
-    let incomplete = |_| refused(StatusCode::REQUEST_TIMEOUT, "Timeout", message);
-    timeout(TIMEOUT, read_all(body)).await.map_err(incomplete)?
+    /// Reads the body into one piece of memory. Kept as it came, in chunks, it may take 40 times its size.
+    pub(super) async fn read(&mut self, body: Body) -> Result<Vec<u8>, Response> {
+        let text = timeout(TIMEOUT, read_all(body)).await.map_err(|_| {
+            refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body is incomplete".to_owned())
+        })?;
+        self.since = Instant::now();
+        text
+    }
 }
 
 async fn read_all(mut body: Body) -> Result<Vec<u8>, Response> {
@@ -84,27 +81,34 @@ mod tests {
     use crate::api::client::Clients;
 
     #[tokio::test(start_paused = true)]
-    async fn clients_that_read_slowly_lose_their_places_to_others() {
-        let (clients, all) = (Clients::new(), places());
-        let of_slow: Vec<_> = (0..PLACES).map(|n| clients.named(&format!("slow {}", n / 16))).collect();
+    async fn clients_that_read_slowly_lose_their_places_to_others_that_wait() {
+        let clients = Clients::new();
+        let of_slow: Vec<_> = (0..64).map(|n| clients.named(&format!("slow {}", n / 16))).collect();
         let mut slow = Vec::new();
         for client in &of_slow {
-            slow.push(Place::take(&client.bodies, &all).await.unwrap());
+            slow.push(Place::take(&client.bodies).await.unwrap());
         }
+        tokio::time::advance(2 * TIMEOUT).await;
+        assert!(slow.iter().all(|place| place.check().is_ok()), "nobody waits for their places");
+
+        // The time until the body is complete does not count.
+        slow[63].read(Body::from("u-1")).await.unwrap();
         let another = clients.named("another");
-        let mut another = Box::pin(Place::take(&another.bodies, &all));
+        let mut another = Box::pin(Place::take(&another.bodies));
         assert!(timeout(TIMEOUT / 2, &mut another).await.is_err());
-        assert!(slow.iter().all(|place| place.check().is_ok()), "they are not slow yet");
-        assert_eq!(another.await.err().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
-        assert_eq!(slow[0].check().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let error = slow[0].check().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(slow[63].check().is_ok(), "it is not slow yet");
         drop(slow.remove(0));
-        assert!(
-            slow[0].check().is_ok() && slow[15].check().is_err(),
-            "a place of its client and of all is free"
-        );
+        let another = another.await.unwrap();
+        assert!(slow.iter().all(|place| place.check().is_ok()), "nobody waits any more");
+        drop(another);
+
         // A client that waits for itself takes its own place.
-        assert!(timeout(TIMEOUT / 2, Place::take(&of_slow[16].bodies, &all)).await.is_err());
+        let mut more = Box::pin(Place::take(&of_slow[16].bodies));
+        assert!(timeout(TIMEOUT / 2, &mut more).await.is_err());
         let lost: Vec<_> = slow.iter().map(|place| place.check().is_err()).collect();
-        assert!(!lost[0] && lost[15..31].iter().all(|is_lost| *is_lost));
+        assert_eq!(lost, [[false; 15].as_slice(), &[true; 16], &[false; 32]].concat());
+        assert_eq!(more.await.err().unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
     }
 }

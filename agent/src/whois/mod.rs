@@ -19,9 +19,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::identity::Identity;
 use pod_index::{FoundBy, Reader, is_mirror_pod};
-use tokio::sync::Semaphore;
 
-pub(crate) use self::bodies::places;
 pub(crate) use self::find::suggestion;
 pub(crate) use self::lookups::Lookups;
 pub(crate) use self::processes::Processes;
@@ -40,8 +38,6 @@ pub(crate) struct Whois {
     pub(crate) lookups: Lookups,
     pub(crate) owners: Owners,
     pub(crate) bounds: Bounds,
-    /// The places for bodies, of all clients.
-    pub(crate) bodies: Arc<Semaphore>,
 }
 
 impl Whois {

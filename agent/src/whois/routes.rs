@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use pod_index::Time;
 
 use super::Whois;
-use super::bodies::{self, Place};
+use super::bodies::Place;
 use super::find::{Sought, VISITED};
 use super::processes::Placements;
 use super::query::{self, Process};
@@ -68,8 +68,8 @@ async fn of_body(
     if !queries.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
-    let place = Place::take(&client.share.bodies, &whois.bodies).await?;
-    let text = bodies::read(request.into_body()).await?.into();
+    let mut place = Place::take(&client.share.bodies).await?;
+    let text = place.read(request.into_body()).await?.into();
     Ok(whois.respond(client.share, Queries { text, end: b'\n', at, is_detailed }, false, Some(place)).await)
 }
 
