@@ -85,7 +85,7 @@ fn changed(known: &mut HashMap<PodUid, Arc<Pod>>, update: SourceUpdate<Pod>) -> 
         }
         SourceUpdate::Remove(uids) => {
             let mut gone: Vec<_> = uids.iter().filter_map(|uid| known.remove(uid)).collect();
-            // After a list, the new pods come first.
+            // In a new list, the update with the new pods precedes this one.
             let names: HashSet<_> = known.values().map(|pod| (pod.namespace(), pod.name())).collect();
             gone.retain(|pod| !names.contains(&(pod.namespace(), pod.name())));
             (Vec::new(), gone)

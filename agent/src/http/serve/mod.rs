@@ -64,8 +64,8 @@ use pod_index::Reader;
 const CONNECTIONS: usize = 256;
 /// Maximum number of listeners: the port, the socket, and the addresses for health and for metrics.
 const LISTENERS: usize = 4;
-/// Closed connections of a listener whose tasks still have their descriptors. Otherwise a flood of new ones could be
-/// accepted before any of these ends.
+/// A listener accepts no new connection while so many closed ones still have their descriptors, because their tasks
+/// have not ended. Otherwise a flood of connections could take more descriptors than `CONNECTIONS`.
 const CLOSING: usize = 4;
 /// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
