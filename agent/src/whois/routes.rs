@@ -15,7 +15,7 @@ use pod_index::Time;
 
 use super::Whois;
 use super::bodies::Place;
-use super::find::{Sought, VISITED};
+use super::find::{Sought, Unknown, VISITED};
 use super::processes::Placements;
 use super::query::{self, Process};
 use crate::api::client::{Client, Share};
@@ -31,6 +31,9 @@ const PART: usize = 256;
 const FEW: usize = 4;
 /// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 64 * 1024;
+/// Bytes of the answers to one request, after which queries get an error.
+const ANSWERS: usize = 64 << 20;
+const TOO_LARGE: &str = "the answers to one request are limited to 64 MiB; ask again";
 /// No text contains this byte, which ends a query of a URL. Queries of a body are lines.
 const END: u8 = 0xff;
 
@@ -53,7 +56,7 @@ async fn of_url(
     }
     let text = queries.iter().flat_map(|query| [query.as_bytes(), &[END]]).collect::<Vec<_>>().concat();
     let are_few = queries.len() <= FEW;
-    let queries = Queries { text: text.into(), end: END, at, is_detailed };
+    let queries = Queries { text: text.into(), end: END, at, is_detailed, left: ANSWERS };
     Ok(whois.respond(client.share, queries, are_few, None).await)
 }
 
@@ -70,7 +73,8 @@ async fn of_body(
     }
     let mut place = Place::take(&client.share.bodies).await?;
     let text = place.read(request.into_body()).await?.into();
-    Ok(whois.respond(client.share, Queries { text, end: b'\n', at, is_detailed }, false, Some(place)).await)
+    let queries = Queries { text, end: b'\n', at, is_detailed, left: ANSWERS };
+    Ok(whois.respond(client.share, queries, false, Some(place)).await)
 }
 
 /// The queries and the time in the URL, and whether answers have details.
@@ -100,6 +104,8 @@ struct Queries {
     /// When the events happened whose queries do not say so themselves.
     at: Option<Time>,
     is_detailed: bool,
+    /// The bytes that are left of `ANSWERS`.
+    left: usize,
 }
 
 impl Iterator for Queries {
@@ -151,12 +157,16 @@ impl Whois {
 
     /// The next answers, from one snapshot: about `most` bytes. It is bounded work.
     fn part(&self, queries: &mut Queries, placements: &Placements, most: usize) -> Vec<u8> {
-        let (at, is_detailed, mut answers) = (queries.at, queries.is_detailed, Vec::new());
+        let (at, is_detailed, left, mut answers) =
+            (queries.at, queries.is_detailed, queries.left, Vec::new());
         let snapshot = self.reader.load();
         let mut searches = (VISITED / snapshot.pods().len().max(1)).max(1);
-        for query in queries.take(PART) {
+        for query in queries.by_ref().take(PART) {
             let shown = String::from_utf8_lossy(&query[..query.len().min(ECHO)]);
-            let sought = Sought::parse(&query, at, placements);
+            let sought = match left {
+                0 => Err(Unknown::new(None, TOO_LARGE)),
+                _ => Sought::parse(&query, at, placements),
+            };
             let found = match &sought {
                 Ok(sought) => sought.find(&snapshot, self.bounds, &mut searches),
                 Err(unknown) => Err(unknown.clone()),
@@ -178,6 +188,7 @@ impl Whois {
                 break;
             }
         }
+        queries.left = left.saturating_sub(answers.len());
         answers
     }
 }
@@ -189,7 +200,8 @@ mod tests {
     #[test]
     fn a_query_is_a_line() {
         let lines: Vec<_> =
-            Queries { text: "a\n\nb".into(), end: b'\n', at: None, is_detailed: false }.collect();
+            Queries { text: "a\n\nb".into(), end: b'\n', at: None, is_detailed: false, left: ANSWERS }
+                .collect();
         assert_eq!(lines, ["a", "", "b"]);
     }
 }

@@ -59,6 +59,24 @@ async fn a_large_answer_does_not_end_the_response() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_answers_to_one_request_are_limited() {
+    let setup = Setup::new().await;
+    let mut large = pod("large", "node-1", &json!({}));
+    large["metadata"]["labels"] = json!({ "x": "x".repeat(1 << 20) });
+    large["metadata"]["uid"] = json!("large-uid");
+    setup.server.put("pods", &large);
+    setup.agent.until("/whois?q=large-uid", |answer| answer.body.contains(r#""found":true"#));
+    let of_body = setup.agent.send("POST /whois", "", &"large-uid\n".repeat(70)).body;
+    for answers in [setup.get(&["large-uid"; 70]), lines(&of_body)] {
+        let found: Vec<_> = answers.iter().map(|answer| answer["found"] == true).collect();
+        assert_eq!(found, [[true; 64].as_slice(), &[false; 6]].concat());
+        let error = "the answers to one request are limited to 64 MiB; ask again";
+        assert_eq!((&answers[69]["query"], &answers[69]["error"]), (&json!("large-uid"), &json!(error)));
+    }
+    assert_eq!(setup.get(&["large-uid", WEB])[1]["podUID"], WEB);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_lines_get_as_many_answers_in_their_order() {
     const LINES: usize = 50_000;
     let setup = Setup::new().await;
