@@ -6,6 +6,10 @@ use serde::Serialize;
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
 pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 
+/// The start of the error for a process of a pod that the index does not have. The client looks for it, too: the pod may
+/// arrive in a moment.
+pub(crate) const NO_POD_OF_PROCESS: &str = "the index does not have the pod of this process";
+
 /// A line that is being written.
 pub(super) struct Line<'a>(&'a mut Vec<u8>);
 

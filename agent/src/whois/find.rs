@@ -14,7 +14,7 @@ use pod_index::{
 use pod_index_kubelet::process::Placement;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Controller, Line};
+use super::answer::{Controller, Line, NO_POD_OF_PROCESS};
 use super::processes::Placements;
 use super::query;
 use crate::config::values::Bounds;
@@ -153,7 +153,7 @@ impl<'a> Sought<'a> {
     /// The kind of the identity, and what to say if no pod has it.
     fn kind(&self) -> (&'static str, &'static str) {
         match self.identity {
-            _ if self.is_process => ("pid", "the index does not have the pod of this process"),
+            _ if self.is_process => ("pid", NO_POD_OF_PROCESS),
             Identity::ContainerId(_) => ("containerId", "no pod has a container with this ID"),
             Identity::Cgroup(_) => ("cgroup", "the index does not have the pod of this cgroup"),
             Identity::PodLog(_) | Identity::PodDirectory { .. } => {

@@ -14,6 +14,7 @@ use self::printer::Printer;
 use crate::cli::client::Server;
 use crate::cli::{Output, WhoisArgs, runtime_apart};
 use crate::config::failure::Failure;
+use crate::whois::answer::NO_POD_OF_PROCESS;
 
 /// The fields that the agent sends with `details=true`.
 const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
@@ -76,7 +77,8 @@ fn complete(wait: Duration, ask: impl Fn() -> Result<Bytes, Failure>) -> Result<
 }
 
 /// Whether asking again may bring another answer to one of the queries:
-/// - no pod was found, and one may still come. A process does not change its pod, and what is no identity stays none;
+/// - no pod was found, and one may still come, also for a process of an unknown pod. Another process does not change its
+///   pod, and what is no identity stays none;
 /// - a removed pod was found by an IP or a name, which another pod may get.
 fn may_change(answers: &[u8]) -> bool {
     let lines = answers.split(|byte| *byte == b'\n');
@@ -84,7 +86,10 @@ fn may_change(answers: &[u8]) -> bool {
     answers.any(|answer| match answer["foundBy"].as_str() {
         Some("ip" | "name" | "nameOnly") => answer["removed"].is_string() && answer["at"].is_null(),
         Some(_) => false,
-        None => answer["kind"].as_str().is_some_and(|kind| kind != "pid"),
+        None if answer["kind"] == "pid" => {
+            answer["error"].as_str().is_some_and(|error| error.starts_with(NO_POD_OF_PROCESS))
+        }
+        None => answer["kind"].is_string(),
     })
 }
 

@@ -27,6 +27,21 @@ async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
         assert_eq!(uids, [uid, WEB]);
     }
 
+    // A process may start before the agent hears of its pod.
+    setup.process("4712", "0::/kubepods/podu-of-4712\n");
+    let mut later = pod("of-4712", "node-1", &json!({}));
+    later["metadata"]["uid"] = json!("u-of-4712");
+    let unknown = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="unknown"}"#);
+    let before = unknown(&setup.agent.get("/metrics").body);
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            setup.agent.until("/metrics", |answer| unknown(&answer.body) > before);
+            setup.server.put("pods", &later);
+        });
+        setup.agent.ask(&["whois", "4712", "--wait", "60s", "-o", "json"])
+    });
+    assert_eq!(lines(stdout(&output))[0]["podUID"], "u-of-4712", "{}", stderr(&output));
+
     let began = Instant::now();
     let output = setup.agent.ask(&["whois", "never", WEB, "--wait", "300ms", "-o", "json"]);
     assert!(began.elapsed() >= Duration::from_millis(300));
