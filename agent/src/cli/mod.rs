@@ -159,7 +159,10 @@ that may have had it.
 
 -o json prints one line for each query, in their order. It begins with {\"found\":true or {\"found\":false.";
 
-/// The fields of an answer that the table can show. The agent sends the last four on request.
+/// The last fields, which the agent sends with `details=true`.
+const DETAILS: usize = 4;
+
+/// The fields of an answer that the table can show.
 const FIELDS: &str = "query,kind,foundBy,namespace,name,container,node,owner,workload,podUID,mirrorUID,labels,at,\
                       removed,podIP,phase,image,annotations";
 

@@ -52,13 +52,15 @@ pub(super) struct Unknown {
     pub(super) error: String,
     /// The index has no such pod now: it may have it later.
     pub(super) is_missing: bool,
+    /// Several pods may have had the key at the time of the event.
+    is_ambiguous: bool,
     /// What is known of the time of the event, if no pod had the key then for certain.
     then: Map<String, Value>,
 }
 
 impl Unknown {
     pub(super) fn new(kind: Option<&'static str>, error: impl Into<String>) -> Self {
-        Self { kind, error: error.into(), is_missing: false, then: Map::new() }
+        Self { kind, error: error.into(), is_missing: false, is_ambiguous: false, then: Map::new() }
     }
 
     /// Appends the answer to `query`.
@@ -189,7 +191,7 @@ impl<'a> Sought<'a> {
                 let by_uid = by_uid();
                 if by_uid.as_ref().is_some_and(is_living) { by_uid } else { found.or(by_uid) }
             }
-            Err(unknown) if unknown.then.contains_key("candidates") => return Err(unknown),
+            Err(unknown) if unknown.is_ambiguous => return Err(unknown),
             Err(unknown) => return by_uid().ok_or(unknown),
         };
         if let Some(found) = found {
@@ -258,7 +260,8 @@ impl<'a> Sought<'a> {
         };
         let mut unknown = Unknown::new(Some(self.kind().0), error);
         unknown.then.insert("at".to_owned(), query::written(at).into());
-        if !candidates.is_empty() {
+        unknown.is_ambiguous = !candidates.is_empty();
+        if unknown.is_ambiguous {
             let shown = candidates.iter().map(|one| {
                 json!({
                     "namespace": one.pod.namespace(), "name": one.pod.name(), "podUID": one.pod.uid(),

@@ -12,12 +12,10 @@ use serde_json::Value;
 
 use self::printer::Printer;
 use crate::cli::client::Server;
-use crate::cli::{Output, WhoisArgs, runtime_apart};
+use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, runtime_apart};
 use crate::config::failure::Failure;
 use crate::whois::answer::NO_POD_OF_PROCESS;
 
-/// The fields that the agent sends with `details=true`.
-const DETAILS: [&str; 4] = ["podIP", "phase", "image", "annotations"];
 /// Time between two requests for pods that are not there yet.
 const RETRY: Duration = Duration::from_millis(200);
 /// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
@@ -36,7 +34,8 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     // Connections are kept by another thread: this one may be blocked in a read.
     let runtime = runtime_apart()?;
     let mut printer = Printer::new(output, &asked.fields);
-    let details = asked.fields.iter().any(|field| DETAILS.contains(&&**field)).then_some(("details", "true"));
+    let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
+    let details = asked.fields.iter().any(is_detail).then_some(("details", "true"));
     let path = |query: Option<&str>| {
         let (at, query) = (asked.at.iter().map(|at| ("at", &**at)), query.map(|query| ("q", query)));
         let pairs = at.chain(details).chain(query);

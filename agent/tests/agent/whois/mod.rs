@@ -299,6 +299,10 @@ async fn a_short_container_id_finds_its_pod_and_the_fields_of_the_table_can_be_c
     assert!(stdout(&output).contains("kubernetes.io/config.source=file"), "{}", stdout(&output));
     setup.agent.refuses("whois u --fields secret", 2, "possible values: query, kind, foundBy");
     let details = ["podIP", "phase", "image", "annotations"];
+    for (detail, of) in details.into_iter().zip([WEB, WEB, MIRROR, MIRROR]) {
+        let table = setup.agent.ask(&["whois", of, "--fields", detail]);
+        assert!(!stdout(&table).ends_with("-\n"), "{detail}: {}", stdout(&table));
+    }
     assert!(details.iter().all(|field| setup.get(&[MIRROR])[0].get(field).is_none()), "only on request");
 
     let mut other = web();
