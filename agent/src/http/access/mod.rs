@@ -41,10 +41,6 @@ pub(crate) struct Access {
     webhook: Option<Webhook>,
 }
 
-/// The client, identified by the certificate of its connection.
-#[derive(Clone, Debug)]
-pub(crate) struct Certified(pub(crate) Arc<Identity>);
-
 impl Access {
     /// `None` if every client that completes the handshake may ask everything.
     pub(crate) fn new(settings: &AccessSettings, client: Option<&Client>, node: &str) -> Option<Arc<Self>> {
@@ -158,7 +154,7 @@ fn subresources(path: &str) -> &'static [&'static str] {
 /// Middleware that rejects requests without access.
 pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let certified = parts.extensions.get::<Certified>().map(|Certified(identity)| &**identity);
+    let certified = parts.extensions.get::<Arc<Identity>>().map(|identity| &**identity);
     let address = parts.extensions.get::<Arc<Peer>>().map_or("", |peer| &*peer.origin.name);
     let identity = match access.admit(address, certified, &parts).await {
         Ok(identity) => identity,

@@ -47,8 +47,8 @@ pub(crate) use self::measure::Requests;
 use self::measure::measured;
 pub(crate) use self::routes::{health_alone, metrics_alone};
 pub(crate) use self::socket::Socket;
-use self::stall::{Bounds, StallGuard};
-use super::access::{Access, Certified, Identity, guarded};
+use self::stall::StallGuard;
+use super::access::{Access, Identity, guarded};
 use super::tls::Tls;
 use crate::api::client::{Clients, Peer};
 use crate::config::descriptors;
@@ -75,10 +75,6 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 16 * 1024;
 /// Maximum number of headers.
 const HEADERS: usize = 64;
-/// The slowest accepted reader. The half minute covers the socket's buffer of several megabytes, which hides steady
-/// progress: it accepts more only when a third of it is empty.
-const SLOWNESS: Bounds =
-    Bounds { stall: Duration::from_secs(10), rate: 64 * 1024, credit: Duration::from_secs(30) };
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Failed accepts are logged this often.
@@ -126,9 +122,18 @@ pub(crate) async fn serve(
         None => on_socket.clone(),
     };
     let on_port = if is_private { host::checked(on_port) } else { on_port };
-    let port = accept(Listener::Port(port), on_port, tls, &clients, &connections, stop.clone());
+    let same_clients = clients.clone();
+    let next = async move || {
+        let (stream, address) = accept_on_port(&port).await?;
+        Ok((Box::new(stream) as Box<dyn Stream>, clients.at(address)))
+    };
+    let port = accept(next, on_port, tls, &connections, stop.clone());
     let socket = socket.map(|socket| {
-        accept(Listener::Socket(socket), on_socket, None, &clients, &connections, stop.clone())
+        let next = async move || {
+            let (stream, client) = socket.accept().await?;
+            Ok((Box::new(stream) as Box<dyn Stream>, same_clients.peer(&client)))
+        };
+        accept(next, on_socket, None, &connections, stop.clone())
     });
     // Watches do not end by themselves.
     let close = async {
@@ -140,37 +145,20 @@ pub(crate) async fn serve(
 
 /// Serves these paths in plain HTTP and without access control, until `stop` becomes true.
 pub(crate) async fn serve_openly(port: TcpListener, router: Router, stop: watch::Receiver<bool>) {
-    accept(Listener::Port(port), router, None, &Clients::new(), &Gauge::default(), stop).await;
+    let clients = Clients::new();
+    let next = async move || {
+        let (stream, address) = accept_on_port(&port).await?;
+        Ok((Box::new(stream) as Box<dyn Stream>, clients.at(address)))
+    };
+    accept(next, router, None, &Gauge::default(), stop).await;
 }
 
-/// Where clients connect.
-enum Listener {
-    Port(TcpListener),
-    Socket(Socket),
-}
-
-impl Listener {
-    /// The next connection and its peer.
-    async fn accept(&self, clients: &Clients) -> io::Result<(Box<dyn Stream>, Arc<Peer>)> {
-        match self {
-            Self::Port(port) => {
-                let (stream, address) = accept_on_port(port).await?;
-                Ok((Box::new(stream), clients.at(address)))
-            }
-            Self::Socket(socket) => {
-                let (stream, client) = socket.accept().await?;
-                Ok((Box::new(stream), clients.peer(&client)))
-            }
-        }
-    }
-}
-
-/// Accepts connections until `stop` becomes true, then waits for open requests. `open` counts the connections.
+/// Accepts connections until `stop` becomes true, then waits for open requests. `next`: the next connection and its peer.
+/// `open` counts the connections.
 async fn accept(
-    listener: Listener,
+    next: impl AsyncFn() -> io::Result<(Box<dyn Stream>, Arc<Peer>)>,
     router: Router,
     tls: Option<Arc<Tls>>,
-    clients: &Clients,
     open: &Gauge,
     stop: watch::Receiver<bool>,
 ) {
@@ -180,7 +168,7 @@ async fn accept(
     let most = CONNECTIONS.min(descriptors::half() / LISTENERS);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept(clients), if tasks.len() < oldest_first.len() + CLOSING => accepted,
+            accepted = next(), if tasks.len() < oldest_first.len() + CLOSING => accepted,
             Some(_) = tasks.join_next() => {
                 open.dec();
                 continue;
@@ -193,7 +181,7 @@ async fn accept(
                 peer.has_handshake.store(tls.is_none(), Ordering::Relaxed);
                 let served =
                     serve_connection(stream, tls.clone(), Arc::clone(&peer), router.clone(), stop.clone());
-                oldest_first.push_back(Connection { task: tasks.spawn(served), peer });
+                oldest_first.push_back((tasks.spawn(served), peer));
                 open.inc();
             }
             Err(error) => {
@@ -205,7 +193,7 @@ async fn accept(
             }
         }
     }
-    drop(listener);
+    drop(next);
     let drained = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
     if drained.is_err() {
         tracing::warn!(connections = tasks.len(), "closing connections that did not end");
@@ -221,26 +209,19 @@ async fn accept_on_port(port: &TcpListener) -> io::Result<(TcpStream, IpAddr)> {
     Ok((stream, address.ip()))
 }
 
-struct Connection {
-    task: AbortHandle,
-    peer: Arc<Peer>,
-}
-
 /// If there are `most` connections or more, closes the oldest, first among those that have not completed the handshake.
 /// Normal requests are short, so the oldest is likely idle or hostile. Watches do not count: they are long and have
 /// their own limits.
-fn make_room(oldest_first: &mut VecDeque<Connection>, most: usize) {
-    oldest_first.retain(|connection| !connection.task.is_finished());
-    let is_short = |connection: &Connection| !connection.peer.is_watching.load(Ordering::Relaxed);
+fn make_room(oldest_first: &mut VecDeque<(AbortHandle, Arc<Peer>)>, most: usize) {
+    oldest_first.retain(|(task, _)| !task.is_finished());
+    let is_short = |(_, peer): &(AbortHandle, Arc<Peer>)| !peer.is_watching.load(Ordering::Relaxed);
     if oldest_first.iter().filter(|connection| is_short(connection)).count() < most {
         return;
     }
-    let stranger =
-        oldest_first.iter().position(|connection| !connection.peer.has_handshake.load(Ordering::Relaxed));
-    if let Some(oldest) =
-        stranger.or_else(|| oldest_first.iter().position(is_short)).and_then(|at| oldest_first.remove(at))
-    {
-        oldest.task.abort();
+    let stranger = oldest_first.iter().position(|(_, peer)| !peer.has_handshake.load(Ordering::Relaxed));
+    let oldest = stranger.or_else(|| oldest_first.iter().position(is_short));
+    if let Some((task, _)) = oldest.and_then(|at| oldest_first.remove(at)) {
+        task.abort();
     }
 }
 
@@ -252,7 +233,7 @@ async fn serve_connection(
     router: Router,
     stop: watch::Receiver<bool>,
 ) {
-    let stream = StallGuard::new(stream, SLOWNESS);
+    let stream = StallGuard::new(stream);
     // What handlers know of the client.
     let mut known = Extensions::new();
     known.insert(Arc::clone(&peer));
@@ -272,7 +253,7 @@ async fn serve_connection(
                 if let Some(name) = identity.named() {
                     known.insert(name);
                 }
-                known.insert(Certified(Arc::new(identity)));
+                known.insert(Arc::new(identity));
             }
             serve_requests(stream, router, known, stop).await;
         }

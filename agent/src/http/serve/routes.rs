@@ -30,12 +30,12 @@ const DERIVED_WORKLOAD: &str = "pod-index/derived-workload";
 pub(super) fn router(app: App) -> Router {
     let pods_of_the_api = app.pods.router();
     let whois = whois::router(app.whois.clone());
+    let metrics = metrics_alone(Arc::clone(&app.metrics));
     Router::new()
         .route("/pods/{key}", get(pod_by_key))
         .route("/pods/{namespace}/{name}", get(pod_by_name))
         .route("/mirrors", get(mirrors))
         .route("/sources", get(sources))
-        .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok"))
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(readyz))
@@ -43,6 +43,7 @@ pub(super) fn router(app: App) -> Router {
         .with_state(app)
         .merge(pods_of_the_api)
         .merge(whois)
+        .merge(metrics)
         .merge(page::router())
 }
 
@@ -143,15 +144,8 @@ pub(crate) fn health_alone(readiness: Arc<Readiness>) -> Router {
 
 /// `/metrics`, and nothing else.
 pub(crate) fn metrics_alone(metrics: Arc<Metrics>) -> Router {
-    Router::new().route("/metrics", get(async move || text_of(&metrics)))
-}
-
-async fn metrics(State(app): State<App>) -> Response {
-    text_of(&app.metrics)
-}
-
-fn text_of(metrics: &Metrics) -> Response {
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.text()).into_response()
+    let answer = async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.text());
+    Router::new().route("/metrics", get(answer))
 }
 
 async fn nothing_here(uri: Uri) -> Response {

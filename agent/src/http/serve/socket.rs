@@ -28,7 +28,7 @@ impl Socket {
             _ => {}
         }
         // Rename after setting permissions: no client can connect before they are right.
-        let beside = beside(path);
+        let beside = path.with_file_name(format!(".pod-index-{}", std::process::id()));
         let _ = fs::remove_file(&beside);
         let listener = UnixListener::bind(&beside)?;
         let named = fs::set_permissions(&beside, Permissions::from_mode(mode))
@@ -47,13 +47,6 @@ impl Socket {
             stream.peer_cred().map_or_else(|_| "socket".to_owned(), |peer| format!("uid {}", peer.uid()));
         Ok((stream, client))
     }
-}
-
-/// A name in the same directory, unique to this process.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    path.with_file_name(name)
 }
 
 impl Drop for Socket {

@@ -8,24 +8,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// The slowest accepted peer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
-    /// Maximum time without a byte read.
-    pub(super) stall: Duration,
-    /// Minimum bytes per second while there are bytes to send.
-    pub(super) rate: u32,
-    /// How far the peer may fall behind that rate.
-    pub(super) credit: Duration,
-}
+/// Maximum time without a byte read.
+const STALL: Duration = Duration::from_secs(10);
+/// Minimum bytes per second while there are bytes to send.
+const RATE: u32 = 64 * 1024;
+/// How far the peer may fall behind that rate. The half minute covers the socket's buffer of several megabytes, which
+/// hides steady progress: it accepts more only when a third of it is empty.
+const CREDIT: Duration = Duration::from_secs(30);
 
-/// Fails a write whose peer is slower than the limits. Counts only the time during which a write is pending. Reads pass
-/// through.
+/// Fails a write whose peer is slower than the limits. Counts only the time during which a write is pending. The rest
+/// passes through: reads, and flushing and shutting down, for which a socket does not wait.
 ///
 /// Waiting uses up credit. Each byte read restores the time that the minimum rate grants it.
 pub(super) struct StallGuard<S> {
     stream: S,
-    bounds: Bounds,
     credit: Duration,
     /// `None` if no write is pending; `deadline` is then meaningless.
     waiting_since: Option<Instant>,
@@ -33,29 +29,23 @@ pub(super) struct StallGuard<S> {
 }
 
 impl<S> StallGuard<S> {
-    pub(super) fn new(stream: S, bounds: Bounds) -> Self {
-        let deadline = Box::pin(sleep(bounds.stall));
-        Self { stream, bounds, credit: bounds.credit, waiting_since: None, deadline }
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, credit: CREDIT, waiting_since: None, deadline: Box::pin(sleep(STALL)) }
     }
 
-    /// Passes on `written`, the result of a write of `bytes`. Fails the write if it was pending for too long.
-    fn watch<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<T>>,
-        bytes: impl FnOnce(&T) -> usize,
-    ) -> Poll<io::Result<T>> {
+    /// Passes on the result of a write. Fails the write if it was pending for too long.
+    fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(done) = written {
             let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| since.elapsed());
-            let bytes = u32::try_from(done.as_ref().map_or(0, bytes)).unwrap_or(u32::MAX);
-            let earned = Duration::from_secs(bytes.into()) / self.bounds.rate;
-            self.credit = self.bounds.credit.min(self.credit.saturating_sub(waited) + earned);
+            let bytes = done.as_ref().map_or(0, |bytes| u32::try_from(*bytes).unwrap_or(u32::MAX));
+            let earned = Duration::from_secs(bytes.into()) / RATE;
+            self.credit = CREDIT.min(self.credit.saturating_sub(waited) + earned);
             return Poll::Ready(done);
         }
         if self.waiting_since.is_none() {
             let now = Instant::now();
             self.waiting_since = Some(now);
-            self.deadline.as_mut().reset(now + self.bounds.stall.min(self.credit));
+            self.deadline.as_mut().reset(now + STALL.min(self.credit));
         }
         ready!(self.deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer reads too slowly or not at all")))
@@ -75,7 +65,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.watch(cx, written, |bytes| *bytes)
+        self.watch(cx, written)
     }
 
     fn poll_write_vectored(
@@ -84,7 +74,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.watch(cx, written, |bytes| *bytes)
+        self.watch(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -92,13 +82,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.watch(cx, flushed, |()| 0)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.watch(cx, shut, |()| 0)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -108,13 +96,13 @@ mod tests {
 
     use super::*;
 
-    const RATE: usize = 1024;
+    /// Bytes in a second at the minimum rate.
+    const SECOND: usize = RATE as usize;
 
     /// The two ends of a connection with a buffer of this many bytes.
     fn guarded(bytes: usize) -> (StallGuard<DuplexStream>, DuplexStream) {
         let (ours, theirs) = duplex(bytes);
-        let (stall, credit) = (Duration::from_secs(10), Duration::from_secs(30));
-        (StallGuard::new(ours, Bounds { stall, rate: u32::try_from(RATE).unwrap(), credit }), theirs)
+        (StallGuard::new(ours), theirs)
     }
 
     /// Reads this many bytes per interval to the end. Returns the total.
@@ -152,20 +140,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_reads_at_half_the_minimum_rate_is_disconnected_after_its_credit() {
-        let (mut guarded, theirs) = guarded(RATE);
-        tokio::spawn(take(theirs, RATE, Duration::from_secs(2)));
+        let (mut guarded, theirs) = guarded(SECOND);
+        tokio::spawn(take(theirs, SECOND, Duration::from_secs(2)));
         // The first half of each second is idle.
-        let seconds = given_up(&mut guarded, 1000 * RATE).await;
+        let seconds = given_up(&mut guarded, 1000 * SECOND).await;
         assert!((58..=62).contains(&seconds), "{seconds} s");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_peer_at_the_minimum_rate_is_served_completely() {
-        let (mut guarded, theirs) = guarded(9 * RATE);
-        let taking = tokio::spawn(take(theirs, 9 * RATE, Duration::from_secs(9)));
-        guarded.write_all(&vec![7; 1000 * RATE]).await.unwrap();
+        let (mut guarded, theirs) = guarded(9 * SECOND);
+        let taking = tokio::spawn(take(theirs, 9 * SECOND, Duration::from_secs(9)));
+        guarded.write_all(&vec![7; 1000 * SECOND]).await.unwrap();
         drop(guarded);
-        assert_eq!(taking.await.unwrap(), 1000 * RATE);
+        assert_eq!(taking.await.unwrap(), 1000 * SECOND);
     }
 
     #[tokio::test(start_paused = true)]
