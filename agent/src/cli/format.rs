@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Output;
-use crate::api::table::escaped;
+use crate::api::table::{self, escaped};
 use crate::config::failure::Failure;
 
 /// Prints a response. `table` is the human-readable form.
@@ -23,6 +23,38 @@ pub(crate) fn answer<T: Serialize>(
         Output::Yaml => yaml(value)?,
     };
     print(&text)
+}
+
+/// Prints one batch of items after the other, in one form.
+pub(crate) struct Printer {
+    pub(crate) output: Output,
+    /// The widths of the table's columns so far. They only grow. Empty before the headings.
+    widths: Vec<usize>,
+}
+
+impl Printer {
+    pub(crate) fn new(output: Output) -> Self {
+        Self { output, widths: Vec::new() }
+    }
+
+    /// The text of these items. In a table, those with a row, after the headings if they are missing.
+    pub(crate) fn text<'a, T: Serialize + 'a>(
+        &mut self,
+        items: impl Iterator<Item = &'a T>,
+        headings: Option<Vec<String>>,
+        row: impl Fn(&T) -> Option<Vec<String>>,
+    ) -> Result<String, Failure> {
+        let json = |item| serde_json::to_string(item).map_err(|error| Failure::unable("JSON", error));
+        match self.output {
+            Output::Json => items.map(|item| Ok(json(item)? + "\n")).collect(),
+            Output::Yaml => items.map(|item| Ok("---\n".to_owned() + &yaml(item)?)).collect(),
+            Output::Table | Output::Wide | Output::Name => {
+                let rows: Vec<_> = items.filter_map(row).collect();
+                let headings = headings.filter(|_| self.widths.is_empty() && !rows.is_empty());
+                Ok(table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>()))
+            }
+        }
+    }
 }
 
 /// As YAML; as JSON, which is YAML as well, if the text has characters that only a quoted string can escape.
@@ -61,6 +93,20 @@ pub(crate) fn write(bytes: &[u8]) -> Result<bool, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_keep_their_place_from_one_batch_to_the_next() {
+        let mut printer = Printer::new(Output::Table);
+        let mut table = |names: &[&str]| {
+            let headings = ["NAME", "UID"].map(str::to_owned).into();
+            let row = |name: &&str| (*name != "left out").then(|| vec![(*name).to_owned(), "u".to_owned()]);
+            printer.text(names.iter(), Some(headings), row).unwrap()
+        };
+        assert_eq!(table(&["left out"]), "");
+        assert_eq!(table(&["a long name", "left out"]), "NAME         UID\na long name  u\n");
+        assert_eq!(table(&["web"]), "web          u\n");
+        assert_eq!(table(&[]), "");
+    }
 
     #[test]
     fn no_output_controls_the_terminal_and_each_keeps_its_meaning() {

@@ -14,18 +14,18 @@ use serde_json::Value;
 
 use super::client::{Server, escaped};
 use super::follow::follow;
+use super::format::Printer;
 use super::{ListArgs, Output, format, runtime};
-use crate::api::table;
 use crate::api::table::harmless;
 use crate::config::failure::Failure;
 use crate::pod_api::printed::{COLUMNS, cells};
 
 /// Prints the pods, and with `-w` each of their changes.
 pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(), Failure> {
-    let has_namespaces = asked.namespace.is_none();
-    let mut printer = Printer { output, has_namespaces, widths: Vec::new() };
+    let (mut printer, has_namespaces) = (Printer::new(output), asked.namespace.is_none());
+    let mut print = |pods: &[Arc<Pod>]| print(&mut printer, has_namespaces, pods.iter().map(|pod| &**pod));
     if asked.watch {
-        return watched(server, asked, &mut printer);
+        return watched(server, asked, print);
     }
     let path = path(asked, &[]);
     if matches!(output, Output::Json | Output::Yaml) {
@@ -36,7 +36,7 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
     if list.items.is_empty() {
         eprintln!("No pods found");
     }
-    printer.print(&list.items.into_iter().map(Arc::new).collect::<Vec<_>>()).map(drop)
+    print(&list.items.into_iter().map(Arc::new).collect::<Vec<_>>()).map(drop)
 }
 
 /// The path and the query of these pods.
@@ -54,7 +54,11 @@ const TRIAL: [(&str, &str); 3] =
     [("watch", "true"), ("sendInitialEvents", "false"), ("timeoutSeconds", "-1")];
 
 /// Follows these pods. Fails if the agent does not answer at all, or refuses a watch.
-fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(), Failure> {
+fn watched(
+    server: &Server,
+    asked: &ListArgs,
+    mut print: impl FnMut(&[Arc<Pod>]) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
     runtime()?.block_on(async {
         // Following would try what the agent refuses for ever.
         server.get(&path(asked, &TRIAL)).await?;
@@ -62,7 +66,7 @@ fn watched(server: &Server, asked: &ListArgs, printer: &mut Printer) -> Result<(
         let fields = fields.into_iter().collect();
         let pods = ApiServer { namespace, labels, fields, ..ApiServer::new(server.api(false)) };
         let mut known = HashMap::new();
-        let update = |update| printer.print(&changed(&mut known, update));
+        let update = |update| print(&changed(&mut known, update));
         follow(pods, update, |problem| match problem {
             Some(problem) => {
                 eprintln!("pod-index: {}; the watch continues when it answers", harmless(problem));
@@ -100,46 +104,25 @@ fn changed(known: &mut HashMap<PodUid, Arc<Pod>>, update: SourceUpdate<Pod>) -> 
     changed
 }
 
-/// Prints pods in one form.
-struct Printer {
-    output: Output,
+/// Prints these pods, with their namespaces if they may have several. `false`: nobody reads them any more.
+fn print<'a>(
+    printer: &mut Printer,
     has_namespaces: bool,
-    /// The widths of the table's columns so far. Empty before the headings.
-    widths: Vec<usize>,
-}
-
-impl Printer {
-    /// Prints these pods. `false`: nobody reads them any more.
-    fn print(&mut self, pods: &[Arc<Pod>]) -> Result<bool, Failure> {
-        let text: String = match self.output {
-            // Serializing a pod does not fail.
-            Output::Json => {
-                pods.iter().map(|pod| serde_json::to_string(&**pod).unwrap_or_default() + "\n").collect()
-            }
-            Output::Yaml => pods
-                .iter()
-                .flat_map(|pod| ["---\n".to_owned(), format::yaml(&**pod).unwrap_or_default()])
-                .collect(),
-            Output::Name => pods.iter().flat_map(|pod| ["pod/", pod.name(), "\n"]).collect(),
-            Output::Table | Output::Wide => self.table(pods),
-        };
-        format::write(text.as_bytes())
-    }
-
-    fn table(&mut self, pods: &[Arc<Pod>]) -> String {
-        let is_shown = |priority: u8| priority == 0 || self.output == Output::Wide;
-        let columns = COLUMNS.iter().take_while(|(_, priority)| is_shown(*priority)).count();
-        let line = |namespace: &str, cells: &[String]| -> Vec<String> {
-            let namespace = self.has_namespaces.then(|| namespace.to_owned());
-            namespace.into_iter().chain(cells.iter().take(columns).cloned()).collect()
-        };
-        let has_heading = self.widths.is_empty() && !pods.is_empty();
-        let heading = has_heading.then(|| line("NAMESPACE", &COLUMNS.map(|(name, _)| name.to_uppercase())));
-        let now = Timestamp::now();
-        let rows = pods.iter().map(|pod| line(pod.namespace(), &cells(pod, now)));
-        let rows: Vec<_> = heading.into_iter().chain(rows).collect();
-        table::lines(&mut self.widths, &rows)
-    }
+    pods: impl Iterator<Item = &'a Pod>,
+) -> Result<bool, Failure> {
+    let (is_wide, now) = (printer.output == Output::Wide, Timestamp::now());
+    let line = |namespace: &str, cells: &[String]| -> Vec<String> {
+        let namespace = has_namespaces.then(|| namespace.to_owned());
+        let shown = cells.iter().zip(COLUMNS).filter(|(_, (_, priority))| is_wide || *priority == 0);
+        namespace.into_iter().chain(shown.map(|(cell, _)| cell.clone())).collect()
+    };
+    let text = if printer.output == Output::Name {
+        printer.text(pods, None, |pod| Some(vec![format!("pod/{}", pod.name())]))
+    } else {
+        let headings = line("NAMESPACE", &COLUMNS.map(|(name, _)| name.to_uppercase()));
+        printer.text(pods, Some(headings), |pod| Some(line(pod.namespace(), &cells(pod, now))))
+    };
+    format::write(text?.as_bytes())
 }
 
 /// What only a change of the pod changes.

@@ -23,6 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::config::args::{Output, RunArgs, ServerArgs};
 use crate::config::duration::go_duration;
 use crate::config::failure::Failure;
+use crate::config::rule;
 
 /// An index of the node's pods: which pod is this?
 ///
@@ -57,14 +58,8 @@ pub(crate) struct Cli {
     pub(crate) output: Output,
 }
 
-/// A runtime on this thread.
-pub(crate) fn runtime() -> Result<Runtime, Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
-}
-
 /// A runtime with a thread of its own, so that its connections go on while this thread does something else.
-pub(crate) fn runtime_apart() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
     runtime.map_err(|error| Failure::unable("cannot start the runtime", error))
 }
@@ -223,13 +218,10 @@ impl ClientArgs {
     pub(crate) fn is_not_for_serving(&self) -> Result<(), Failure> {
         let Self { certificate_authority, tls_server_name, client_certificate, client_key } = self;
         let files = [certificate_authority, client_certificate, client_key];
-        if tls_server_name.is_none() && files.iter().all(|file| file.is_none()) {
-            return Ok(());
-        }
-        Err(Failure::Usage(
+        rule(
+            tls_server_name.is_none() && files.iter().all(|file| file.is_none()),
             "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for client commands; \
-             to serve, use --tls-cert-file, --tls-private-key-file and --client-ca-file"
-                .to_owned(),
-        ))
+             to serve, use --tls-cert-file, --tls-private-key-file and --client-ca-file",
+        )
     }
 }

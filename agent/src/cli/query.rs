@@ -45,25 +45,20 @@ async fn find(server: &Server, namespace: Option<&str>, pod: &str) -> Result<Pod
         Err(Failure::No(unknown)) => unknown,
         answer => return answer,
     };
-    let mut pods = of_name(server, pod).await?;
-    match (pods.pop(), &*pods) {
-        (Some(pod), []) => Ok(pod),
-        (Some(last), others) => {
-            let names = others.iter().chain([&last]).map(|one| format!("{}/{}", one.namespace(), one.name()));
-            let names = names.collect::<Vec<_>>().join(", ");
-            Err(Failure::No(Some(format!("{} pods have the name {pod:?}: {names}", others.len() + 1))))
-        }
-        (None, _) => Err(Failure::No(unknown)),
-    }
-}
-
-/// The pods with this name, of all namespaces.
-async fn of_name(server: &Server, name: &str) -> Result<Vec<Pod>, Failure> {
     let mut query = form_urlencoded::Serializer::new(String::new());
-    let query = query.append_pair("fieldSelector", &format!("metadata.name={name}")).finish();
-    // A text that a field selector cannot hold is no name.
-    match server.get_json::<List<Pod>>(&format!("/api/v1/pods?{query}")).await {
-        Err(Failure::Usage(_)) => Ok(Vec::new()),
-        answer => Ok(answer?.items),
+    let query = query.append_pair("fieldSelector", &format!("metadata.name={pod}")).finish();
+    let pods = match server.get_json::<List<Pod>>(&format!("/api/v1/pods?{query}")).await {
+        // A text that a field selector cannot hold is no name.
+        Err(Failure::Usage(_)) => Vec::new(),
+        pods => pods?.items,
+    };
+    match &*pods {
+        [] => Err(Failure::No(unknown)),
+        [pod] => Ok(pod.clone()),
+        pods => {
+            let names = pods.iter().map(|pod| format!("{}/{}", pod.namespace(), pod.name()));
+            let names = names.collect::<Vec<_>>().join(", ");
+            Err(Failure::No(Some(format!("{} pods have the name {pod:?}: {names}", pods.len()))))
+        }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -
     for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
         rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
-    let runtime = cli::runtime_apart()?;
+    let runtime = cli::runtime()?;
     let report = Report::new(runtime.block_on(findings(given, server, client)));
     runtime.shutdown_background();
     format::answer(given.output, &report, Report::table)?;

@@ -48,31 +48,30 @@ impl Place {
     }
 
     /// Reads the body into one piece of memory. Kept as it came, in chunks, it may take 40 times its size.
-    pub(super) async fn read(&mut self, body: Body) -> Result<Vec<u8>, Response> {
-        let text = timeout(TIMEOUT, read_all(body)).await.map_err(|_| {
-            refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body is incomplete".to_owned())
-        })?;
+    pub(super) async fn read(&mut self, mut body: Body) -> Result<Vec<u8>, Response> {
+        let read = async {
+            let mut text = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| {
+                    let message = format!("the body cannot be read: {error}");
+                    refused(StatusCode::BAD_REQUEST, "BadRequest", message)
+                })?;
+                // Trailers are ignored.
+                let data = frame.into_data().unwrap_or_default();
+                if text.len() + data.len() > BODY {
+                    let message = format!("the body must not exceed {BODY} bytes");
+                    return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+                }
+                text.extend_from_slice(&data);
+            }
+            Ok(text)
+        };
+        let incomplete =
+            |_| refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body is incomplete".to_owned());
+        let text = timeout(TIMEOUT, read).await.map_err(incomplete)??;
         self.since = Instant::now();
-        text
+        Ok(text)
     }
-}
-
-async fn read_all(mut body: Body) -> Result<Vec<u8>, Response> {
-    let mut text = Vec::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            let message = format!("the body cannot be read: {error}");
-            refused(StatusCode::BAD_REQUEST, "BadRequest", message)
-        })?;
-        // Trailers are ignored.
-        let data = frame.into_data().unwrap_or_default();
-        if text.len() + data.len() > BODY {
-            let message = format!("the body must not exceed {BODY} bytes");
-            return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
-        }
-        text.extend_from_slice(&data);
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -52,15 +52,13 @@ pub(super) struct Unknown {
     pub(super) error: String,
     /// The index has no such pod now: it may have it later.
     pub(super) is_missing: bool,
-    /// Several pods may have had the key at the time of the event.
-    is_ambiguous: bool,
     /// What is known of the time of the event, if no pod had the key then for certain.
     then: Map<String, Value>,
 }
 
 impl Unknown {
     pub(super) fn new(kind: Option<&'static str>, error: impl Into<String>) -> Self {
-        Self { kind, error: error.into(), is_missing: false, is_ambiguous: false, then: Map::new() }
+        Self { kind, error: error.into(), is_missing: false, then: Map::new() }
     }
 
     /// Appends the answer to `query`.
@@ -175,24 +173,18 @@ impl<'a> Sought<'a> {
         bounds: Bounds,
         searches: &mut usize,
     ) -> Result<Found<'s>, Unknown> {
+        let found_now = |held| Found { sought: self, held, ends: None };
         let found = match self.at {
             Some(at) => self.find_at(snapshot, bounds, at),
-            None => Ok(self.identity.resolve(snapshot).map(|held| Found { sought: self, held, ends: None })),
+            None => Ok(self.identity.resolve(snapshot).map(found_now)),
         };
         let is_living = |found: &Found<'_>| found.held.removed_at.is_none();
         // A manifest may set any UID, even one that looks like another kind of identity. It needs no time.
-        let by_uid = || -> Option<Found<'s>> {
-            let held = Identity::Uid(self.text?.into()).resolve(snapshot)?;
-            Some(Found { sought: self, held, ends: None })
-        };
+        let by_uid = || Identity::Uid(self.text?.into()).resolve(snapshot).map(found_now);
         let found = match found {
             Ok(Some(found)) if self.at.is_some() || is_living(&found) => Some(found),
-            Ok(found) => {
-                let by_uid = by_uid();
-                if by_uid.as_ref().is_some_and(is_living) { by_uid } else { found.or(by_uid) }
-            }
-            Err(unknown) if unknown.is_ambiguous => return Err(unknown),
-            Err(unknown) => return by_uid().ok_or(unknown),
+            Ok(found) => by_uid().filter(is_living).or(found).or_else(by_uid),
+            Err(unknown) => Some(by_uid().ok_or(unknown)?),
         };
         if let Some(found) = found {
             return Ok(found);
@@ -210,7 +202,7 @@ impl<'a> Sought<'a> {
             if *searches > 0 && (!is_usual || is_short_id(word)) {
                 *searches -= 1;
                 if let Some(held) = by_short_id(snapshot, word) {
-                    return Ok(Found { sought: self, held, ends: None });
+                    return Ok(found_now(held));
                 }
                 let of_short_id = || "; no container ID, or several, begin with it".to_owned();
                 let hint = suggestion(snapshot, word).or_else(|| is_short_id(word).then(of_short_id));
@@ -260,8 +252,7 @@ impl<'a> Sought<'a> {
         };
         let mut unknown = Unknown::new(Some(self.kind().0), error);
         unknown.then.insert("at".to_owned(), query::written(at).into());
-        unknown.is_ambiguous = !candidates.is_empty();
-        if unknown.is_ambiguous {
+        if !candidates.is_empty() {
             let shown = candidates.iter().map(|one| {
                 json!({
                     "namespace": one.pod.namespace(), "name": one.pod.name(), "podUID": one.pod.uid(),
@@ -352,32 +343,23 @@ impl Found<'_> {
         line.put("container", container);
         line.put("node", pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()));
         let owner = controller(metadata);
-        line.put(
-            "owner",
-            owner.map(|owner| Controller { kind: &owner.kind, name: &owner.name, derived: None }),
-        );
+        let owner = owner.map(|owner| Controller { kind: &owner.kind, name: &owner.name, derived: None });
+        line.put("owner", owner);
         let read = owners.of(pod);
         let workload = Workload::of(metadata, read.as_ref().map(|owner| &owner.metadata));
-        line.put(
-            "workload",
-            workload.map(|Workload { kind, name, derived }| Controller {
-                kind,
-                name,
-                derived: Some(derived),
-            }),
-        );
+        let derived = workload.as_ref().map(|workload| workload.derived);
+        line.put("workload", workload.map(|Workload { kind, name, .. }| Controller { kind, name, derived }));
         line.put("labels", Some(metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
         if is_detailed {
             let (spec, status) = (pod.spec.iter(), pod.status.as_ref());
             let containers =
                 spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
-            let images = containers
-                .filter(|one| container.is_none_or(|only| *only == *one.name))
-                .filter_map(|one| one.image.as_deref());
+            let shown = containers.filter(|one| container.is_none_or(|only| *only == *one.name));
+            let images: Vec<_> = shown.filter_map(|one| one.image.as_deref()).collect();
             let ips = status.map(|status| (&status.pod_ip, status.pod_ips.iter().flatten().next()));
             line.put("podIP", ips.and_then(|(ip, other)| ip.as_ref().or(other.map(|other| &other.ip))));
             line.put("phase", status.and_then(|status| status.phase.as_ref()));
-            line.put("image", Some(images.collect::<Vec<_>>().join(",")));
+            line.put("image", Some(images.join(",")));
             line.put("annotations", metadata.annotations.as_ref());
         }
         line.end();

@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 /// The counts. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookups {
-    found: Counter,
+    pub(super) found: Counter,
     unknown: Counter,
     /// The query is not an identity.
     invalid: Counter,
@@ -21,10 +21,6 @@ impl Lookups {
             .map(|outcome| counts.get_or_create(&[("outcome", outcome)]).clone());
         registry.register("lookups", "Pods that clients looked up, by outcome", counts);
         Self { found, unknown, invalid }
-    }
-
-    pub(super) fn found(&self) {
-        self.found.inc();
     }
 
     pub(super) fn failed(&self, is_identity: bool) {

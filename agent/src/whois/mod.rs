@@ -58,7 +58,9 @@ impl Whois {
         let pod = resolve(Identity::Uid(key.into())).or_else(|| resolve(Identity::parse(key).ok()?));
         let pod = pod.filter(|pod| !is_mirror_pod(&**pod));
         match &pod {
-            Some(_) => self.lookups.found(),
+            Some(_) => {
+                self.lookups.found.inc();
+            }
             None => self.lookups.failed(Identity::parse_lenient(key).is_ok()),
         }
         pod

@@ -47,17 +47,16 @@ async fn of_url(
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let (queries, at, is_detailed) = parameters(query.as_deref()).map_err(bad)?;
-    if queries.is_empty() {
+    let (texts, queries) = parameters(query.as_deref()).map_err(bad)?;
+    if texts.is_empty() {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
-    if queries.len() > QUERIES {
+    if texts.len() > QUERIES {
         return Err(bad(format!("q: at most {QUERIES} in one request; POST takes more")));
     }
-    let text = queries.iter().flat_map(|query| [query.as_bytes(), &[END]]).collect::<Vec<_>>().concat();
-    let are_few = queries.len() <= FEW;
-    let queries = Queries { text: text.into(), end: END, at, is_detailed, left: ANSWERS };
-    Ok(whois.respond(client.share, queries, are_few, None).await)
+    let text = texts.iter().flat_map(|text| [text.as_bytes(), &[END]]).collect::<Vec<_>>().concat();
+    let queries = Queries { text: text.into(), end: END, ..queries };
+    Ok(whois.respond(client.share, queries, texts.len() <= FEW, None).await)
 }
 
 /// `POST /whois`, with a query in each line of the body.
@@ -67,28 +66,28 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let (queries, at, is_detailed) = parameters(query.as_deref()).map_err(bad)?;
-    if !queries.is_empty() {
+    let (texts, queries) = parameters(query.as_deref()).map_err(bad)?;
+    if !texts.is_empty() {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
     let mut place = Place::take(&client.share.bodies).await?;
     let text = place.read(request.into_body()).await?.into();
-    let queries = Queries { text, end: b'\n', at, is_detailed, left: ANSWERS };
-    Ok(whois.respond(client.share, queries, false, Some(place)).await)
+    Ok(whois.respond(client.share, Queries { text, ..queries }, false, Some(place)).await)
 }
 
-/// The queries and the time in the URL, and whether answers have details.
-fn parameters(query: Option<&str>) -> Result<(Vec<String>, Option<Time>, bool), String> {
-    let (mut queries, mut at, mut is_detailed) = (Vec::new(), None, false);
+/// The queries in the URL, and the parameters of these or of those in the body.
+fn parameters(query: Option<&str>) -> Result<(Vec<String>, Queries), String> {
+    let mut queries = Queries { text: Bytes::new(), end: b'\n', at: None, is_detailed: false, left: ANSWERS };
+    let mut texts = Vec::new();
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*name {
-            "q" => queries.push(value.into_owned()),
-            "at" => at = Some(query::time(&value)?),
-            "details" => is_detailed = value == "true",
+            "q" => texts.push(value.into_owned()),
+            "at" => queries.at = Some(query::time(&value)?),
+            "details" => queries.is_detailed = value == "true",
             _ => return Err(format!("unknown parameter {name:?}; the parameters are q, at and details")),
         }
     }
-    Ok((queries, at, is_detailed))
+    Ok((texts, queries))
 }
 
 fn bad(message: impl Into<String>) -> Response {
@@ -173,7 +172,7 @@ impl Whois {
             };
             match found {
                 Ok(found) => {
-                    self.lookups.found();
+                    self.lookups.found.inc();
                     found.write(&shown, &snapshot, &self.owners, is_detailed, &mut answers);
                 }
                 Err(mut unknown) => {
@@ -199,9 +198,8 @@ mod tests {
 
     #[test]
     fn a_query_is_a_line() {
-        let lines: Vec<_> =
-            Queries { text: "a\n\nb".into(), end: b'\n', at: None, is_detailed: false, left: ANSWERS }
-                .collect();
+        let queries = Queries { text: "a\n\nb".into(), ..parameters(None).unwrap().1 };
+        let lines: Vec<_> = queries.collect();
         assert_eq!(lines, ["a", "", "b"]);
     }
 }

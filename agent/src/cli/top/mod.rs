@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, watch};
 use self::ask::Seen;
 use self::model::Model;
 use super::client::Server;
-use super::runtime_apart;
+use super::runtime;
 use crate::config::failure::Failure;
 use crate::config::rule;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(server: Server) -> Result<(), Failure> {
     let message = "standard output is not a terminal; programs can query /pods, /sources and /metrics";
     rule(io::stdout().is_terminal(), message)?;
     // A separate thread makes requests, so that a slow response does not delay keys.
-    let runtime = runtime_apart()?;
+    let runtime = runtime()?;
     let done = runtime.block_on(show(server));
     // Abandon the open requests.
     runtime.shutdown_background();

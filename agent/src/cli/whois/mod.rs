@@ -10,11 +10,12 @@ use form_urlencoded::Serializer;
 use hyper::body::Bytes;
 use serde_json::Value;
 
-use self::printer::Printer;
+use self::printer::{lines, print};
 use crate::cli::client::Server;
-use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, runtime_apart};
+use crate::cli::format::Printer;
+use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, runtime};
 use crate::config::failure::Failure;
-use crate::whois::answer::NO_POD_OF_PROCESS;
+use crate::whois::answer::{NO_POD_OF_PROCESS, NOT_FOUND};
 
 /// Time between two requests for pods that are not there yet.
 const RETRY: Duration = Duration::from_millis(200);
@@ -32,8 +33,12 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));
     }
     // Connections are kept by another thread: this one may be blocked in a read.
-    let runtime = runtime_apart()?;
-    let mut printer = Printer::new(output, &asked.fields);
+    let runtime = runtime()?;
+    let (mut printer, mut all_found) = (Printer::new(output), true);
+    let mut print = |answers: &[u8]| {
+        all_found &= !lines(answers).any(|answer| answer.starts_with(NOT_FOUND));
+        print(&mut printer, &asked.fields, answers)
+    };
     let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
     let details = asked.fields.iter().any(is_detail).then_some(("details", "true"));
     let path = |query: Option<&str>| {
@@ -45,10 +50,10 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         let path = path(None);
         batches(io::stdin().lock(), asked.time_field, |batch| {
             let batch = Bytes::from(batch);
-            printer.print(&complete(wait, || runtime.block_on(server.post(&path, batch.clone())))?)
+            print(&complete(wait, || runtime.block_on(server.post(&path, batch.clone())))?)
         })?;
     } else {
-        printer.print(&complete(wait, || {
+        print(&complete(wait, || {
             let mut answers = Vec::new();
             for text in &asked.anything {
                 answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(text))))?);
@@ -57,7 +62,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         })?)?;
     }
     // Each error has been printed.
-    if printer.all_found { Ok(()) } else { Err(Failure::No(None)) }
+    if all_found { Ok(()) } else { Err(Failure::No(None)) }
 }
 
 /// The answers to a request. Asks again for this long, while a pod may still come.
@@ -80,8 +85,7 @@ fn complete(wait: Duration, ask: impl Fn() -> Result<Bytes, Failure>) -> Result<
 ///   pod, and what is no identity stays none;
 /// - a removed pod was found by an IP or a name, which another pod may get.
 fn may_change(answers: &[u8]) -> bool {
-    let lines = answers.split(|byte| *byte == b'\n');
-    let mut answers = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let mut answers = lines(answers).filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     answers.any(|answer| match answer["foundBy"].as_str() {
         Some("ip" | "name" | "nameOnly") => answer["removed"].is_string() && answer["at"].is_null(),
         Some(_) => false,

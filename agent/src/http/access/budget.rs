@@ -16,34 +16,27 @@ const PERIOD: Duration = Duration::from_secs(10);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooMany;
 
-/// What is spent of the budget.
+/// The start of the period, and what each client has spent since.
 #[derive(Debug)]
-pub(super) struct Budget(Mutex<Spent>);
-
-#[derive(Debug)]
-struct Spent {
-    since: Instant,
-    all: u32,
-    of: HashMap<String, u32>,
-}
+pub(super) struct Budget(Mutex<(Instant, HashMap<String, u32>)>);
 
 impl Budget {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Spent { since: Instant::now(), all: 0, of: HashMap::new() }))
+        Self(Mutex::new((Instant::now(), HashMap::new())))
     }
 
     /// Takes one review of this client from the budget.
     pub(super) fn take(&self, client: &str) -> Result<(), TooMany> {
-        let mut spent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spent.since.elapsed() >= PERIOD {
-            *spent = Spent { since: Instant::now(), all: 0, of: HashMap::new() };
+        let (since, spent) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.elapsed() >= PERIOD {
+            *since = Instant::now();
+            spent.clear();
         }
-        let of_client = spent.of.get(client).copied().unwrap_or_default();
-        if spent.all >= OF_ALL || of_client >= OF_ONE {
+        let of_client = spent.get(client).copied().unwrap_or_default();
+        if of_client >= OF_ONE || spent.values().sum::<u32>() >= OF_ALL {
             return Err(TooMany);
         }
-        spent.all += 1;
-        spent.of.insert(client.to_owned(), of_client + 1);
+        spent.insert(client.to_owned(), of_client + 1);
         Ok(())
     }
 }
