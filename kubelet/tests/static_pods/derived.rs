@@ -107,7 +107,7 @@ fn the_kubelet_confirms_or_ends_its_own_pods() {
 fn nothing_is_derived_for_the_own_node_while_its_mirror_pods_are_managed() {
     let mut merge = Merge::new([Source::Api]).derive_static_pods(NodeName::new("n1"));
     assert!(merge.manage_own_mirror_pods(true).is_empty());
-    let mut merging = Merging { merge, pods: BTreeMap::new() };
+    let mut merging = Merging { merge, ..Merging::new([]) };
     merging.say(Source::Api, set([mirror("m", "p", "s", "n1"), mirror("o", "q", "t", "n2")]));
     assert_eq!(merging.uids(), ["m", "o", "t"]);
     for _ in 0..2 {
@@ -117,7 +117,7 @@ fn nothing_is_derived_for_the_own_node_while_its_mirror_pods_are_managed() {
         assert_eq!(merging.take(&merged), "-s");
     }
     assert_eq!(merging.say(Source::Api, remove("m")), "-m");
-    let mut never = Merging { merge: Merge::new([Source::Api]), pods: BTreeMap::new() };
+    let mut never = Merging { merge: Merge::new([Source::Api]), ..Merging::new([]) };
     assert_eq!(never.say(Source::Api, set([mirror("m", "p", "s", "n1")])), "+m");
 }
 

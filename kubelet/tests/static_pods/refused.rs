@@ -117,9 +117,14 @@ fn a_mirror_pod_of_another_node_object_is_refused_once_the_node_was_read() {
 
     // What comes later waits for the next read, unless that fails.
     let late = owned_by(mirror("m4", "late", "s4", "n1"), "other");
+    let before = Instant::now();
     merging.read_node("node", BEFORE_THE_MIRRORS);
     assert_eq!(merging.say(Source::Api, upsert([late.clone()])), "+m4");
     assert_eq!((merging.refused().len(), merging.merge.needs_own_node()), (1, true));
+    assert_eq!(merging.read_node_at("node", BEFORE_THE_MIRRORS, before), "");
+    assert!(merging.merge.needs_own_node(), "it was asked for before the mirror pod came");
+    let elsewhere = owned_by(mirror("m5", "later", "s5", "n2"), "other");
+    assert_eq!(merging.say(Source::Api, upsert([elsewhere])), "+m5 +s5", "other nodes do not wait");
     let merged = merging.merge.own_node(None);
     assert_eq!(merging.take(&merged), "+s4");
     assert_eq!(merging.read_node("node", BEFORE_THE_MIRRORS), "-s4");
@@ -187,6 +192,13 @@ fn a_kubelet_that_lists_nothing_has_just_started_and_ends_only_deleted_mirror_po
     assert_eq!(merging.read(Source::Kubelet), "");
     assert_eq!(merging.say(Source::Api, upsert([deleted(mirror("f", "q", "x", "n1"))])), "-x ~f");
     assert_eq!(merging.uids(), ["f", "m", "s"]);
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m ~s");
+    assert_eq!(merging.say(Source::Kubelet, set([])), "");
+    // It returns, for example because a server lists an older state.
+    assert_eq!(merging.say(Source::Api, upsert([mirror("m", "p", "s", "n1")])), "+m ~s");
+    assert!(!is_unconfirmed(&merging.pods["s"]));
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m ~s");
+    assert_eq!(merging.say(Source::Api, upsert([deleted(mirror("m", "p", "s", "n1"))])), "-s +m");
 }
 
 #[test]

@@ -67,12 +67,14 @@ pub fn api_pod(uid: &str, name: &str, phase: &str, version: u64) -> Pod {
 pub struct Merging {
     pub merge: Merge,
     pub pods: BTreeMap<String, Arc<Pod>>,
+    /// The refused claims after the last change.
+    pub refused: Vec<String>,
 }
 
 impl Merging {
     pub fn new(sources: impl IntoIterator<Item = Source>) -> Self {
         let merge = Merge::new(sources).derive_static_pods(NodeName::new("n1"));
-        Self { merge, pods: BTreeMap::new() }
+        Self { merge, pods: BTreeMap::new(), refused: Vec::new() }
     }
 
     pub fn say(&mut self, source: Source, update: SourceUpdate<Pod>) -> String {
@@ -99,6 +101,10 @@ impl Merging {
             );
             summary.push(format!("~{}", pod.uid()));
         }
+        assert_eq!(merged.is_empty(), summary.is_empty());
+        let before = std::mem::take(&mut self.refused);
+        self.refused = self.refused();
+        assert!(merged.claims_changed || self.refused == before, "{before:?}, and now {:?}", self.refused);
         summary.join(" ")
     }
 
@@ -108,6 +114,10 @@ impl Merging {
         std::thread::sleep(Duration::from_millis(1));
         let asked = Instant::now();
         std::thread::sleep(Duration::from_millis(1));
+        self.read_node_at(uid, created, asked)
+    }
+
+    pub fn read_node_at(&mut self, uid: &str, created: &str, asked: Instant) -> String {
         let created = Some(created.parse().expect("a time"));
         let merged = self.merge.own_node(Some(OwnNode { uid: uid.to_owned(), created, asked }));
         self.take(&merged)
