@@ -2,13 +2,12 @@
 
 pub(crate) mod body;
 pub(crate) mod client;
-pub(crate) mod fields;
 pub(crate) mod gzip;
 pub(crate) mod headers;
-pub(crate) mod labels;
 pub(crate) mod mirrors;
 pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod seen;
+pub(crate) mod selectors;
 pub(crate) mod table;
 pub(crate) mod types;

@@ -4,8 +4,7 @@
 //! fields pods can be selected by.
 
 use super::args::Shared;
-use crate::api::fields::Fields;
-use crate::api::labels::Labels;
+use crate::api::selectors::Selector;
 use crate::config::failure::Failure;
 use pod_index_kubelet::names;
 
@@ -15,8 +14,8 @@ type Check = fn(&str) -> Result<(), String>;
 /// Whether the selectors have the forms that `kubectl get` takes.
 pub(super) fn check(given: &Shared) -> Result<(), Failure> {
     let namespace: Check = |name| names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned()));
-    let labels: Check = |labels| Labels::parse(labels).map(drop);
-    let fields: Check = |fields| Fields::parse(fields, |_| Some(0)).map(drop);
+    let labels: Check = |labels| Selector::labels(labels).map(drop);
+    let fields: Check = |fields| Selector::fields(fields, |_| true).map(drop);
     for (flag, text, check) in [
         ("--namespace", &given.namespace, namespace),
         ("--pod-selector", &given.pod_selector, labels),

@@ -6,46 +6,33 @@ use std::path::{Component, Path, PathBuf};
 /// Where cgroup v2 is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The cgroup that is nearest to its limit: the process's own, or one above it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Memory {
-    /// Excludes the page cache that the kernel drops first, like the kubelet's working set.
-    pub(crate) used: u64,
-    pub(crate) limit: u64,
+/// Of the cgroup that is nearest to its limit, the process's own or one above it: the memory that it uses, and the limit.
+/// `None` without a limit, and without cgroup v2.
+pub(super) fn read() -> Option<(u64, u64)> {
+    let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    nearest(Path::new(CGROUPS), &cgroups)
 }
 
-impl Memory {
-    /// `None` without a limit, and without cgroup v2.
-    pub(crate) fn read() -> Option<Self> {
-        let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        Self::below(Path::new(CGROUPS), &cgroups)
-    }
+/// `cgroups`: as in `/proc/PID/cgroup`.
+fn nearest(root: &Path, cgroups: &str) -> Option<(u64, u64)> {
+    let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    // A path above the root of the cgroup namespace begins with "/..".
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
+    let own: PathBuf = root.join(Path::new(own).components().filter(is_name).collect::<PathBuf>());
+    let groups = own.ancestors().take_while(|path| path.starts_with(root));
+    // A share in thousandths is exact enough.
+    groups.filter_map(of).max_by_key(|(used, limit)| used.saturating_mul(1000) / limit)
+}
 
-    /// `cgroups`: as in `/proc/PID/cgroup`.
-    fn below(root: &Path, cgroups: &str) -> Option<Self> {
-        let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
-        // A path above the root of the cgroup namespace begins with "/..".
-        let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_));
-        let own: PathBuf = root.join(Path::new(own).components().filter(is_name).collect::<PathBuf>());
-        let groups = own.ancestors().take_while(|path| path.starts_with(root));
-        groups.filter_map(Self::of).max_by(|a, b| a.share().total_cmp(&b.share()))
-    }
-
-    /// The cgroup in this directory. `None` without a limit.
-    fn of(directory: &Path) -> Option<Self> {
-        let number = |name: &str| -> Option<u64> {
-            fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok()
-        };
-        let limit = number("memory.max").filter(|limit| *limit > 0)?;
-        let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
-        let inactive = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
-        Some(Self { used: number("memory.current")?.saturating_sub(inactive.unwrap_or(0)), limit })
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "a share")]
-    fn share(self) -> f64 {
-        self.used as f64 / self.limit as f64
-    }
+/// The memory of the cgroup in this directory, without the page cache that the kernel drops first, like the kubelet's
+/// working set; and its limit. `None` without a limit.
+fn of(directory: &Path) -> Option<(u64, u64)> {
+    let number =
+        |name: &str| -> Option<u64> { fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok() };
+    let limit = number("memory.max").filter(|limit| *limit > 0)?;
+    let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
+    let inactive = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.parse().ok());
+    Some((number("memory.current")?.saturating_sub(inactive.unwrap_or(0)), limit))
 }
 
 #[cfg(test)]
@@ -78,7 +65,7 @@ mod tests {
                 ("d", "300", 299, 200),
             ],
         );
-        let read = |cgroups: &str| Memory::below(&root, cgroups).map(|memory| (memory.used, memory.limit));
+        let read = |cgroups: &str| nearest(&root, cgroups);
         assert_eq!(read("0::/a/b/c\n"), Some((900, 1000)), "the parent's limit is nearer");
         assert_eq!(read("12:cpu:/x\n0::/d\n"), Some((99, 300)));
         assert_eq!(read("0::/../../d\n"), Some((99, 300)), "above the namespace's root");

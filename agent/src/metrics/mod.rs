@@ -6,7 +6,7 @@
 //! This module knows names and values. It must not change what it measures.
 
 mod index;
-pub(crate) mod memory;
+mod memory;
 mod process;
 mod scrape;
 mod writing;

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Scrape;
-use crate::metrics::memory::Memory;
+use super::{Scrape, memory};
 
 /// This process. Omits values that cannot be read.
 pub(super) fn show(started: SystemTime, to: &mut Scrape<'_>) {
@@ -17,10 +16,7 @@ pub(super) fn show(started: SystemTime, to: &mut Scrape<'_>) {
     if let Some(bytes) = resident {
         to.gauge("process_resident_memory_bytes", "Resident memory size in bytes.", bytes);
     }
-    let (used, limit) = match Memory::read() {
-        Some(Memory { used, limit }) => (Some(used), limit),
-        None => (resident, 0),
-    };
+    let (used, limit) = memory::read().map_or((resident, 0), |(used, limit)| (Some(used), limit));
     to.gauge("pod_index_memory_limit_bytes", "Limit of the cgroup's memory; 0 if there is none.", limit);
     if let Some(bytes) = used {
         let help = "Memory of the cgroup without inactive page cache; without a limit, resident memory.";

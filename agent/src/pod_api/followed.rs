@@ -10,9 +10,8 @@ use pod_index_kubelet::sources::{SourceUpdate, Updates};
 use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 
-use super::collection::{Begin, Collection, Known, Origin, key};
-use super::history::{History, Shown, State, uid};
-use super::object::Object;
+use super::collection::{Begin, Collection, Known, key};
+use super::history::{History, Shown, State};
 use super::resource::{Item, Resource};
 
 /// The collection of a source, and the work that follows the source.
@@ -21,10 +20,9 @@ pub(super) fn follow<K: Item>(
     source: Updates<K>,
     begin: Begin<'_>,
 ) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
-    let (history, known) = begin.restored(of);
-    let origin = Origin::Server { known: known.subscribe(), status: Some(source.status()) };
-    let collection = Collection::new(Arc::clone(&history), origin);
-    (vec![collection], show(source, history, known).boxed())
+    let (collection, known) = begin.restored(of, Some(source.status()));
+    let following = show(source, Arc::clone(&collection.history), known).boxed();
+    (vec![collection], following)
 }
 
 /// Shows what the source has, for ever.
@@ -67,9 +65,10 @@ fn shown<K: Item>(update: SourceUpdate<K>, (state, _): (State, u64)) -> Vec<Show
         SourceUpdate::Remove(uids) => {
             let uids: HashSet<_> = uids.into_iter().collect();
             // A newer object with the name has another UID.
-            let is_gone =
-                |object: &Object| uid(object).is_some_and(|uid| uids.contains(&PodUid::from(&*uid)));
-            let gone = state.iter().filter(|(_, object)| is_gone(object));
+            let is_gone = |uid: &str| uids.contains(&PodUid::from(uid));
+            let gone = state.iter().filter(|(_, object)| {
+                object.current().is_some_and(|object| object.metadata().uid.as_deref().is_some_and(is_gone))
+            });
             gone.map(|(key, _)| (Arc::clone(key), None)).collect()
         }
     }

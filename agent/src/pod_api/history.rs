@@ -18,7 +18,7 @@ use im::OrdMap;
 use tokio::sync::watch;
 
 use super::event::Event;
-use super::object::{Content, Object};
+use super::object::Object;
 use super::resource::{Item, Resource};
 use super::seats::{Seat, Seats};
 use super::selection::Selection;
@@ -105,15 +105,17 @@ impl History {
     /// Records the objects to show. Only one thread calls this.
     pub(super) fn show(&self, shown: Vec<Shown>) {
         for (key, object) in shown {
-            let was = self.lock().state.get(&key).cloned();
-            match (was, object) {
+            let was = self.get(&key);
+            let current = was.as_ref().and_then(|was| Some((was.current()?, was.is_listed)));
+            match (current, object) {
                 (None, None) => {}
-                (Some(was), Some((object, is_listed))) if was.is(&object) && was.is_listed == is_listed => {}
-                (Some(was), Some(object)) if uid(&was) != object.0.metadata().uid => {
-                    self.append(Arc::clone(&key), Some(was), None);
+                (Some(current), Some(object))
+                    if Arc::ptr_eq(&current.0, &object.0) && current.1 == object.1 => {}
+                (Some(current), Some(object)) if current.0.metadata().uid != object.0.metadata().uid => {
+                    self.append(Arc::clone(&key), was, None);
                     self.append(key, None, Some(object));
                 }
-                (was, object) => self.append(key, was, object),
+                (_, object) => self.append(key, was, object),
             }
         }
         self.wake();
@@ -123,8 +125,7 @@ impl History {
     fn wake(&self) {
         let version = self.lock().version;
         self.latest.send_if_modified(|latest| {
-            let behind = latest.as_mut().filter(|latest| **latest < version);
-            behind.map(|latest| *latest = version).is_some()
+            latest.is_some_and(|latest| latest < version) && latest.replace(version).is_some()
         });
     }
 
@@ -161,6 +162,11 @@ impl History {
         drop(inner);
     }
 
+    /// The current object with this key.
+    pub(super) fn get(&self, key: &str) -> Option<Arc<Object>> {
+        self.lock().state.get(key).cloned()
+    }
+
     /// The current objects and their version.
     pub(super) fn now(&self) -> (State, u64) {
         let inner = self.lock();
@@ -182,7 +188,7 @@ impl History {
         after: Option<u64>,
     ) -> Result<(Watcher, State), Refusal> {
         let seat = self.seats.take(client).map_err(|limit| {
-            self.seats.counts.refused.fetch_add(1, Ordering::Relaxed);
+            self.seats.refused.fetch_add(1, Ordering::Relaxed);
             Refusal::too_many_watches(&limit)
         })?;
         let inner = self.lock();
@@ -198,7 +204,7 @@ impl History {
             return line;
         }
         let line = event.encode(form, kind, false);
-        self.seats.counts.encoded.fetch_add(1, Ordering::Relaxed);
+        self.seats.encoded.fetch_add(1, Ordering::Relaxed);
         event.keep_line(form, kind, line.clone());
         let mut inner = self.lock();
         let at = inner.index_behind(event.version - 1);
@@ -224,14 +230,6 @@ impl History {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The UID of a current object.
-pub(super) fn uid(object: &Object) -> Option<String> {
-    match object.content() {
-        Content::Live(object) => object.metadata().uid.clone(),
-        Content::Replaced(_) => None,
     }
 }
 
@@ -282,7 +280,7 @@ impl Watcher {
         let most = (WORK / self.selection.terms().max(1)).clamp(1, TURN);
         let inner = self.history.lock();
         let Some(first) = inner.index_behind(self.version) else {
-            self.history.seats.counts.too_old.fetch_add(1, Ordering::Relaxed);
+            self.history.seats.too_old.fetch_add(1, Ordering::Relaxed);
             return Next::TooOld(inner.expired(self.version));
         };
         let events: Vec<_> =

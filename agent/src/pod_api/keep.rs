@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pod_index_kubelet::checkpoint::{read_list, write_list};
+use pod_index_kubelet::sources::SourceStatus;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use super::collection::{Begin, Collection, Known, key};
+use super::collection::{Begin, Collection, Known, Origin, key};
 use super::history::History;
 use super::list::list;
 use super::resource::Resource;
@@ -62,11 +63,17 @@ fn file(of: &Resource, directory: &Path) -> PathBuf {
 }
 
 impl Begin<'_> {
-    /// The history of objects of the API server, and what is known of them. Shows those of the last run.
-    pub(super) fn restored(self, of: &'static Resource) -> (Arc<History>, channel::Sender<Known>) {
+    /// A collection of objects of the API server, and what is known of them. Shows those of the last run.
+    pub(super) fn restored(
+        self,
+        of: &'static Resource,
+        status: Option<channel::Receiver<SourceStatus>>,
+    ) -> (Arc<Collection>, channel::Sender<Known>) {
         let history = self.history(of);
         let stored = self.directory.and_then(|directory| restore(&history, directory));
-        (history, channel::Sender::new(Known { stored, read: None }))
+        let known = channel::Sender::new(Known { stored, read: None });
+        let origin = Origin::Server { known: known.subscribe(), status };
+        (Collection::new(history, origin), known)
     }
 }
 
@@ -82,7 +89,7 @@ fn restore(history: &History, directory: &Path) -> Option<SystemTime> {
     let decoded = |json: &[u8]| {
         let Stored { kind, items } = serde_json::from_slice(json).ok()?;
         let is_of_this_kind = kind.strip_suffix("List") == Some(of.kind);
-        let objects = items.iter().map(|item| (of.decode)(item.get()).ok());
+        let objects = items.iter().map(|item| (of.decode)(item.get().as_bytes()).ok());
         objects.collect::<Option<Vec<_>>>().filter(|_| is_of_this_kind)
     };
     let read = read_list(&path).and_then(|found| {
@@ -106,10 +113,9 @@ mod tests {
 
     use k8s_openapi::api::core::v1::{Namespace, Node};
 
-    use super::super::collection::Origin;
+    use super::super::cluster::{NAMESPACES, NODES};
     use super::super::resource::Item;
     use super::super::seats::Seats;
-    use super::super::{namespace::NAMESPACES, node::NODES};
     use super::*;
 
     #[test]
@@ -120,9 +126,9 @@ mod tests {
         let seats = Seats::new(1, 1);
         let begin = Begin { version: 1, seats: &seats, directory: Some(&directory) };
         let served = [&NAMESPACES, &NODES].map(|of| {
-            let (history, known) = begin.restored(of);
+            let (collection, known) = begin.restored(of, None);
             known.send_replace(Known::READ);
-            Collection::new(history, Origin::Server { known: known.subscribe(), status: None })
+            collection
         });
         let named = |name: &str, filler: usize| {
             let mut object = Namespace::default();

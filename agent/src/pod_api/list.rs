@@ -86,7 +86,7 @@ mod tests {
     use super::super::pod::PODS;
     use super::*;
     use crate::api::client::Clients;
-    use crate::api::labels::Labels;
+    use crate::api::selectors::Selector;
 
     fn state(pods: usize) -> State {
         let pod = |n: usize| {
@@ -105,7 +105,7 @@ mod tests {
         for (pods, selector, parts, turns) in
             [(0, "", 1, 1), (1, "", 1, 1), (5_000, "", 2, 1), (5_000, &*many.join(","), 2, 70)]
         {
-            let selection = Selection { labels: Labels::parse(selector).unwrap(), ..Selection::default() };
+            let selection = Selection { labels: Selector::labels(selector).unwrap(), ..Selection::default() };
             let state = state(pods);
             let (mut select, mut taken) = (Box::pin(selected(&client, &state, &selection)), 0);
             let objects = poll_fn(|cx| {

@@ -3,18 +3,18 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PodApi;
-use super::seats::Counts;
-use crate::metrics::{Scrape, number};
+use super::seats::Seats;
+use crate::metrics::Scrape;
 
 pub(crate) fn show(api: &PodApi, to: &mut Scrape<'_>) {
     let sizes: Vec<_> = api.served.iter().map(|served| served.history.sizes()).collect();
-    let Counts { events_sent, encoded, too_old, refused } = &api.seats.counts;
+    let Seats { events_sent, encoded, too_old, refused, .. } = &*api.seats;
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    to.gauge("watches", "Open watches.", number(api.seats.open()));
+    to.gauge("watches", "Open watches.", api.seats.open());
     let help = "Stored events, from which a watch can start or resume.";
-    to.gauge("watch_history_events", help, number(sizes.iter().map(|(events, _)| events).sum()));
+    to.gauge("watch_history_events", help, sizes.iter().map(|(events, _)| events).sum::<usize>());
     let help = "Estimated memory of the replaced objects in the stored events, in bytes.";
-    to.gauge("watch_history_bytes", help, number(sizes.iter().map(|(_, bytes)| bytes).sum()));
+    to.gauge("watch_history_bytes", help, sizes.iter().map(|(_, bytes)| bytes).sum::<usize>());
     to.counter("watch_events_sent", "Events sent to watches.", count(events_sent));
     let help = "Objects encoded for watches. Watches of the same form share the bytes.";
     to.counter("watch_events_encoded", help, count(encoded));

@@ -10,6 +10,7 @@
 //! it. `docs/pod-api.md` lists the differences from the API server.
 
 mod accept;
+mod cluster;
 mod collection;
 mod discovery;
 mod event;
@@ -19,8 +20,6 @@ mod history;
 mod keep;
 mod list;
 pub(crate) mod metrics;
-mod namespace;
-mod node;
 mod object;
 mod owner;
 pub(crate) mod owners;
@@ -93,7 +92,8 @@ impl PodApi {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
         let (reach, reached) = channel::channel(0);
-        let history = Begin { version, seats: &seats, directory: None }.history(&pod::PODS);
+        let begin = Begin { version, seats: &seats, directory };
+        let history = begin.history(&pod::PODS);
         let origin = Origin::Index { reader: reader.clone(), reached, readiness: Arc::clone(readiness) };
         let mut served = vec![Collection::new(Arc::clone(&history), origin)];
         let (mut changes, static_pods) = (reader.changes(), given.static_pod_object);
@@ -112,20 +112,19 @@ impl PodApi {
                 continue;
             };
             let mut source = ApiServer::new(client.clone());
-            let begin = Begin { version, seats: &seats, directory };
             let (collections, following) = match extra {
                 Extra::Nodes => {
                     if !given.all_nodes {
                         source.fields.push(format!("metadata.name={}", settings.node));
                     }
-                    followed::follow::<Node>(&node::NODES, source.objects(), begin)
+                    followed::follow::<Node>(&cluster::NODES, source.objects(), begin)
                 }
                 Extra::Namespaces => {
-                    followed::follow::<Namespace>(&namespace::NAMESPACES, source.objects(), begin)
+                    followed::follow::<Namespace>(&cluster::NAMESPACES, source.objects(), begin)
                 }
                 Extra::Owners => {
                     let (follower, kinds) = owners::Follower::new(client, (reader, readiness), begin);
-                    owners = follower.owners();
+                    owners = follower.owners.clone();
                     (kinds, follower.run().boxed())
                 }
             };

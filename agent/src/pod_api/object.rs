@@ -33,7 +33,7 @@ pub(super) enum Content {
 pub(super) struct Encoded {
     json: Box<[u8]>,
     labels: BTreeMap<String, String>,
-    fields: Vec<Box<str>>,
+    fields: BTreeMap<&'static str, Box<str>>,
 }
 
 impl Encoded {
@@ -43,14 +43,14 @@ impl Encoded {
         Self {
             json: json.into(),
             labels: object.metadata().labels.clone().unwrap_or_default(),
-            fields: (0..of.fields.len()).map(|at| object.field(at).into()).collect(),
+            fields: of.fields.iter().map(|field| (*field, object.field(field).into())).collect(),
         }
     }
 
     /// The memory that it takes.
     fn bytes(&self) -> usize {
         let labels = self.labels.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>());
-        let fields = self.fields.iter().map(|field| field.len() + size_of::<Box<str>>());
+        let fields = self.fields.values().map(|field| field.len() + 2 * size_of::<Box<str>>());
         size_of::<Self>() + self.json.len() + labels.sum::<usize>() + fields.sum::<usize>()
     }
 }
@@ -63,10 +63,10 @@ impl Content {
         }
     }
 
-    pub(super) fn field(&self, at: usize) -> &str {
+    pub(super) fn field(&self, name: &str) -> &str {
         match self {
-            Self::Live(object) => object.field(at),
-            Self::Replaced(encoded) => &encoded.fields[at],
+            Self::Live(object) => object.field(name),
+            Self::Replaced(encoded) => encoded.fields.get(name).map_or("", |field| field),
         }
     }
 }
@@ -85,9 +85,12 @@ impl Object {
         self.content.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether this is the current object, and the same as `other`.
-    pub(super) fn is(&self, other: &Arc<dyn Item>) -> bool {
-        matches!(self.content(), Content::Live(object) if Arc::ptr_eq(&object, other))
+    /// The decoded object, unless it was replaced.
+    pub(super) fn current(&self) -> Option<Arc<dyn Item>> {
+        match self.content() {
+            Content::Live(object) => Some(object),
+            Content::Replaced(_) => None,
+        }
     }
 
     /// Encodes the object and lets go of the decoded one. Returns the memory that it takes from now on.
@@ -112,25 +115,18 @@ impl Object {
         line.into()
     }
 
-    /// Appends the object alone, if a table's columns are with it (see [`Form::write_one`]) or without; otherwise as an
-    /// item of a list.
+    /// Appends the object: see [`Form::write`].
     pub(super) fn write(&self, form: Form, with_columns: Option<bool>, version: u64, out: &mut Vec<u8>) {
-        let mut write = |object: &dyn Item| match with_columns {
-            Some(with_columns) => form.write_one(self.of, object, version, with_columns, out),
-            None => form.write_item(self.of, object, version, out),
-        };
         match self.content() {
-            Content::Live(object) => write(&*object),
+            Content::Live(object) => form.write(self.of, &*object, version, with_columns, out),
             Content::Replaced(encoded) if form == Form::Marked && version == self.version => {
                 out.extend_from_slice(&encoded.json);
             }
-            Content::Replaced(encoded) => {
+            Content::Replaced(encoded) => match (self.of.decode)(&encoded.json) {
+                Ok(object) => form.write(self.of, &*object, version, with_columns, out),
                 // What was encoded can be decoded.
-                match str::from_utf8(&encoded.json).map(self.of.decode) {
-                    Ok(Ok(object)) => write(&*object),
-                    _ => out.extend_from_slice(b"null"),
-                }
-            }
+                Err(_) => out.extend_from_slice(b"null"),
+            },
         }
     }
 }
@@ -165,8 +161,8 @@ mod tests {
                 let event: Value = serde_json::from_slice(&live).unwrap();
                 assert_eq!(event["object"]["metadata"]["resourceVersion"], version.to_string(), "{form:?}");
             }
-            for at in 0..PODS.fields.len() {
-                assert_eq!(live.content().field(at), replaced.content().field(at));
+            for field in PODS.fields {
+                assert_eq!(live.content().field(field), replaced.content().field(field));
             }
             assert_eq!(live.content().labels(), replaced.content().labels());
         }

@@ -4,7 +4,7 @@
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use kube::core::PartialObjectMeta;
 
 use super::resource::{Item, Resource};
 
@@ -33,10 +33,7 @@ const fn owner<K: k8s_openapi::Resource>(
 }
 
 /// An owner of any kind.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Owner {
-    pub(crate) metadata: ObjectMeta,
-}
+pub(crate) type Owner = PartialObjectMeta;
 
 impl Item for Owner {
     fn metadata(&self) -> &ObjectMeta {

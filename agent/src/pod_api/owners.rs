@@ -1,13 +1,14 @@
 //! Follows the owners of the node's pods: requested one by one when a pod first names them, kept while a pod needs them,
 //! and requested again now and then. There is never a list or a watch: a cluster can have 200,000 `ReplicaSets`.
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{Api, ApiResource, DynamicObject, GetParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, ApiResource, DynamicObject, GetParams, GroupVersionKind};
 use kube::{Client, Error};
 use pod_index::workload::{controller, is_often_controlled};
 use pod_index::{PodMeta, Reader};
@@ -17,9 +18,9 @@ use pod_index_kubelet::text::api_causes;
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::collection::{Begin, Collection, Known, Origin, START};
-use super::history::{History, uid};
-use super::object::Content;
+use super::collection::{Begin, Collection, Known, START};
+use super::history::History;
+use super::object::Object;
 use super::owner::{KINDS, Owner};
 use crate::pipeline::readiness::Readiness;
 
@@ -39,27 +40,26 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_sec
 /// `kubectl apply` stores the whole object in it, which metadata clients do not expect, and which may hold passwords.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is known of owners, by namespace and UID: a pod may name the UID of an object in another namespace. Clones share
-/// it.
+/// What is known of owners: the history of each of [`KINDS`], or of none. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owners(Arc<RwLock<HashMap<String, Arc<Owner>>>>);
+pub(crate) struct Owners(Vec<Arc<History>>);
 
 impl Owners {
     /// The pod's controller, if it is known and says more than the pod does.
     pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<Owner>> {
         let owner = controller(&pod.metadata).filter(|owner| is_often_controlled(owner))?;
-        let key = format!("{}/{}", pod.namespace(), owner.uid);
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        let history = self.0.get(kind_of(owner)?)?;
+        let known: Arc<dyn Any + Send + Sync> =
+            history.get(&format!("{}/{}", pod.namespace(), owner.name))?.current()?;
+        // A newer object may have the name.
+        known.downcast::<Owner>().ok().filter(|known| known.metadata.uid.as_ref() == Some(&owner.uid))
     }
+}
 
-    fn keep(&self, name: &Key, owner: Option<&Arc<Owner>>) {
-        let key = format!("{}/{}", name.namespace, name.uid);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        match owner {
-            Some(owner) => known.insert(key, Arc::clone(owner)),
-            None => known.remove(&key),
-        };
-    }
+/// The index of an owner's kind in [`KINDS`]. `None` for a kind that is not followed.
+fn kind_of(owner: &OwnerReference) -> Option<usize> {
+    let group = owner.api_version.split('/').next();
+    KINDS.iter().position(|(of, _)| of.kind == owner.kind && Some(of.group) == group)
 }
 
 /// The name of an owner.
@@ -67,45 +67,32 @@ impl Owners {
 struct Key {
     /// The index of its kind.
     kind: usize,
-    namespace: String,
-    name: String,
+    /// As in the history: the namespace, a slash and the name.
+    object: Arc<str>,
     uid: String,
 }
 
-/// What was received of an owner.
-struct Received {
-    /// `None` if it does not exist.
-    owner: Option<Arc<Owner>>,
-    /// It is of the last run, and was not requested in this one.
-    is_restored: bool,
-    refresh_at: Instant,
+/// What came of the requests for an owner in this run.
+#[derive(Default)]
+struct Tried {
+    /// Whether one was answered, also if the owner does not exist.
+    is_read: bool,
+    /// The failed ones since the last answer. Those with the fewest are requested first.
+    failures: usize,
+    /// Why it waits, and whether for lack of the right.
+    problem: Option<(String, bool)>,
+    due_at: Option<Instant>,
 }
-
-/// A kind of owners.
-struct Kind {
-    history: Arc<History>,
-    /// The index of the kind whose objects name those of this one.
-    below: Option<usize>,
-    known: channel::Sender<Known>,
-}
-
-/// When to try again, and why.
-type Pause = (Instant, String);
 
 /// Follows the owners of the pods in the index.
 pub(super) struct Follower {
     client: Client,
     reader: Reader<Pod>,
     readiness: Arc<Readiness>,
-    kinds: Vec<Kind>,
-    owners: Owners,
-    received: HashMap<Key, Received>,
-    /// The owners whose last request failed, until they are requested again.
-    failed: HashMap<Key, Pause>,
-    /// The owners that were never read since they failed. They are requested after all others.
-    unreadable: HashSet<Key>,
-    /// The kinds that the agent may not read.
-    denied: HashMap<usize, Pause>,
+    /// For each of [`KINDS`].
+    kinds: Vec<(Arc<Collection>, channel::Sender<Known>)>,
+    pub(super) owners: Owners,
+    tried: HashMap<Key, Tried>,
     backoff: Backoff,
 }
 
@@ -116,52 +103,27 @@ impl Follower {
         (reader, readiness): (&Reader<Pod>, &Arc<Readiness>),
         begin: Begin<'_>,
     ) -> (Self, Vec<Arc<Collection>>) {
-        let mut follower = Self {
+        let kinds: Vec<_> = KINDS.iter().map(|(of, _)| begin.restored(of, None)).collect();
+        let collections: Vec<_> = kinds.iter().map(|(collection, _)| Arc::clone(collection)).collect();
+        let follower = Self {
             client: client.clone(),
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
-            kinds: Vec::new(),
-            owners: Owners::default(),
-            received: HashMap::new(),
-            failed: HashMap::new(),
-            unreadable: HashSet::new(),
-            denied: HashMap::new(),
+            kinds,
+            owners: Owners(collections.iter().map(|collection| Arc::clone(&collection.history)).collect()),
+            tried: HashMap::new(),
             backoff: Backoff::new(PAUSES.0, PAUSES.1),
         };
-        let mut collections = Vec::new();
-        for (kind, (of, below)) in KINDS.iter().enumerate() {
-            let (history, known) = begin.restored(of);
-            for object in history.now().0.values() {
-                let Content::Live(object) = object.content() else { continue };
-                let metadata = object.metadata().clone();
-                let text = |text: &Option<String>| text.clone().unwrap_or_default();
-                let [namespace, name, uid] = [&metadata.namespace, &metadata.name, &metadata.uid].map(text);
-                let (name, owner) = (Key { kind, namespace, name, uid }, Some(Arc::new(Owner { metadata })));
-                follower.owners.keep(&name, owner.as_ref());
-                let refresh_at = Instant::now();
-                follower.received.insert(name, Received { owner, is_restored: true, refresh_at });
-            }
-            let origin = Origin::Server { known: known.subscribe(), status: None };
-            collections.push(Collection::new(Arc::clone(&history), origin));
-            follower.kinds.push(Kind { history, below: *below, known });
-        }
         (follower, collections)
-    }
-
-    pub(super) fn owners(&self) -> Owners {
-        self.owners.clone()
     }
 
     pub(super) async fn run(mut self) {
         let (mut was_reported, began) = (false, Instant::now());
         loop {
             let was_complete = self.readiness.has_pods();
-            let now = Instant::now();
-            self.failed.retain(|_, (until, _)| *until > now);
-            self.denied.retain(|_, (until, _)| *until > now);
             let (needed, seen) = self.pass().await;
-            let why = self.failed.values().chain(self.denied.values()).next();
-            if let Some((_, why)) = why.filter(|_| !was_reported) {
+            let why = self.tried.values().find_map(|tried| tried.problem.as_ref());
+            if let Some((why, _)) = why.filter(|_| !was_reported) {
                 tracing::warn!("owners of pods cannot be read; their names are derived: {why}");
             }
             was_reported = why.is_some();
@@ -173,9 +135,9 @@ impl Follower {
                 let tell = |known: &mut Known| {
                     known.read.get_or_insert_with(why);
                 };
-                self.kinds.iter().for_each(|kind| kind.known.send_modify(tell));
+                self.kinds.iter().for_each(|(_, known)| known.send_modify(tell));
             }
-            let next = needed.iter().filter_map(|name| self.due_at(name)).min();
+            let next = needed.iter().filter_map(|name| self.tried.get(name)?.due_at).min();
             // The pods may become complete without a change of the index.
             let longest = Instant::now() + if was_complete { REFRESH } else { GATHER };
             // Only for the wait: it holds the snapshot that it saw last.
@@ -199,33 +161,19 @@ impl Follower {
 
     /// Says which kinds are read. Without all objects of a kind, those that they name are unknown as well.
     fn tell(&self, needed: &HashSet<Key>) {
-        for (at, kind) in self.kinds.iter().enumerate() {
-            let is_for_it = |of: usize| of == at || Some(of) == kind.below;
-            let denied = self.denied.iter().find(|(of, _)| is_for_it(**of)).map(|(_, (_, why))| why.clone());
-            let is_read = |name: &&Key| self.received.get(*name).is_some_and(|known| !known.is_restored);
-            let mut unread = needed.iter().filter(|name| is_for_it(name.kind) && !is_read(name)).peekable();
-            let now = if let Some(why) = denied {
-                Known { stored: None, read: Some(Err(why)) }
-            } else if unread.peek().is_none() {
-                Known::READ
-            } else {
-                let known = kind.known.borrow().clone();
-                match unread.find_map(|name| self.failed.get(name)) {
-                    // What was read stays served without those that come later.
-                    Some((_, why)) if known != Known::READ => Known { read: Some(Err(why.clone())), ..known },
-                    _ => known,
-                }
-            };
-            kind.known.send_replace(now);
+        for (at, (_, known)) in self.kinds.iter().enumerate() {
+            let is_for_it = |name: &&Key| name.kind == at || Some(name.kind) == KINDS[at].1;
+            let needed = || needed.iter().filter(is_for_it);
+            let problems = needed().filter_map(|name| self.tried.get(name)?.problem.as_ref());
+            let worst = problems.max_by_key(|(_, is_denied)| *is_denied);
+            known.send_modify(|known| match worst {
+                Some((why, true)) => *known = Known { stored: None, read: Some(Err(why.clone())) },
+                _ if needed().all(|name| self.is_read(name)) => *known = Known::READ,
+                // What was read stays served without those that come later.
+                Some((why, _)) if *known != Known::READ => known.read = Some(Err(why.clone())),
+                _ => {}
+            });
         }
-    }
-
-    /// When an owner is to be requested. `None`: it never was.
-    fn due_at(&self, name: &Key) -> Option<Instant> {
-        let refresh = self.received.get(name).map(|received| received.refresh_at);
-        let paused = [self.failed.get(name), self.denied.get(&name.kind)].into_iter().flatten();
-        let paused = paused.map(|(until, _)| *until);
-        refresh.into_iter().chain(paused).max()
     }
 
     /// Requests what is missing or old, and forgets what no pod needs. Returns what pods need, and the generation of the pods
@@ -238,19 +186,17 @@ impl Follower {
             // Taken again after each request: a new pod waits for one request at most.
             let (needed, seen) = self.needed();
             let now = Instant::now();
-            // What failed or was denied in this pass is for a later one.
-            let is_open =
-                |name: &&Key| !self.failed.contains_key(*name) && !self.denied.contains_key(&name.kind);
-            let is_old = |name: &&Key| self.received.get(*name).is_none_or(|known| known.refresh_at <= now);
-            let due = || needed.iter().filter(is_open).filter(is_old);
-            let Some(name) = due().min_by_key(|name| self.unreadable.contains(name)).cloned() else {
+            let is_due = |name: &&Key| self.tried.get(*name).is_none_or(|tried| tried.due_at <= Some(now));
+            let due = || needed.iter().filter(is_due);
+            let failed = |name: &&Key| self.tried.get(*name).map_or(0, |tried| tried.failures);
+            let Some(name) = due().min_by_key(failed).cloned() else {
                 // Asked again: the pods of a source may go while another one joins.
                 if was_complete && self.readiness.has_pods() {
                     self.forget(&needed);
                 }
                 return (needed, seen);
             };
-            let why = match timeout(PATIENCE, self.get(&name)).await {
+            let problem = match timeout(PATIENCE, self.get(&name)).await {
                 Ok(Ok(owner)) => {
                     self.received(name, owner);
                     sleep(PACE).await;
@@ -258,118 +204,101 @@ impl Follower {
                 }
                 Ok(Err(error)) => {
                     let is_denied = matches!(&error, Error::Api(status) if status.code == 403);
-                    (is_denied, api_causes(&error))
+                    (api_causes(&error), is_denied)
                 }
-                Err(_) => (false, format!("no answer within {PATIENCE:?}")),
+                Err(_) => (format!("no answer within {PATIENCE:?}"), false),
             };
+            failures += 1;
+            // The right is that of the kind.
+            let waits =
+                |other: &Key| *other == name || failures >= FAILURES || problem.1 && other.kind == name.kind;
+            let waiting: Vec<_> = due().filter(|other| waits(other)).cloned().collect();
             // All owners that failed become due at the same time. Then few requests show whether the server is back.
             let now = Instant::now();
-            let paused = self.failed.values().map(|(until, _)| *until).max().filter(|until| *until > now);
-            let until = paused.unwrap_or_else(|| now + self.backoff.wait(std::time::Instant::now()));
-            match why {
-                (true, why) => drop(self.denied.insert(name.kind, (until, why))),
-                (false, why) => {
-                    failures += 1;
-                    self.unreadable.insert(name.clone());
-                    let others: Vec<_> = due().filter(|_| failures >= FAILURES).cloned().collect();
-                    self.failed
-                        .extend(others.into_iter().chain([name]).map(|name| (name, (until, why.clone()))));
-                }
+            let failed = self.tried.values().filter(|tried| tried.problem.is_some());
+            let paused = failed.filter_map(|tried| tried.due_at).max().filter(|until| *until > now);
+            let due_at = paused.unwrap_or_else(|| now + self.backoff.wait(std::time::Instant::now()));
+            for other in waiting {
+                let tried = self.tried.entry(other).or_default();
+                (tried.problem, tried.due_at) = (Some(problem.clone()), Some(due_at));
             }
+            self.tried.entry(name).or_default().failures += 1;
             sleep(PACE).await;
         }
     }
 
     /// Requests an owner: `None` if there is no such object.
-    async fn get(&self, name: &Key) -> Result<Option<Arc<Owner>>, Error> {
+    async fn get(&self, name: &Key) -> Result<Option<Owner>, Error> {
         // An old one is refreshed from the API server's cache.
-        let parameters =
-            if self.received.contains_key(name) { GetParams::any() } else { GetParams::default() };
-        let of = self.kinds[name.kind].history.of;
-        let resource = ApiResource {
-            group: of.group.to_owned(),
-            version: "v1".to_owned(),
-            api_version: of.api_version.to_owned(),
-            kind: of.kind.to_owned(),
-            plural: of.name.to_owned(),
-        };
-        let objects = Api::<DynamicObject>::namespaced_with(self.client.clone(), &name.namespace, &resource);
-        let found = objects.get_metadata_opt_with(&name.name, &parameters).await?;
-        let metadata = found.map(|found| found.metadata);
-        let metadata = metadata.filter(|metadata| metadata.uid.as_ref() == Some(&name.uid));
-        Ok(metadata.map(|metadata| Arc::new(Owner { metadata: slim(metadata) })))
+        let parameters = if self.is_read(name) { GetParams::any() } else { GetParams::default() };
+        let (of, _) = &KINDS[name.kind];
+        let kind = GroupVersionKind::gvk(of.group, "v1", of.kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, of.name);
+        let (namespace, object) = name.object.split_once('/').unwrap_or_default();
+        let objects = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
+        let found = objects.get_metadata_opt_with(object, &parameters).await?;
+        Ok(found.filter(|found| found.metadata.uid.as_ref() == Some(&name.uid)).map(|mut found| {
+            // Without the parts that can take most of the memory.
+            found.metadata.managed_fields = None;
+            found.metadata.annotations.as_mut().and_then(|annotations| annotations.remove(LAST_APPLIED));
+            found
+        }))
     }
 
-    fn received(&mut self, name: Key, owner: Option<Arc<Owner>>) {
-        self.unreadable.remove(&name);
-        self.put(&name, owner.as_ref());
-        let refresh_at = Instant::now() + REFRESH.mul_f64(jitter());
-        self.received.insert(name, Received { owner, is_restored: false, refresh_at });
+    /// Whether it was read in this run, or does not exist.
+    fn is_read(&self, name: &Key) -> bool {
+        self.tried.get(name).is_some_and(|tried| tried.is_read)
+    }
+
+    fn received(&mut self, name: Key, owner: Option<Owner>) {
+        let history = &self.kinds[name.kind].0.history;
+        let known = history.get(&name.object).and_then(|known| known.current());
+        // A newer object may already have the name.
+        if owner.is_some() || known.is_some_and(|known| known.metadata().uid.as_ref() == Some(&name.uid)) {
+            history.show(vec![(Arc::clone(&name.object), owner.map(|owner| (Arc::new(owner) as _, true)))]);
+        }
+        let due_at = Some(Instant::now() + REFRESH.mul_f64(jitter()));
+        self.tried.insert(name, Tried { is_read: true, due_at, ..Tried::default() });
     }
 
     /// Forgets what no pod needs. What was restored stays until all that may name it was read.
     fn forget(&mut self, needed: &HashSet<Key>) {
-        self.unreadable.retain(|name| needed.contains(name));
-        let unread = needed.iter().filter(|name| !self.received.contains_key(*name));
-        let unread: HashSet<_> = unread.map(|name| name.kind).collect();
-        for (name, known) in std::mem::take(&mut self.received) {
-            let below = self.kinds[name.kind].below.filter(|_| known.is_restored);
-            if needed.contains(&name) || below.is_some_and(|below| unread.contains(&below)) {
-                self.received.insert(name, known);
-            } else {
-                self.put(&name, None);
-            }
+        for (kind, (collection, _)) in self.kinds.iter().enumerate() {
+            let is_below = |name: &&Key| Some(name.kind) == KINDS[kind].1;
+            let is_all_known = needed.iter().filter(is_below).all(|name| self.is_read(name));
+            let history = &collection.history;
+            let unneeded = |(key, object): (&Arc<str>, &Arc<Object>)| {
+                let uid = object.current()?.metadata().uid.clone().unwrap_or_default();
+                let name = Key { kind, object: Arc::clone(key), uid };
+                let goes = !needed.contains(&name) && (is_all_known || self.is_read(&name));
+                goes.then(|| (Arc::clone(key), None))
+            };
+            history.show(history.now().0.iter().filter_map(unneeded).collect());
         }
+        self.tried.retain(|name, _| needed.contains(name));
     }
 
     /// The controllers of the pods, and the controllers of those; and the generation of the pods.
     fn needed(&self) -> (HashSet<Key>, u64) {
-        let mut needed = HashSet::new();
         let snapshot = self.reader.load();
+        let mut needed = HashSet::new();
         for pod in snapshot.pods() {
-            let Some(owner) = controller(&pod.metadata) else { continue };
-            let Some(name) = Self::key(pod.namespace(), owner) else { continue };
-            if is_often_controlled(owner)
-                && let Some(Received { owner: Some(known), .. }) = self.received.get(&name)
-                && let Some(upper) = controller(&known.metadata)
-            {
-                needed.extend(Self::key(pod.namespace(), upper));
-            }
-            needed.insert(name);
+            let known = self.owners.of(pod);
+            let upper = known.as_ref().and_then(|known| controller(&known.metadata));
+            let owners = controller(&pod.metadata).into_iter().chain(upper);
+            needed.extend(owners.filter_map(|owner| key(pod.namespace(), owner)));
         }
         (needed, snapshot.pods_generation())
     }
-
-    /// What to request. `None` for a kind that is not followed, and for a name that no object can have: it would become
-    /// part of the path of a request, and whoever creates pods chooses it.
-    fn key(namespace: &str, owner: &OwnerReference) -> Option<Key> {
-        let OwnerReference { api_version, kind, name, uid, .. } = owner;
-        let group = api_version.split('/').next();
-        let kind = KINDS.iter().position(|(of, _)| of.kind == kind && Some(of.group) == group)?;
-        let is_valid = dns_subdomain(name).is_none() && dns_subdomain(namespace).is_none();
-        let [namespace, name, uid] = [namespace, name, uid].map(str::to_owned);
-        is_valid.then_some(Key { kind, namespace, name, uid })
-    }
-
-    fn put(&self, name: &Key, owner: Option<&Arc<Owner>>) {
-        self.owners.keep(name, owner);
-        let history = &self.kinds[name.kind].history;
-        let key: Arc<str> = format!("{}/{}", name.namespace, name.name).into();
-        let there = history.now().0.get(&key).and_then(|object| uid(object));
-        // A newer object may already have the name.
-        if owner.is_some() || there.as_ref() == Some(&name.uid) {
-            history.show(vec![(key, owner.map(|owner| (Arc::clone(owner) as _, true)))]);
-        }
-    }
 }
 
-/// Without the parts that can take most of the memory.
-fn slim(mut metadata: ObjectMeta) -> ObjectMeta {
-    metadata.managed_fields = None;
-    if let Some(annotations) = &mut metadata.annotations {
-        annotations.remove(LAST_APPLIED);
-    }
-    metadata
+/// What to request. `None` for a kind that is not followed, and for a name that no object can have: it would become part of
+/// the path of a request, and whoever creates pods chooses it.
+fn key(namespace: &str, owner: &OwnerReference) -> Option<Key> {
+    let (kind, name) = (kind_of(owner)?, &*owner.name);
+    let is_valid = dns_subdomain(name).is_none() && dns_subdomain(namespace).is_none();
+    let object = format!("{namespace}/{name}").into();
+    is_valid.then(|| Key { kind, object, uid: owner.uid.clone() })
 }
 
 #[cfg(test)]
@@ -421,7 +350,7 @@ mod tests {
         let (mut writer, reader) = pod_index::new();
         writer.add_pod(pod("p", "ReplicaSet", "web-1")).unwrap();
         let (follower, _) = follower(server, &reader);
-        let (owners, mut run) = (follower.owners(), follower.run().boxed());
+        let (owners, mut run) = (follower.owners.clone(), follower.run().boxed());
         let mut polls = 0;
         // A loop that never waits would stop the paused clock, and this test with it.
         let task = tokio::spawn(poll_fn(move |context| {

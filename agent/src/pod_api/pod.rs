@@ -10,7 +10,7 @@ use pod_index_kubelet::sources::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_A
 
 use super::printed;
 use super::resource::{Item, Resource};
-use super::write::part;
+use super::write::rest;
 use crate::api::table;
 use crate::api::types::TABLE_COLUMNS;
 
@@ -60,10 +60,10 @@ impl Item for Pod {
         }
     }
 
-    fn field(&self, at: usize) -> &str {
+    fn field(&self, name: &str) -> &str {
         let spec = self.spec.as_ref();
         let status = self.status.as_ref();
-        let value = match PODS.fields[at] {
+        let value = match name {
             "metadata.name" => Some(self.name()),
             "metadata.namespace" => Some(self.namespace()),
             "spec.nodeName" => spec.and_then(|spec| spec.node_name.as_deref()),
@@ -86,8 +86,7 @@ impl Item for Pod {
     }
 
     fn write_rest(&self, _: &Resource, out: &mut Vec<u8>) {
-        part(out, "spec", self.spec.as_ref());
-        part(out, "status", self.status.as_ref());
+        rest(out, self.spec.as_ref(), self.status.as_ref());
     }
 
     fn cells(&self, now: Timestamp) -> Vec<String> {
@@ -101,8 +100,8 @@ impl Item for Pod {
 
 /// The cells of a pod, in the order of [`TABLE_COLUMNS`].
 pub(crate) fn own_cells(pod: &Pod) -> Vec<String> {
-    let [_, ready, status, restarts, _, ip, node] = printed::cells(pod, Timestamp::UNIX_EPOCH);
-    let known = |text: String| if text == "<none>" { String::new() } else { text };
+    let [_, ready, status, restarts, ..] = printed::cells(pod, Timestamp::UNIX_EPOCH);
+    let [node, ip] = ["spec.nodeName", "status.podIP"].map(|field| pod.field(field).to_owned());
     // Without the time of the last restart, which is relative to now.
     let restarts = restarts.split(' ').next().unwrap_or_default().to_owned();
     let created = pod.metadata.creation_timestamp.as_ref().map(|Time(time)| time.to_string());
@@ -112,7 +111,7 @@ pub(crate) fn own_cells(pod: &Pod) -> Vec<String> {
         pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(|container| container.image.clone());
     let labels = pod.metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
     let [images, labels] = [images.collect::<Vec<_>>(), labels.collect()].map(|all| all.join(","));
-    let more = [known(node), ready, status, restarts, created.unwrap_or_default(), known(ip)];
+    let more = [node, ready, status, restarts, created.unwrap_or_default(), ip];
     let more = more.into_iter().chain([workload.unwrap_or_default(), images, labels]);
     table::row(pod).into_iter().map(str::to_owned).chain(more).collect()
 }
@@ -120,7 +119,7 @@ pub(crate) fn own_cells(pod: &Pod) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::fields::Fields;
+    use crate::api::selectors::Selector;
 
     fn pod() -> Pod {
         serde_json::from_value(serde_json::json!({
@@ -130,6 +129,11 @@ mod tests {
             "status": { "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}] },
         }))
         .unwrap()
+    }
+
+    fn selects(selector: &str, pod: &Pod) -> Result<bool, String> {
+        let selector = Selector::fields(selector, |field| PODS.fields.contains(&field))?;
+        Ok(selector.matches(|field| Some(pod.field(field))))
     }
 
     #[test]
@@ -152,18 +156,9 @@ mod tests {
             ("status.podIP=10.0.0.1", true),
             ("status.podIP=fd00::1", false),
         ] {
-            assert_eq!(
-                Fields::parse(selector, |field| PODS.index(field)).unwrap().matches(|at| pod.field(at)),
-                selected,
-                "{selector:?}"
-            );
+            assert_eq!(selects(selector, &pod), Ok(selected), "{selector:?}");
         }
-        let nothing = Pod::default();
-        assert!(
-            Fields::parse("spec.nodeName=,spec.hostNetwork=false,status.podIP=", |field| PODS.index(field))
-                .unwrap()
-                .matches(|at| nothing.field(at))
-        );
+        assert_eq!(selects("spec.nodeName=,spec.hostNetwork=false,status.podIP=", &Pod::default()), Ok(true));
     }
 
     #[test]
@@ -182,7 +177,7 @@ mod tests {
             "metadata.name===b",
             "metadata.name!==b",
         ] {
-            assert!(Fields::parse(selector, |field| PODS.index(field)).is_err(), "{selector:?}");
+            assert!(selects(selector, &pod()).is_err(), "{selector:?}");
         }
     }
 }

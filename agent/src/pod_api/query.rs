@@ -3,9 +3,8 @@
 use super::resource::Resource;
 use super::selection::Selection;
 use super::status::Refusal;
-use crate::api::fields::Fields;
-use crate::api::labels::Labels;
 use crate::api::request::{parameter, truth};
+use crate::api::selectors::Selector;
 
 /// The options of a list or watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,28 +25,28 @@ pub(super) struct Options {
 
 impl Options {
     /// Parses a query. Uses the first of repeated parameters. Ignores unknown ones, and those that contradict others.
-    pub(super) fn read(of: &Resource, query: Option<&str>, namespace: Option<&str>) -> Result<Self, Refusal> {
+    pub(super) fn read(
+        of: &Resource,
+        query: Option<&str>,
+        namespace: Option<String>,
+    ) -> Result<Self, Refusal> {
         let given = |name| parameter(query, name);
         let is_given = |name| given(name).map(|text| truth(&text));
         if given("continue").is_some_and(|token| !token.is_empty()) {
             return Err(Refusal::expired("the continue token is not this server's: its lists are whole"));
         }
-        let labels = Labels::parse(&given("labelSelector").unwrap_or_default())
+        let labels = Selector::labels(&given("labelSelector").unwrap_or_default())
             .map_err(|why| Refusal::bad_request(format!("labelSelector: {why}")))?;
-        let fields = Fields::parse(&given("fieldSelector").unwrap_or_default(), |field| of.index(field))
-            .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
+        let fields =
+            Selector::fields(&given("fieldSelector").unwrap_or_default(), |field| of.fields.contains(&field))
+                .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
         let seconds = given("timeoutSeconds").map(|text| {
             let why = |_| Refusal::bad_request(format!("timeoutSeconds: {text:?} is not an integer"));
             text.parse().map_err(why)
         });
         Ok(Self {
             watch: is_given("watch").unwrap_or_default(),
-            selection: Selection {
-                namespace: namespace.map(str::to_owned),
-                labels,
-                fields,
-                only_listed: false,
-            },
+            selection: Selection { namespace, labels, fields, only_listed: false },
             version: version_of(given("resourceVersion").as_deref())?,
             is_exact: given("resourceVersionMatch").as_deref() == Some("Exact"),
             send_initial_events: is_given("sendInitialEvents"),
@@ -60,14 +59,12 @@ impl Options {
 
 /// Parses `resourceVersion`. `None`: absent or 0, any version.
 pub(super) fn version_of(text: Option<&str>) -> Result<Option<u64>, Refusal> {
-    match text.unwrap_or_default() {
-        "" => Ok(None),
-        text if text.bytes().all(|byte| byte.is_ascii_digit()) => match text.parse() {
-            Ok(version) => Ok(Some(version).filter(|version| *version > 0)),
-            Err(_) => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is out of range"))),
-        },
-        text => Err(Refusal::bad_request(format!("resourceVersion: {text:?} is not a decimal number"))),
-    }
+    let text = text.filter(|text| !text.is_empty()).unwrap_or("0");
+    // A sign would be parsed as well.
+    let version = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let why =
+        || Refusal::bad_request(format!("resourceVersion: {text:?} is not a decimal number of 64 bits"));
+    Ok(Some(version.ok_or_else(why)?).filter(|version| *version > 0))
 }
 
 #[cfg(test)]
@@ -85,7 +82,7 @@ mod tests {
             read("watch=True&labelSelector=app%3Dweb&timeoutSeconds=5&allowWatchBookmarks=true&a=b").unwrap();
         assert!(options.watch && options.bookmarks);
         assert_eq!(options.timeout, Some(5));
-        assert_eq!(options.selection.labels, Labels::parse("app=web").unwrap());
+        assert_eq!(options.selection.labels, Selector::labels("app=web").unwrap());
         assert!(!read("watch=0&watch=1").unwrap().watch);
         assert!(read("watch").unwrap().watch);
         assert_eq!(read("limit=5"), read(""));

@@ -1,5 +1,6 @@
 //! What the API has to know about a kind of objects. Lists, watches, the history and the encoders know no kind by name.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,8 +23,7 @@ pub(super) struct Resource {
     pub(super) short_names: &'static [&'static str],
     /// Whether `kubectl get all` requests it.
     pub(super) is_in_all: bool,
-    /// The fields of field selectors. The first is `metadata.name`; the second, of a kind with namespaces,
-    /// `metadata.namespace`.
+    /// The fields of field selectors.
     pub(super) fields: &'static [&'static str],
     /// The columns of a `Table`: name and priority. Priorities above 0 are for `-o wide`.
     pub(super) columns: &'static [(&'static str, u8)],
@@ -31,7 +31,7 @@ pub(super) struct Resource {
     pub(super) own_columns: &'static [&'static str],
     /// The JSON of all fields after `metadata` in a bookmark: those without which clients cannot decode the object.
     pub(super) empty: &'static str,
-    pub(super) decode: fn(&str) -> serde_json::Result<Arc<dyn Item>>,
+    pub(super) decode: fn(&[u8]) -> serde_json::Result<Arc<dyn Item>>,
 }
 
 impl Resource {
@@ -49,13 +49,8 @@ impl Resource {
             columns: &[NAME, AGE],
             own_columns: &[],
             empty: r#","spec":{},"status":{}"#,
-            decode: |json| Ok(Arc::new(serde_json::from_str::<I>(json)?)),
+            decode: |json| Ok(Arc::new(serde_json::from_slice::<I>(json)?)),
         }
-    }
-
-    /// The index of a field.
-    pub(super) fn index(&self, field: &str) -> Option<usize> {
-        self.fields.iter().position(|known| *known == field)
     }
 
     /// The path of its group and version.
@@ -84,16 +79,16 @@ impl Resource {
 }
 
 /// An object of any kind.
-pub(super) trait Item: fmt::Debug + Send + Sync + 'static {
+pub(super) trait Item: Any + fmt::Debug + Send + Sync {
     fn metadata(&self) -> &ObjectMeta;
 
     /// Takes away what the agent added to the source's object.
     fn unmark(&self, _: &mut ObjectMeta) {}
 
-    /// The value of a field, by its index in [`Resource::fields`]. Empty if absent.
-    fn field(&self, at: usize) -> &str {
-        let metadata = self.metadata();
-        let value = if at == 0 { &metadata.name } else { &metadata.namespace };
+    /// The value of one of [`Resource::fields`]. Empty if absent.
+    fn field(&self, name: &str) -> &str {
+        let ObjectMeta { name: own, namespace, .. } = self.metadata();
+        let value = if name == "metadata.name" { own } else { namespace };
         value.as_deref().unwrap_or_default()
     }
 
@@ -104,7 +99,7 @@ pub(super) trait Item: fmt::Debug + Send + Sync + 'static {
 
     /// The cells of its row, in the order of [`Resource::columns`].
     fn cells(&self, now: Timestamp) -> Vec<String> {
-        vec![self.field(0).to_owned(), since(self.metadata().creation_timestamp.as_ref(), now)]
+        vec![self.field("metadata.name").to_owned(), since(self.metadata().creation_timestamp.as_ref(), now)]
     }
 
     /// The cells of its row in the agent's own tables.
@@ -112,6 +107,3 @@ pub(super) trait Item: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 }
-
-/// The index of `metadata.namespace` in [`Resource::fields`].
-pub(super) const NAMESPACE: usize = 1;

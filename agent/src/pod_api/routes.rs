@@ -1,10 +1,11 @@
 //! The paths of the API and their handlers, the same for each resource.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{RawPathParams, RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -44,11 +45,11 @@ pub(super) fn of(collection: Arc<Collection>, router: Router) -> Router {
 pub(super) async fn list<const IS_OWN: bool>(
     State(collection): State<Arc<Collection>>,
     client: Client,
-    path: RawPathParams,
+    Path(path): Path<HashMap<String, String>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let namespace = segment(&path, "namespace");
+    let namespace = path.get("namespace").cloned();
     let mut options = Options::read(collection.of(), query.as_deref(), namespace)?;
     options.selection.only_listed = IS_OWN;
     let form = form(&headers, &options.include, IS_OWN)?;
@@ -72,18 +73,14 @@ pub(super) async fn list<const IS_OWN: bool>(
     Ok((head(), Body::from_stream(in_turns(&client.share, list))).into_response())
 }
 
-fn segment<'a>(path: &'a RawPathParams, wanted: &str) -> Option<&'a str> {
-    path.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value)
-}
-
 async fn one(
     State(collection): State<Arc<Collection>>,
     client: Client,
-    path: RawPathParams,
+    Path(path): Path<HashMap<String, String>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let [namespace, name] = ["namespace", "name"].map(|name| segment(&path, name).unwrap_or_default());
+    let [namespace, name] = ["namespace", "name"].map(|name| path.get(name).map_or("", String::as_str));
     let query = query.as_deref();
     let version = version_of(parameter(query, "resourceVersion").as_deref())?;
     let include = parameter(query, "includeObject").unwrap_or_default();
@@ -92,10 +89,8 @@ async fn one(
     if let Some(version) = version {
         collection.history.check(version, false)?;
     }
-    let (state, _) = collection.history.now();
-    let key: Arc<str> = format!("{namespace}/{name}").into();
-    let object = Arc::clone(state.get(&key).ok_or_else(|| Refusal::no_such_object(collection.of(), name))?);
-    drop(state);
+    let object = collection.history.get(&format!("{namespace}/{name}"));
+    let object = object.ok_or_else(|| Refusal::no_such_object(collection.of(), name))?;
     let written = client.share.work(move || {
         let mut body = Vec::new();
         object.write(form, Some(true), object.version, &mut body);

@@ -5,19 +5,13 @@ use std::sync::atomic::AtomicU64;
 
 use crate::api::client::Share;
 
-/// The open watches.
-#[derive(Debug)]
+/// The open watches, and what the watches of all resources have done.
+#[derive(Debug, Default)]
 pub(super) struct Seats {
     most: usize,
     most_per_client: usize,
     /// Shared with each open watch.
     open: Arc<()>,
-    pub(super) counts: Counts,
-}
-
-/// What the watches of all resources have done.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
     /// Events sent, counted once per watch.
     pub(super) events_sent: AtomicU64,
     /// Objects encoded for watches.
@@ -29,18 +23,17 @@ pub(super) struct Counts {
 }
 
 /// The place of one watch, among those of all and those of its client. Dropping it frees the place.
-#[derive(Debug)]
-pub(super) struct Seat(#[expect(dead_code, reason = "what matters is that it is dropped")] [Arc<()>; 2]);
+pub(super) type Seat = [Arc<()>; 2];
 
 impl Seats {
     pub(super) fn new(most: usize, most_per_client: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_per_client, open: Arc::default(), counts: Counts::default() })
+        Arc::new(Self { most, most_per_client, ..Self::default() })
     }
 
     /// Takes a place. The error names the limit that is reached.
     pub(super) fn take(&self, client: &Share) -> Result<Seat, String> {
         // Taken before it is counted: of clients that come at the same time, none exceeds a limit.
-        let seat = Seat([&self.open, &client.watches].map(Arc::clone));
+        let seat = [&self.open, &client.watches].map(Arc::clone);
         let Self { most, most_per_client, .. } = *self;
         if self.open() > most {
             return Err(format!("all clients together may have {most} (--max-watches)"));

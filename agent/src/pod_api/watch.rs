@@ -13,7 +13,7 @@ use hyper::body::Bytes;
 use serde_json::json;
 use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 use super::event::Event;
 use super::history::{History, Next, Watcher};
@@ -39,14 +39,14 @@ pub(super) async fn body(
 ) -> Result<Body, Refusal> {
     // Without a version, and with 0, initial objects are sent by default.
     let with_initial = options.send_initial_events.unwrap_or(options.version.is_none());
-    let after = match options.version {
-        // One that does not exist yet is of another run: the watch begins with the error.
-        Some(version) if with_initial => match history.check(version, false) {
-            Ok(()) => None,
-            Err(refusal) => return Ok(error(&refusal).into()),
-        },
-        after => after,
-    };
+    // A version that does not exist yet is of another run: the watch begins with the error.
+    if with_initial
+        && let Some(version) = options.version
+        && let Err(refusal) = history.check(version, false)
+    {
+        return Ok(error(&refusal).into());
+    }
+    let after = options.version.filter(|_| !with_initial);
     let selection = Arc::new(options.selection);
     let (watcher, state) = history.watch(Arc::clone(&selection), &client.share, after)?;
     let mut initial = Vec::new();
@@ -60,11 +60,11 @@ pub(super) async fn body(
     let lacks_columns = form.is_table() && initial.is_empty();
     let has_end = with_initial && options.bookmarks;
     let end = if has_end { form.bookmark(history.of, watcher.version, true) } else { Vec::new() };
-    let (seats, mut with_columns) = (Arc::clone(&history.seats), true);
+    history.seats.events_sent.fetch_add(initial.len() as u64, Ordering::Relaxed);
+    let mut with_columns = true;
     let write = move |object: &Object, part: &mut Vec<u8>| {
         let with_columns = mem::take(&mut with_columns);
         part.extend_from_slice(&object.line(form, Kind::Added, object.version, with_columns));
-        seats.counts.events_sent.fetch_add(1, Ordering::Relaxed);
     };
     let initial = in_turns(&client.share, parts(Vec::new(), initial, write, end));
     let watch = Watch {
@@ -149,17 +149,14 @@ impl Watch {
                 return Some(self.bookmark());
             }
             let timer = if self.bookmarks { self.ends_at.min(self.bookmark_at) } else { self.ends_at };
-            tokio::select! {
-                () = self.watcher.woken() => {}
-                () = sleep_until(timer) => {}
-            }
+            let _ = timeout_at(timer, self.watcher.woken()).await;
         }
         None
     }
 
     async fn event(&mut self, kind: Kind, event: &Event) -> Bytes {
         let (history, form) = (&self.watcher.history, self.form);
-        history.seats.counts.events_sent.fetch_add(1, Ordering::Relaxed);
+        history.seats.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut self.lacks_columns);
         if !with_columns && let Some(line) = event.kept_line(form, kind) {
             // A watch that catches up yields now and then.

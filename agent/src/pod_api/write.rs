@@ -39,12 +39,24 @@ fn metadata(object: &dyn Item, version: u64, is_marked: bool) -> ObjectMeta {
 }
 
 impl Form {
-    /// Appends an object as an item of a list.
-    pub(super) fn write_item(self, of: &Resource, object: &dyn Item, version: u64, out: &mut Vec<u8>) {
+    /// Appends an object: as an item of a list, or, given `with_columns`, alone: the response to a get, or the object of an
+    /// event. Then a table has its columns or not, which only the first event of a watch has.
+    pub(super) fn write(
+        self,
+        of: &Resource,
+        object: &dyn Item,
+        version: u64,
+        with_columns: Option<bool>,
+        out: &mut Vec<u8>,
+    ) {
         match self {
             Self::Object | Self::Marked => whole(of, object, version, self == Self::Marked, out),
             Self::Metadata => partial(object, version, out),
             Self::Table | Self::FullTable | Self::Rows => {
+                if let Some(with_columns) = with_columns {
+                    let columns = if with_columns { self.columns(of) } else { Value::Null };
+                    out.extend_from_slice(table(version, &columns).as_bytes());
+                }
                 out.extend_from_slice(br#"{"cells":"#);
                 let is_own = self == Self::Rows;
                 write(out, &if is_own { object.own_cells() } else { object.cells(Timestamp::now()) });
@@ -54,28 +66,9 @@ impl Form {
                     Self::FullTable => whole(of, object, version, false, out),
                     _ => out.extend_from_slice(b"null"),
                 }
-                out.push(b'}');
+                out.extend_from_slice(if with_columns.is_some() { b"}]}" } else { b"}" });
             }
         }
-    }
-
-    /// Appends a single object: the response to a get, or the object of an event. `with_columns` includes a table's
-    /// columns, which only the first event of a watch has.
-    pub(super) fn write_one(
-        self,
-        of: &Resource,
-        object: &dyn Item,
-        version: u64,
-        with_columns: bool,
-        out: &mut Vec<u8>,
-    ) {
-        if !self.is_table() {
-            return self.write_item(of, object, version, out);
-        }
-        let columns = if with_columns { self.columns(of) } else { Value::Null };
-        out.extend_from_slice(table(version, &columns).as_bytes());
-        self.write_item(of, object, version, out);
-        out.extend_from_slice(b"]}");
     }
 
     /// The start of a list, up to its first item. `]}` ends it.
@@ -135,11 +128,15 @@ fn list(kind: &str, group: &str, version: u64, items: &str) -> String {
     )
 }
 
-/// Appends a field after `metadata`, if there is one.
-pub(super) fn part(out: &mut Vec<u8>, name: &str, value: Option<&impl Serialize>) {
-    if let Some(value) = value {
-        out.extend_from_slice(format!(r#","{name}":"#).as_bytes());
-        write(out, value);
+/// Appends the fields after `metadata`, those that there are.
+pub(super) fn rest(out: &mut Vec<u8>, spec: Option<&impl Serialize>, status: Option<&impl Serialize>) {
+    if let Some(spec) = spec {
+        out.extend_from_slice(br#","spec":"#);
+        write(out, spec);
+    }
+    if let Some(status) = status {
+        out.extend_from_slice(br#","status":"#);
+        write(out, status);
     }
 }
 

@@ -12,7 +12,7 @@ use super::super::query::Options;
 use super::super::watch;
 use super::*;
 use crate::api::client::{Client, Clients};
-use crate::api::labels::Labels;
+use crate::api::selectors::Selector;
 
 /// The pods that exist at any time.
 const PODS: usize = 10;
@@ -59,7 +59,7 @@ impl World {
     }
 
     fn watch(&self, selector: &str, start: Option<u64>) -> Watcher {
-        let labels = Labels::parse(selector).unwrap();
+        let labels = Selector::labels(selector).unwrap();
         let selection = Arc::new(Selection { labels, ..Selection::default() });
         self.history.watch(selection, &Clients::new().named("client"), start).unwrap().0
     }

@@ -1,6 +1,7 @@
-//! Label selectors: the grammar of apimachinery's `labels.Parse` without `>` and `<`, and its matching.
+//! Selectors of objects: by labels with the grammar of apimachinery's `labels.Parse` without `>` and `<`, by fields with
+//! that of `fields.ParseSelector` without escapes: no value of a served field has a character that would need one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use pod_index_kubelet::names;
 
@@ -9,31 +10,54 @@ const MOST: usize = 256;
 
 const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Requirements, all of which must match. Sorted, without duplicates.
+/// Requirements, all of which must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Labels(Vec<Requirement>);
+pub(crate) struct Selector(BTreeSet<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Requirement {
     key: String,
     is_negated: bool,
-    /// One of which the label has. `None`: any.
+    /// One of which the object has. `None`: any.
     values: Option<BTreeSet<String>>,
 }
 
-impl Labels {
-    /// Parses a selector such as `app in (a, b), tier != test, !canary`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+impl Selector {
+    /// Parses a label selector such as `app in (a, b), tier != test, !canary`.
+    pub(crate) fn labels(text: &str) -> Result<Self, String> {
         let text = text.trim_matches(WHITE_SPACE);
-        let (mut requirements, mut terms, mut is_within) = (BTreeSet::new(), 0, false);
+        let mut is_within = false;
         // A comma within parentheses separates values.
         let parts = text.split(|c| {
             is_within = if is_within { c != ')' } else { c == '(' };
             c == ',' && !is_within
         });
-        for part in parts.filter(|_| !text.is_empty()) {
-            let requirement = Requirement::parse(part.trim_matches(WHITE_SPACE))
-                .map_err(|why| format!("unable to parse requirement: {why}"))?;
+        Self::of(parts.filter(|_| !text.is_empty()).map(|part| {
+            Requirement::label(part.trim_matches(WHITE_SPACE))
+                .map_err(|why| format!("unable to parse requirement: {why}"))
+        }))
+    }
+
+    /// Parses a field selector such as `status.phase!=Running,spec.nodeName=node-1`.
+    pub(crate) fn fields(text: &str, is_known: impl Fn(&str) -> bool) -> Result<Self, String> {
+        Self::of(text.split(',').filter(|term| !term.is_empty()).map(|term| {
+            let Some((key, is_negated, value)) = equality(term).filter(|(key, ..)| !key.is_empty()) else {
+                return Err(format!("invalid selector: {text:?}; can't understand {term:?}"));
+            };
+            if let Some(c) = value.chars().find(|c| matches!(c, '=' | '\\')) {
+                return Err(format!("invalid field selector: {c:?} in a value"));
+            }
+            if !is_known(key) {
+                return Err(format!("field label not supported: {key}"));
+            }
+            Ok(Requirement { key: key.to_owned(), is_negated, values: Some([value.to_owned()].into()) })
+        }))
+    }
+
+    fn of(all: impl Iterator<Item = Result<Requirement, String>>) -> Result<Self, String> {
+        let (mut requirements, mut terms) = (BTreeSet::new(), 0);
+        for requirement in all {
+            let requirement = requirement?;
             let of_this = 1 + requirement.values.as_ref().map_or(0, BTreeSet::len);
             if requirements.insert(requirement) {
                 terms += of_this;
@@ -42,7 +66,7 @@ impl Labels {
                 return Err(format!("at most {MOST} keys and values are allowed"));
             }
         }
-        Ok(Self(requirements.into_iter().collect()))
+        Ok(Self(requirements))
     }
 
     /// The number of keys to look up.
@@ -50,15 +74,27 @@ impl Labels {
         self.0.len()
     }
 
-    pub(crate) fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
-        self.0
-            .iter()
-            .all(|requirement| requirement.holds(labels.and_then(|labels| labels.get(&requirement.key))))
+    /// Whether an object with these values matches.
+    pub(crate) fn matches<'a>(&self, value: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|Requirement { key, is_negated, values }| {
+            let is_in = |value: &str| values.as_ref().is_none_or(|values| values.contains(value));
+            // A missing label has no value.
+            value(key).is_some_and(is_in) != *is_negated
+        })
     }
 }
 
+/// The key, whether it is negated, and the value of `key=value`, `key==value` or `key!=value`.
+fn equality(text: &str) -> Option<(&str, bool, &str)> {
+    let (key, value) = text.split_once('=')?;
+    Some(match key.strip_suffix('!') {
+        Some(key) => (key, true, value),
+        None => (key, false, value.strip_prefix('=').unwrap_or(value)),
+    })
+}
+
 impl Requirement {
-    fn parse(text: &str) -> Result<Self, String> {
+    fn label(text: &str) -> Result<Self, String> {
         let (key, is_negated, values) = if let Some(key) = text.strip_prefix('!') {
             (key, true, None)
         } else if let Some(set) = text.strip_suffix(')') {
@@ -68,10 +104,8 @@ impl Requirement {
                 Some((key, "notin")) => (key, true, Some(values)),
                 _ => return Err(format!("found '{head}' before '(', expected: in, notin")),
             }
-        } else if let Some((key, value)) = text.split_once("!=") {
-            (key, true, Some(value))
-        } else if let Some((key, value)) = text.split_once('=') {
-            (key, false, Some(value.strip_prefix('=').unwrap_or(value)))
+        } else if let Some((key, is_negated, value)) = equality(text) {
+            (key, is_negated, Some(value))
         } else {
             (text, false, None)
         };
@@ -89,12 +123,6 @@ impl Requirement {
         }
         Ok(Self { key: key.to_owned(), is_negated, values })
     }
-
-    fn holds(&self, value: Option<&String>) -> bool {
-        let is_in = |value| self.values.as_ref().is_none_or(|values| values.contains(value));
-        // A missing label has no value.
-        value.is_some_and(is_in) != self.is_negated
-    }
 }
 
 #[cfg(test)]
@@ -102,8 +130,8 @@ mod tests {
     use super::*;
 
     fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
-        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Labels::parse(selector).unwrap_or_else(|why| panic!("{selector}: {why}")).matches(Some(&labels))
+        let value = |key: &str| labels.iter().find(|label| label.0 == key).map(|label| label.1);
+        Selector::labels(selector).unwrap_or_else(|why| panic!("{selector}: {why}")).matches(value)
     }
 
     #[test]
@@ -142,8 +170,8 @@ mod tests {
         ] {
             assert_eq!(matches(selector, &web), selected, "{selector:?}");
         }
-        assert!(Labels::parse("!app").unwrap().matches(None));
-        assert!(!Labels::parse("app").unwrap().matches(None));
+        assert!(Selector::labels("!app").unwrap().matches(|_| None));
+        assert!(!Selector::labels("app").unwrap().matches(|_| None));
     }
 
     #[test]
@@ -185,7 +213,7 @@ mod tests {
             "a)",
             "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         ] {
-            assert!(Labels::parse(selector).is_err(), "{selector:?}");
+            assert!(Selector::labels(selector).is_err(), "{selector:?}");
         }
     }
 }
