@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
 
 use super::history::Shown;
-use super::resource::Item;
 
 /// The objects to show for the names in the changes.
 pub(super) fn touched(changes: &[Change<'_, Pod>], now: &Snapshot<Pod>, shown: StaticPods) -> Vec<Shown> {
@@ -18,12 +17,9 @@ pub(super) fn touched(changes: &[Change<'_, Pod>], now: &Snapshot<Pod>, shown: S
         names.extend(pods.map(|pod| (pod.namespace(), pod.name())));
     }
     let visible = |(namespace, name): (&str, &str)| {
-        let key = format!("{namespace}/{name}").into();
-        (
-            key,
-            object(now, namespace, name, shown)
-                .map(|(pod, is_listed)| (Arc::clone(pod) as Arc<dyn Item>, is_listed)),
-        )
+        let object = object(now, namespace, name, shown);
+        let object = object.map(|(pod, is_listed)| (Arc::clone(pod) as _, is_listed));
+        (format!("{namespace}/{name}").into(), object)
     };
     names.into_iter().map(visible).collect()
 }
