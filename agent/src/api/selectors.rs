@@ -10,9 +10,9 @@ const MOST: usize = 256;
 
 const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Requirements, all of which must match.
+/// Requirements, all of which must match. Sorted, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Selector(BTreeSet<Requirement>);
+pub(crate) struct Selector(Vec<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Requirement {
@@ -66,7 +66,7 @@ impl Selector {
                 return Err(format!("at most {MOST} keys and values are allowed"));
             }
         }
-        Ok(Self(requirements))
+        Ok(Self(requirements.into_iter().collect()))
     }
 
     /// The number of keys to look up.

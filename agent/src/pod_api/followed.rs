@@ -38,13 +38,10 @@ async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, known: cha
             }
             Ok(()) = status.changed() => {
                 let problem = status.borrow_and_update().problems.first().map(|problem| problem.message.clone());
-                known.send_if_modified(|known| {
-                    let is_news = problem.is_some() && !matches!(known.read, Some(Ok(())));
-                    if is_news {
-                        known.read = problem.map(Err);
-                    }
-                    is_news
-                });
+                let is_read = known.borrow().read == Some(Ok(()));
+                if let Some(problem) = problem.filter(|_| !is_read) {
+                    known.send_modify(|known| known.read = Some(Err(problem)));
+                }
             }
         }
     }

@@ -70,7 +70,13 @@ impl Begin<'_> {
         status: Option<channel::Receiver<SourceStatus>>,
     ) -> (Arc<Collection>, channel::Sender<Known>) {
         let history = self.history(of);
-        let stored = self.directory.and_then(|directory| restore(&history, directory));
+        let path = self.directory.map(|directory| file(of, directory));
+        let stored = path.and_then(|path| {
+            restore(&history, &path).unwrap_or_else(|error| {
+                tracing::error!("{}: it is not used: {error}", path.display());
+                None
+            })
+        });
         let known = channel::Sender::new(Known { stored, read: None });
         let origin = Origin::Server { known: known.subscribe(), status };
         (Collection::new(history, origin), known)
@@ -78,33 +84,26 @@ impl Begin<'_> {
 }
 
 /// Shows the objects of the last run. Returns when they were stored, if they were.
-fn restore(history: &History, directory: &Path) -> Option<SystemTime> {
+fn restore(history: &History, path: &Path) -> io::Result<Option<SystemTime>> {
     #[derive(Deserialize)]
     struct Stored<'a> {
         kind: String,
         #[serde(borrow)]
         items: Vec<&'a RawValue>,
     }
-    let (of, path) = (history.of, file(history.of, directory));
-    let decoded = |json: &[u8]| {
-        let Stored { kind, items } = serde_json::from_slice(json).ok()?;
-        let is_of_this_kind = kind.strip_suffix("List") == Some(of.kind);
-        let objects = items.iter().map(|item| (of.decode)(item.get().as_bytes()).ok());
-        objects.collect::<Option<Vec<_>>>().filter(|_| is_of_this_kind)
+    let Some((json, written)) = read_list(path)? else { return Ok(None) };
+    let of = history.of;
+    let shown = |item: &&RawValue| {
+        let object = (of.decode)(item.get().as_bytes()).ok()?;
+        Some((key(object.metadata()), Some((object, true))))
     };
-    let read = read_list(&path).and_then(|found| {
-        let Some((json, written)) = found else { return Ok(None) };
-        // Without the decoder's error, which may quote a value.
-        let why = || io::Error::new(io::ErrorKind::InvalidData, format!("it holds no list of {}", of.name));
-        Ok(Some((decoded(&json).ok_or_else(why)?, written)))
-    });
-    let found = read.unwrap_or_else(|error| {
-        tracing::error!("{}: it is not used: {error}", path.display());
-        None
-    });
-    let (objects, written) = found?;
-    history.show(objects.into_iter().map(|object| (key(object.metadata()), Some((object, true)))).collect());
-    Some(written)
+    let stored = serde_json::from_slice::<Stored>(&json).ok();
+    let stored = stored.filter(|stored| stored.kind.strip_suffix("List") == Some(of.kind));
+    let shown = stored.and_then(|stored| stored.items.iter().map(shown).collect());
+    // Without the decoder's error, which may quote a value.
+    let why = || io::Error::new(io::ErrorKind::InvalidData, format!("it holds no list of {}", of.name));
+    history.show(shown.ok_or_else(why)?);
+    Ok(Some(written))
 }
 
 #[cfg(test)]

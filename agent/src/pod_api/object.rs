@@ -1,7 +1,6 @@
 //! An object of the API: decoded while it is current, encoded once it is replaced.
 
 use std::collections::BTreeMap;
-use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::Bytes;
@@ -33,7 +32,7 @@ pub(super) enum Content {
 pub(super) struct Encoded {
     json: Box<[u8]>,
     labels: BTreeMap<String, String>,
-    fields: BTreeMap<&'static str, Box<str>>,
+    fields: Vec<(&'static str, Box<str>)>,
 }
 
 impl Encoded {
@@ -50,7 +49,7 @@ impl Encoded {
     /// The memory that it takes.
     fn bytes(&self) -> usize {
         let labels = self.labels.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>());
-        let fields = self.fields.values().map(|field| field.len() + 2 * size_of::<Box<str>>());
+        let fields = self.fields.iter().map(|(_, field)| field.len() + 2 * size_of::<Box<str>>());
         size_of::<Self>() + self.json.len() + labels.sum::<usize>() + fields.sum::<usize>()
     }
 }
@@ -66,7 +65,10 @@ impl Content {
     pub(super) fn field(&self, name: &str) -> &str {
         match self {
             Self::Live(object) => object.field(name),
-            Self::Replaced(encoded) => encoded.fields.get(name).map_or("", |field| field),
+            Self::Replaced(encoded) => {
+                let field = encoded.fields.iter().find(|(known, _)| *known == name);
+                field.map_or("", |(_, value)| value)
+            }
         }
     }
 }
@@ -95,15 +97,11 @@ impl Object {
 
     /// Encodes the object and lets go of the decoded one. Returns the memory that it takes from now on.
     pub(super) fn replace(&self) -> usize {
-        let encoded = match self.content() {
-            Content::Live(object) => Arc::new(Encoded::new(self.of, &*object, self.version)),
-            Content::Replaced(encoded) => return encoded.bytes(),
-        };
+        // Freed after the lock is released.
+        let Some(live) = self.current() else { return 0 };
+        let encoded = Arc::new(Encoded::new(self.of, &*live, self.version));
         let bytes = encoded.bytes();
-        let mut content = self.content.lock().unwrap_or_else(PoisonError::into_inner);
-        let live = mem::replace(&mut *content, Content::Replaced(encoded));
-        drop(content);
-        drop(live);
+        *self.content.lock().unwrap_or_else(PoisonError::into_inner) = Content::Replaced(encoded);
         bytes
     }
 

@@ -29,7 +29,7 @@ const fn owner<K: k8s_openapi::Resource>(
     short_names: &'static [&'static str],
     empty: &'static str,
 ) -> Resource {
-    Resource { short_names, empty, is_in_all: true, ..Resource::of::<K, Owner>() }
+    Resource { short_names, empty, categories: &["all"], ..Resource::of::<K, Owner>() }
 }
 
 /// An owner of any kind.

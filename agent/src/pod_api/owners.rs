@@ -49,8 +49,8 @@ impl Owners {
     pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<Owner>> {
         let owner = controller(&pod.metadata).filter(|owner| is_often_controlled(owner))?;
         let history = self.0.get(kind_of(owner)?)?;
-        let known: Arc<dyn Any + Send + Sync> =
-            history.get(&format!("{}/{}", pod.namespace(), owner.name))?.current()?;
+        let object = history.get(&[pod.namespace(), "/", &owner.name].concat())?;
+        let known: Arc<dyn Any + Send + Sync> = object.current()?;
         // A newer object may have the name.
         known.downcast::<Owner>().ok().filter(|known| known.metadata.uid.as_ref() == Some(&owner.uid))
     }

@@ -16,7 +16,7 @@ use crate::api::types::TABLE_COLUMNS;
 
 pub(super) static PODS: Resource = Resource {
     short_names: &["po"],
-    is_in_all: true,
+    categories: &["all"],
     empty: r#","spec":{"containers":[]},"status":{}"#,
     fields: &[
         "metadata.name",

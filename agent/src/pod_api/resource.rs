@@ -21,8 +21,8 @@ pub(super) struct Resource {
     pub(super) name: &'static str,
     pub(super) is_namespaced: bool,
     pub(super) short_names: &'static [&'static str],
-    /// Whether `kubectl get all` requests it.
-    pub(super) is_in_all: bool,
+    /// `all`: `kubectl get all` requests it.
+    pub(super) categories: &'static [&'static str],
     /// The fields of field selectors.
     pub(super) fields: &'static [&'static str],
     /// The columns of a `Table`: name and priority. Priorities above 0 are for `-o wide`.
@@ -44,7 +44,7 @@ impl Resource {
             name: K::URL_PATH_SEGMENT,
             is_namespaced: true,
             short_names: &[],
-            is_in_all: false,
+            categories: &[],
             fields: &["metadata.name", "metadata.namespace"],
             columns: &[NAME, AGE],
             own_columns: &[],
@@ -67,14 +67,11 @@ impl Resource {
 
     /// An entry of discovery.
     pub(super) fn described(&self) -> Value {
-        let mut described = json!({
+        json!({
             "name": self.name, "singularName": self.kind.to_lowercase(), "namespaced": self.is_namespaced,
             "kind": self.kind, "verbs": ["get", "list", "watch"], "shortNames": self.short_names,
-        });
-        if self.is_in_all {
-            described["categories"] = json!(["all"]);
-        }
-        described
+            "categories": self.categories,
+        })
     }
 }
 
