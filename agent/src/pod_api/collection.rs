@@ -84,10 +84,6 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    pub(super) fn new(history: Arc<History>, origin: Origin) -> Arc<Self> {
-        Arc::new(Self { history, origin })
-    }
-
     pub(super) fn of(&self) -> &'static Resource {
         self.history.of
     }

@@ -242,14 +242,12 @@ impl Inner {
     }
 
     fn expired(&self, version: u64) -> Refusal {
-        let oldest = self.version - self.events.len() as u64;
-        if version > self.version {
-            return Refusal::expired(format!(
-                "there is no resource version {version} yet (the latest is {})",
-                self.version
-            ));
-        }
-        Refusal::expired(format!("too old resource version: {version} ({oldest})"))
+        let Self { version: latest, events, .. } = self;
+        Refusal::expired(if version > *latest {
+            format!("there is no resource version {version} yet (the latest is {latest})")
+        } else {
+            format!("too old resource version: {version} ({})", latest - events.len() as u64)
+        })
     }
 }
 

@@ -79,7 +79,7 @@ impl Begin<'_> {
         });
         let known = channel::Sender::new(Known { stored, read: None });
         let origin = Origin::Server { known: known.subscribe(), status };
-        (Collection::new(history, origin), known)
+        (Arc::new(Collection { history, origin }), known)
     }
 }
 

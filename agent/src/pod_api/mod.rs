@@ -95,7 +95,7 @@ impl PodApi {
         let begin = Begin { version, seats: &seats, directory };
         let history = begin.history(&pod::PODS);
         let origin = Origin::Index { reader: reader.clone(), reached, readiness: Arc::clone(readiness) };
-        let mut served = vec![Collection::new(Arc::clone(&history), origin)];
+        let mut served = vec![Arc::new(Collection { history: Arc::clone(&history), origin })];
         let (mut changes, static_pods) = (reader.changes(), given.static_pod_object);
         let follow = move || {
             while let Some(step) = changes.wait() {

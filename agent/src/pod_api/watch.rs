@@ -23,7 +23,7 @@ use super::query::Options;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
 use crate::api::body::in_turns;
-use crate::api::client::{Client, Peer, Share};
+use crate::api::client::Client;
 
 /// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -69,8 +69,7 @@ pub(super) async fn body(
     let initial = in_turns(&client.share, parts(Vec::new(), initial, write, end));
     let watch = Watch {
         watcher,
-        share: Arc::clone(&client.share),
-        peer: Watching(Arc::clone(&client.peer)),
+        client: client.clone(),
         form,
         bookmarks: options.bookmarks,
         bookmark_at: now + BOOKMARKS,
@@ -99,21 +98,11 @@ fn duration(seconds: Option<i64>) -> Duration {
     }
 }
 
-/// Marks a connection as watching until dropped.
-struct Watching(Arc<Peer>);
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.0.is_watching.store(false, Ordering::Relaxed);
-    }
-}
-
 #[allow(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct Watch {
     watcher: Watcher,
-    share: Arc<Share>,
-    #[expect(dead_code, reason = "what matters is that it is dropped")]
-    peer: Watching,
+    /// Its connection is marked as watching until the watch is dropped.
+    client: Client,
     form: Form,
     bookmarks: bool,
     bookmark_at: Instant,
@@ -121,6 +110,12 @@ struct Watch {
     /// Whether the next table event must include the columns.
     lacks_columns: bool,
     is_over: bool,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.client.peer.is_watching.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Watch {
@@ -164,9 +159,9 @@ impl Watch {
             return line;
         }
         let line = if with_columns {
-            self.share.work(|| event.encode(form, kind, true)).await
+            self.client.share.work(|| event.encode(form, kind, true)).await
         } else {
-            self.share.shared_work(|| history.line(event, form, kind)).await
+            self.client.share.shared_work(|| history.line(event, form, kind)).await
         };
         line.unwrap_or_default()
     }
