@@ -43,7 +43,7 @@ fn parse(text: &str, directory: &Path) -> Result<Values, (Option<u64>, String)> 
         (line, message.into_owned())
     })?;
     let mut values = Values::new();
-    for Found { line, key, setting, texts } in found {
+    for (line, key, setting, texts) in found {
         let wrong = |why: &str| (Some(line), format!("{key}{why}"));
         let setting = setting.ok_or_else(|| wrong(": there is no such key"))?;
         let is_path = setting.get_value_hint() == ValueHint::AnyPath;
@@ -66,14 +66,8 @@ fn parse(text: &str, directory: &Path) -> Result<Values, (Option<u64>, String)> 
     Ok(values)
 }
 
-/// A key of the file.
-struct Found<'a> {
-    line: u64,
-    key: String,
-    /// `None`: no setting has this key.
-    setting: Option<&'a Arg>,
-    texts: Vec<String>,
-}
+/// A key of the file with its line, its setting (`None`: no setting has this key) and its values.
+type Found<'a> = (u64, String, Option<&'a Arg>, Vec<String>);
 
 /// The keys below another, or all.
 struct Level<'a, 'b> {
@@ -133,7 +127,7 @@ impl<'de> Visitor<'de> for Level<'_, '_> {
                 }
                 Some(_) => map.next_value::<Option<String>>()?.into_iter().collect(),
             };
-            found.push(Found { line: referenced.line(), key, setting, texts });
+            found.push((referenced.line(), key, setting, texts));
         }
         Ok(())
     }

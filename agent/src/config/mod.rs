@@ -235,12 +235,14 @@ impl Settings {
 
     /// How often a source is read. Zero for one that is followed.
     pub(crate) fn period_of(&self, source: &str) -> Duration {
-        match source {
-            "file" => period(self.given.file_check_frequency),
-            "http" => period(self.given.http_check_frequency),
-            "kubelet" => period(self.given.kubelet_check_frequency),
-            _ => Duration::ZERO,
-        }
+        let period = match source {
+            "file" => self.given.file_check_frequency,
+            "http" => self.given.http_check_frequency,
+            "kubelet" => self.given.kubelet_check_frequency,
+            _ => return Duration::ZERO,
+        };
+        // Zero means the default, as in the kubelet.
+        if period.is_zero() { Duration::from_secs(20) } else { period }
     }
 
     /// The configuration in a line.
@@ -252,11 +254,6 @@ impl Settings {
     pub(crate) fn summary(&self) -> String {
         table::table(["SETTING", "VALUE"], self.shown.iter().map(|(key, value)| [&**key, &**value]))
     }
-}
-
-/// Zero means the default, as in the kubelet.
-fn period(period: Duration) -> Duration {
-    if period.is_zero() { Duration::from_secs(20) } else { period }
 }
 
 /// The given name or the host's name, trimmed and in lower case.

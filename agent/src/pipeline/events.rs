@@ -33,19 +33,15 @@ impl Events {
     /// Counts and logs the changes between two publications.
     pub(crate) fn count(&self, changes: &[Change<'_, Pod>], generation: u64) {
         for change in changes {
-            let event = event(change);
+            let event = match (change.before(), change.after()) {
+                (None, _) => "added",
+                (Some(_), Some(_)) => "updated",
+                (Some(_), None) => "removed",
+            };
             self.0.get_or_create(&[("event", event)]).inc();
             let [namespace, name, uid, source, ..] = table::row(change.pod());
             debug!(event, namespace, name, uid, source, generation, "pod {event}");
         }
-    }
-}
-
-fn event(change: &Change<'_, Pod>) -> &'static str {
-    match (change.before(), change.after()) {
-        (None, _) => "added",
-        (Some(_), Some(_)) => "updated",
-        (Some(_), None) => "removed",
     }
 }
 

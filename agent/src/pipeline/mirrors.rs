@@ -23,11 +23,10 @@ use pod_index::{Reader, Snapshot};
 use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
 use pod_index_kubelet::sources::NodeName;
+use pod_index_kubelet::text::api_causes;
 
-/// Interval between kubelet checks while mirror pods are managed.
+/// Interval between kubelet checks while mirror pods are managed, and the longest pause after a failed one.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
-/// Shortest and longest pause after a failed kubelet check.
-const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The mirror pods of this node and the state of their management.
 #[derive(Debug)]
@@ -87,10 +86,17 @@ impl MirrorKeeper {
             ));
         }
         tracing::info!(node = self.node.as_str(), "managing the mirror pods of this node");
+        let mirrors = Mirrors::new(KubeMirrorClient::new(client, self.node.as_str()));
+        self.lock().keeping = Some(mirrors.status());
+        // A task of its own, so that a panic ends the agent with an error. What started the agent starts it again.
+        let mut managing = JoinSet::from_iter([mirrors.run(reader.clone(), readiness.seen())]);
         let lease = tokio::select! {
-            never = self.keep_for_ever(&client, reader, readiness) => return never,
+            _ = managing.join_next() => {
+                return Failure::Unable("the manager of mirror pods has ended; see the log".to_owned());
+            }
             Some(lease) = self.kubelet(&mut watch, true) => lease,
         };
+        managing.abort_all();
         self.lock().has_stood_down = true;
         self.warn(format!(
             "{}; it manages them from now on, and this agent shows the static pods that it mirrors. To manage them again \
@@ -105,30 +111,29 @@ impl MirrorKeeper {
     /// Looks for a kubelet: before mirror pods are managed, until it is certain that there is none; while they are, for ever.
     /// Returns the lease of one that runs. Errors are retried.
     async fn kubelet(&self, watch: &mut KubeletWatch, is_managing: bool) -> Option<Box<Lease>> {
-        let mut backoff = Backoff::new(WAITS.0, WAITS.1);
+        let mut backoff = Backoff::new(Duration::from_secs(1), LOOK_AGAIN);
         let mut pause = if is_managing { LOOK_AGAIN } else { Duration::ZERO };
         loop {
             time::sleep(pause).await;
-            let problem;
-            (pause, problem) = match watch.look().await {
+            let problem = match watch.look().await {
                 Ok(Kubelet::Live(lease)) => return Some(lease),
-                Ok(Kubelet::Unclear(pause)) if !is_managing => (
-                    pause,
-                    Some(
-                        "the node has a lease; waiting to see whether it is renewed before it expires"
-                            .to_owned(),
-                    ),
-                ),
-                Ok(_) => (LOOK_AGAIN, None),
-                Err(error) if is_managing => (LOOK_AGAIN, Some(self.unread(&error))),
-                Err(error) => (backoff.wait(Instant::now()), Some(self.unread(&error))),
-            };
-            let Some(problem) = problem else {
-                self.lock().problem = None;
-                if is_managing {
+                Ok(Kubelet::Unclear(until_expiry)) if !is_managing => {
+                    pause = until_expiry;
+                    "the node has a lease; waiting to see whether it is renewed before it expires".to_owned()
+                }
+                Ok(_) => {
+                    self.lock().problem = None;
+                    if !is_managing {
+                        return None;
+                    }
+                    pause = LOOK_AGAIN;
                     continue;
                 }
-                return None;
+                Err(error) => {
+                    pause = backoff.wait(Instant::now());
+                    self.unread_leases.fetch_add(1, Ordering::Relaxed);
+                    format!("its lease in kube-node-lease cannot be read: {}", api_causes(&error))
+                }
             };
             self.warn(if is_managing {
                 format!("mirror pods are managed, but a kubelet on this node would go unnoticed: {problem}")
@@ -138,11 +143,6 @@ impl MirrorKeeper {
         }
     }
 
-    fn unread(&self, error: &kube::Error) -> String {
-        self.unread_leases.fetch_add(1, Ordering::Relaxed);
-        format!("its lease in kube-node-lease cannot be read: {}", pod_index_kubelet::text::api_causes(error))
-    }
-
     /// Logs a problem once and shows it while it lasts.
     fn warn(&self, problem: String) {
         let mut stage = self.lock();
@@ -150,17 +150,6 @@ impl MirrorKeeper {
             tracing::warn!("{problem}");
             stage.problem = Some(problem);
         }
-    }
-
-    /// Runs in its own task. A panic ends the agent with an error, and what started the agent starts it again.
-    async fn keep_for_ever(&self, client: &Client, reader: &Reader<Pod>, readiness: &Readiness) -> Failure {
-        let node = self.node.as_str();
-        let mirrors = Mirrors::new(KubeMirrorClient::new(client.clone(), node));
-        self.lock().keeping = Some(mirrors.status());
-        // Aborts its task when dropped.
-        let mut task = JoinSet::from_iter([mirrors.run(reader.clone(), readiness.seen())]);
-        task.join_next().await;
-        Failure::Unable("the manager of mirror pods has ended; see the log".to_owned())
     }
 
     /// The kubelet that renews the lease.

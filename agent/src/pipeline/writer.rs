@@ -246,9 +246,7 @@ impl Work {
         }
         // A removal is never refused.
         let _ = self.writer.apply(gone.into_iter().map(Operation::Remove));
-        if restored.is_over() {
-            self.restored = None;
-        }
+        self.restored.take_if(|restored| restored.is_over());
     }
 }
 

@@ -147,10 +147,8 @@ async fn start(
     stopped: watch::Receiver<bool>,
 ) -> Result<Started, Failure> {
     let (given, place) = (&settings.given, &settings.server);
-    // First: an agent that cannot serve requests no pods.
-    let address = (!settings.once).then(|| SocketAddr::new(place.address, place.port));
-    let port =
-        OptionFuture::from(address.map(|address| bind(address, "--address, --port"))).await.transpose()?;
+    let address = SocketAddr::new(place.address, place.port);
+    let port = if settings.once { None } else { Some(bind(address, "--address, --port").await?) };
     let options = Options::new().keep_removed(given.keep_removed, given.keep_removed_max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
     let mut metrics = Metrics::new(&reader);
@@ -177,9 +175,6 @@ async fn start(
         let (needed, commands) = (writer.needs_own_node.clone(), writer.commands.clone());
         let follow = own_node::follow(client, settings.node.to_string(), needed, commands);
         tasks.spawn("the reader of the Node", follow);
-    }
-    for ((updates, _), source) in opened.into_iter().zip(sources) {
-        tasks.spawn(format!("the source {source}"), sources::pass_on(updates, reports.clone()));
     }
     let mirrors = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
     let connections =
@@ -227,6 +222,10 @@ async fn start(
     let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
     let server = port.map(|port| serve(&settings, port, tls, &app, &mut tasks, stopped));
     let server = OptionFuture::from(server).await.transpose()?;
+    // Last: an agent that cannot serve requests no pods.
+    for ((updates, _), source) in opened.into_iter().zip(sources) {
+        tasks.spawn(format!("the source {source}"), sources::pass_on(updates, reports.clone()));
+    }
     Ok(Started { app, tasks, server, writer, checkpoints, follower, client })
 }
 
