@@ -26,17 +26,6 @@ pub(crate) struct Bounds {
     pub(crate) delay: Duration,
 }
 
-impl AccessSettings {
-    /// Whether a completed TLS handshake is not enough to be served.
-    pub(crate) fn is_limited(&self) -> bool {
-        *self != Self::default()
-    }
-
-    pub(crate) fn lists_clients(&self) -> bool {
-        !(self.names.is_empty() && self.groups.is_empty())
-    }
-}
-
 /// The paths of the certificate, its key and the clients' authorities, by the kubelet's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TlsFiles {

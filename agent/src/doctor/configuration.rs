@@ -13,16 +13,16 @@ use crate::run::check;
 pub(super) const NOT_GIVEN: &str = "only the running agent is checked; to check its settings too, give doctor the agent's flags, or its file with --config";
 pub(super) const SETTINGS: &str = "settings";
 
-/// The settings and their sources except the API server, unless they are invalid.
-pub(super) fn settings(given: &Given) -> (Option<(Settings, Vec<Opened>)>, Finding) {
+/// The settings, unless they are invalid, and their sources except the API server.
+pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Opened>, Finding) {
     let fix =
         "give doctor the agent's own flags, or its file with --config; the agent does not start with these";
     match given.resolve().and_then(|settings| Ok((check::local(&settings)?, settings))) {
         Ok((sources, settings)) => {
             let finding = Finding::ok(SETTINGS, settings.words());
-            (Some((settings, sources)), finding)
+            (Some(settings), sources, finding)
         }
-        Err(failure) => (None, Finding::of(SETTINGS, Err(failure), fix)),
+        Err(failure) => (None, Vec::new(), Finding::of(SETTINGS, Err(failure), fix)),
     }
 }
 

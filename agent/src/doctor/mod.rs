@@ -44,17 +44,13 @@ pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -
 }
 
 async fn findings(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Vec<Finding> {
-    let (settings, finding) = configuration::settings(given);
-    let mut findings = vec![finding];
-    let settings = match settings {
-        Some((settings, sources)) => {
-            configuration::check(&settings, sources, &mut findings).await;
-            api_server(&settings, &mut findings).await;
-            Some(settings)
-        }
-        None => None,
-    };
+    let (settings, sources, finding) = configuration::settings(given);
     let settings = settings.as_ref();
+    let mut findings = vec![finding];
+    if let Some(settings) = settings {
+        configuration::check(settings, sources, &mut findings).await;
+        api_server(settings, &mut findings).await;
+    }
     let mut at = settings.map_or(server, |settings| &settings.server).clone();
     // The file's socket, unless a flag names a port.
     if server.socket.is_none() && ["address", "port"].into_iter().any(|id| given.gives(id)) {

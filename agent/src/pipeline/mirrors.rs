@@ -38,7 +38,7 @@ pub(crate) struct MirrorKeeper {
     pub(crate) unread_leases: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Stage {
     /// The state of the mirrors, once they are managed. Before that, the agent has to rule out a kubelet on the node.
     keeping: Option<watch::Receiver<MirrorsStatus>>,
@@ -50,8 +50,7 @@ struct Stage {
 
 impl MirrorKeeper {
     pub(crate) fn new(node: NodeName, is_asked_to_keep: bool) -> Self {
-        let stage = Mutex::new(Stage { keeping: None, problem: None, has_stood_down: false });
-        Self { node, is_asked_to_keep, stage, unread_leases: AtomicU64::new(0) }
+        Self { node, is_asked_to_keep, stage: Mutex::default(), unread_leases: AtomicU64::new(0) }
     }
 
     /// The result of the last comparison. Empty before the first.

@@ -54,10 +54,9 @@ pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, F
     let Some(api) = api_clients::connect(settings).await? else { return Ok(None) };
     let kubeconfig = settings.given.kubeconfig.as_deref();
     authenticate(&api, kubeconfig).await.map_err(wrong)?;
-    let checked = check_kubeconfig(kubeconfig).await;
-    checked.map_err(|problem| {
-        Failure::No(Some(format!("{problem}; the agent would run without pods of the API server")))
-    })?;
+    let without =
+        |problem| Failure::No(Some(format!("{problem}; the agent would run without pods of the API server")));
+    check_kubeconfig(kubeconfig).await.map_err(without)?;
     Ok(Some(api.client()))
 }
 

@@ -46,7 +46,8 @@ impl Access {
     pub(crate) fn new(settings: &AccessSettings, client: Option<&Client>, node: &str) -> Option<Arc<Self>> {
         let webhook = client.filter(|_| settings.tokens || settings.rights);
         let webhook = webhook.map(|client| Webhook::new(client.clone(), node));
-        settings.is_limited().then(|| Arc::new(Self { settings: settings.clone(), webhook }))
+        (*settings != AccessSettings::default())
+            .then(|| Arc::new(Self { settings: settings.clone(), webhook }))
     }
 
     /// The client, if the request is allowed.
@@ -75,7 +76,7 @@ impl Access {
         let AccessSettings { names, groups, rights, .. } = &self.settings;
         let is_listed =
             names.contains(&identity.name) || identity.groups.iter().any(|group| groups.contains(group));
-        if is_listed || !(self.settings.lists_clients() || *rights) {
+        if is_listed || (names.is_empty() && groups.is_empty() && !rights) {
             return Ok(identity);
         }
         let needed = rights_for(request);
