@@ -13,17 +13,17 @@
 //! # Signals
 //! | signal | what it does |
 //! |---|---|
-//! | SIGTERM, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal; the second: ends at once |
+//! | SIGTERM, SIGHUP, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal; the second: ends at once |
 //!
 //! # Exit codes
 //! | code | meaning |
 //! |---|---|
-//! | 0 | success; also after a first SIGTERM or Ctrl-C |
+//! | 0 | success; also after a first SIGTERM, SIGHUP or Ctrl-C |
 //! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, something without which the agent would run, such as the manifests; `doctor` has a warning |
 //! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
 //! | 3 | the command failed: an address in use, no agent answers, a part of the agent has panicked; with `--once`, a source does not respond |
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
-//! | 130, 143 | a second Ctrl-C or SIGTERM: ends at once |
+//! | 129, 130, 143 | a second SIGHUP, Ctrl-C or SIGTERM: ends at once |
 
 mod api;
 mod cli;
