@@ -1,17 +1,19 @@
 //! Asks the agent, and makes all of its text safe to show: what leaves this file has no control characters.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use pod_index::{PodMeta, PodUid};
 use pod_index_kubelet::sources::SourceUpdate;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::sleep;
 
-use super::list::{COLUMNS, Row};
+use super::model::{COLUMNS, Model, Row};
 use crate::api::seen::Sources;
 use crate::api::table::harmless;
 use crate::cli::client::Server;
@@ -24,26 +26,30 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The pause is at least this many times the duration of the last request, to limit the load on the agent.
 const REST: u32 = 4;
 
-/// The pods as of the last event.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) pods: BTreeMap<PodUid, Row>,
-    /// Why they are not followed.
-    pub(super) problem: Option<String>,
+/// What changes the model.
+pub(super) type News = Box<dyn FnOnce(&mut Model) + Send>;
+
+/// Keeps the pods current as long as they are shown.
+pub(super) async fn follow_pods(server: Server, news: UnboundedSender<News>) {
+    let update = |update| Ok(news.send(Box::new(|model| apply(update, &mut model.pods))).is_ok());
+    // It waits for every agent, so this ends with the user.
+    let _ = follow(ApiServer::new(server.api(true)), update, |problem| {
+        let problem = problem.map(|problem| harmless(problem).into_owned());
+        let _ = news.send(Box::new(|model| model.pods_problem = problem));
+    })
+    .await;
 }
 
-impl Seen {
-    fn apply(&mut self, update: SourceUpdate<Pod>) {
-        let pods = match update {
-            SourceUpdate::Upsert(pods) => pods,
-            SourceUpdate::Set(pods) => {
-                self.pods.clear();
-                pods
-            }
-            SourceUpdate::Remove(uids) => return self.pods.retain(|uid, _| !uids.contains(uid)),
-        };
-        self.pods.extend(pods.iter().map(|pod| (pod.uid().into(), row(pod))));
-    }
+fn apply(update: SourceUpdate<Pod>, to: &mut BTreeMap<PodUid, Arc<Row>>) {
+    let pods = match update {
+        SourceUpdate::Upsert(pods) => pods,
+        SourceUpdate::Set(pods) => {
+            to.clear();
+            pods
+        }
+        SourceUpdate::Remove(uids) => return to.retain(|uid, _| !uids.contains(uid)),
+    };
+    to.extend(pods.iter().map(|pod| (pod.uid().into(), Arc::new(row(pod)))));
 }
 
 fn row(pod: &Pod) -> Row {
@@ -51,26 +57,13 @@ fn row(pod: &Pod) -> Row {
     COLUMNS.map(|(_, cell)| harmless(&cells[cell]).into_owned())
 }
 
-/// Keeps the pods current as long as they are shown.
-pub(super) async fn follow_pods(server: Server, seen: watch::Sender<Seen>) {
-    let update = |update| {
-        seen.send_modify(|seen| seen.apply(update));
-        Ok(!seen.is_closed())
-    };
-    // It waits for every agent, so this ends with the user.
-    let _ = follow(ApiServer::new(server.api(true)), update, |problem| {
-        seen.send_modify(|seen| seen.problem = problem.map(|problem| harmless(problem).into_owned()));
-    })
-    .await;
-}
-
 /// Asks for the sources, again and again.
-pub(super) async fn poll(server: Server, heard: mpsc::Sender<Result<Sources, String>>) {
+pub(super) async fn poll(server: Server, news: UnboundedSender<News>) {
     loop {
         let started = Instant::now();
         let answer = sources(&server).await;
         let answer = answer.map_err(|failure| harmless(failure.message().unwrap_or_default()).into_owned());
-        if heard.send(answer).await.is_err() {
+        if news.send(Box::new(|model| model.hear(answer, Timestamp::now()))).is_err() {
             return;
         }
         sleep(PAUSE.max(started.elapsed() * REST)).await;

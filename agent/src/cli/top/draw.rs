@@ -1,5 +1,7 @@
 //! Draws the model with ratatui. Pure. Text of the agent is safe before it comes here.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use ratatui::Frame;
@@ -7,9 +9,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{self, Cell, Paragraph, Wrap};
+use unicode_width::UnicodeWidthStr;
 
-use super::list::{AGE, COLUMNS, List, NAME, Row, STATUS};
-use super::model::Model;
+use super::model::{AGE, COLUMNS, Model, NAME, Row, STATUS};
 use crate::api::seen::Source;
 use crate::pod_api::since;
 
@@ -35,6 +37,7 @@ const FINE: [&str; 8] = [
 
 /// Draws a frame. Corrects positions behind the end.
 pub(super) fn draw(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>) {
+    model.arrange();
     let parts = [Constraint::Length(4), Constraint::Fill(1), Constraint::Length(1)];
     let [head, body, foot] = Layout::vertical(parts).areas(frame.area());
     let lines = Layout::vertical([Constraint::Length(1); 4]).split(head);
@@ -119,17 +122,17 @@ fn trouble(model: &Model) -> Line<'static> {
 }
 
 fn figures(model: &Model) -> Line<'static> {
-    let (all, matching) = (model.pods.len(), model.pods.matching());
-    let number = if model.pods.filter.is_empty() { all.to_string() } else { format!("{matching}/{all}") };
+    let (all, matching) = (model.pods.len(), model.shown.len());
+    let number = if model.filter.is_empty() { all.to_string() } else { format!("{matching}/{all}") };
     Line::from_iter([Span::styled("Pods ", FAINT), Span::styled(number, STRONG)])
 }
 
 fn filter(model: &Model) -> Line<'static> {
-    if !model.is_typing && model.pods.filter.is_empty() {
+    if !model.is_typing && model.filter.is_empty() {
         return Line::default();
     }
     let cursor = if model.is_typing { "▏" } else { "" };
-    Line::styled(format!("/{}{cursor}", model.pods.filter), STRONG)
+    Line::styled(format!("/{}{cursor}", model.filter), STRONG)
 }
 
 fn keys(model: &Model) -> Line<'static> {
@@ -146,7 +149,8 @@ fn keys(model: &Model) -> Line<'static> {
 
 /// All columns of the selected pod.
 fn facts(model: &Model) -> Text<'static> {
-    let facts = model.pods.selected().into_iter().flat_map(|row| COLUMNS.iter().zip(row).enumerate());
+    let selected = model.shown.get(model.selected);
+    let facts = selected.into_iter().flat_map(|row| COLUMNS.iter().zip(&**row).enumerate());
     let facts = facts.filter(|(_, (_, cell))| !cell.is_empty()).map(|(at, ((name, _), cell))| {
         let name = if at == AGE { "CREATED" } else { name };
         Line::from_iter([Span::styled(format!("{name:11}"), FAINT), cell.clone().into()])
@@ -158,31 +162,34 @@ fn facts(model: &Model) -> Text<'static> {
 fn table(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>, area: Rect) {
     let room = usize::from(area.height.saturating_sub(1));
     model.room = room.max(1);
-    let list = &mut model.pods;
-    let widths = fitting(list, area.width);
-    list.fit(widths.len());
+    let widths = fitting(model, area.width);
+    model.columns = widths.len();
+    if model.sorted_by >= model.columns.max(1) {
+        (model.sorted_by, model.is_reversed) = (0, false);
+        model.arrange();
+    }
     // The selected row is on the screen, and the screen is full.
-    let first = list.first.clamp((list.selected + 1).saturating_sub(room.max(1)), list.selected);
-    list.first = first.min(list.matching().saturating_sub(room));
+    let first = model.first.clamp((model.selected + 1).saturating_sub(model.room), model.selected);
+    model.first = first.min(model.shown.len().saturating_sub(room));
     let widths = widths.into_iter().map(|width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX)));
-    let mark = if list.is_reversed { "↓" } else { "↑" };
+    let mark = if model.is_reversed { "↓" } else { "↑" };
     let heading = |(at, (name, _)): (usize, &(&'static str, usize))| {
-        format!("{name}{}", if at == list.sorted_by { mark } else { "" })
+        format!("{name}{}", if at == model.sorted_by { mark } else { "" })
     };
     let header = COLUMNS.iter().enumerate().map(heading).collect::<widgets::Row<'_>>().style(FAINT);
-    let row = |(at, row): (usize, &Row)| {
+    let row = |(at, row): (usize, &Arc<Row>)| {
         let cells = row.iter().enumerate().map(|(column, cell)| match column {
             STATUS if is_bad(cell) => Cell::from(cell.clone()).style(BAD),
             NAME => Cell::from(cell.clone()).style(STRONG),
             AGE => Cell::from(age(cell, now)),
             _ => Cell::from(cell.clone()),
         });
-        cells.collect::<widgets::Row<'_>>().style(if at == list.selected { CHOSEN } else { Style::new() })
+        cells.collect::<widgets::Row<'_>>().style(if at == model.selected { CHOSEN } else { Style::new() })
     };
-    let rows = (list.first..).zip(list.from(list.first)).take(room).map(row);
+    let rows = model.shown.iter().enumerate().skip(model.first).take(room).map(row);
     frame.render_widget(widgets::Table::new(rows, widths).header(header).column_spacing(GAP), area);
-    if list.matching() == 0 {
-        let why = if list.len() > 0 { "nothing matches the filter" } else { "nothing here yet" };
+    if model.shown.is_empty() {
+        let why = if model.pods.is_empty() { "nothing here yet" } else { "nothing matches the filter" };
         let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
         frame.render_widget(Line::styled(why, FAINT), below.intersection(area));
     }
@@ -200,13 +207,13 @@ fn is_bad(status: &str) -> bool {
 
 /// The widths of the columns whose headings fit. A very long name must not displace other columns, but may have what
 /// they leave.
-fn fitting(list: &List, screen: u16) -> Vec<usize> {
+fn fitting(model: &Model, screen: u16) -> Vec<usize> {
     let (mut start, screen) = (0, usize::from(screen));
+    let cells = |at: usize| model.pods.values().map(|row| row[at].width()).max().unwrap_or_default();
     let width = |(at, (name, _)): (usize, &(&str, usize))| {
-        let cells = list.widths.get(at).copied().unwrap_or_default();
         // With space for the mark of the sort order.
         let heading = name.len() + 1;
-        let width = if at == AGE { AGES } else { cells }.max(heading).min(screen / SHARE);
+        let width = if at == AGE { AGES } else { cells(at) }.max(heading).min(screen / SHARE);
         let room = screen.checked_sub(start).filter(|room| *room >= heading)?;
         start += width + usize::from(GAP);
         Some(width.min(room))
@@ -214,8 +221,8 @@ fn fitting(list: &List, screen: u16) -> Vec<usize> {
     let mut widths: Vec<_> = COLUMNS.iter().enumerate().map_while(width).collect();
     let used: usize = widths.iter().map(|width| width + usize::from(GAP)).sum();
     let left = (screen + usize::from(GAP)).saturating_sub(used);
-    if let (Some(width), Some(names)) = (widths.get_mut(NAME), list.widths.get(NAME)) {
-        *width += left.min(names.saturating_sub(*width));
+    if let Some(width) = widths.get_mut(NAME) {
+        *width += left.min(cells(NAME).saturating_sub(*width));
     }
     widths
 }

@@ -8,7 +8,6 @@
 
 mod ask;
 mod draw;
-mod list;
 mod model;
 
 use std::io::{self, IsTerminal};
@@ -18,9 +17,8 @@ use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
-use self::ask::Seen;
 use self::model::Model;
 use super::client::Server;
 use super::runtime;
@@ -37,32 +35,23 @@ pub(crate) fn run(server: Server) -> Result<(), Failure> {
     // A separate thread makes requests, so that a slow response does not delay keys.
     let runtime = runtime()?;
     let done = runtime.block_on(show(server));
+    // The terminal may be gone.
+    let _ = ratatui::try_restore();
     // Abandon the open requests.
     runtime.shutdown_background();
     done.map_err(|error| Failure::unable("the terminal", error))
-}
-
-/// Restores the terminal when dropped. Errors are ignored: the terminal may be gone.
-struct Restored;
-
-impl Drop for Restored {
-    fn drop(&mut self) {
-        let _ = ratatui::try_restore();
-    }
 }
 
 async fn show(server: Server) -> io::Result<()> {
     // Install the handlers first: otherwise a signal could leave the terminal in raw mode.
     let [mut terminate, mut interrupt, mut hangup] =
         [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
-    let _restored = Restored;
-    // A panic restores the terminal, too, before it is printed.
+    // A panic restores the terminal before it is printed.
     let mut terminal = ratatui::try_init()?;
     let mut keys = EventStream::new();
-    let mut model = Model::new(server.place.clone());
-    let (heard, mut news) = mpsc::channel(1);
-    let (seen, mut pods) = watch::channel(Seen::default());
-    tokio::spawn(ask::follow_pods(server.clone(), seen));
+    let mut model = Model { server: server.place.clone(), ..Model::default() };
+    let (heard, mut news) = mpsc::unbounded_channel::<ask::News>();
+    tokio::spawn(ask::follow_pods(server.clone(), heard.clone()));
     tokio::spawn(ask::poll(server, heard));
     let mut tick = tokio::time::interval(TICK);
     loop {
@@ -78,8 +67,12 @@ async fn show(server: Server) -> io::Result<()> {
                 Some(Err(error)) => return Err(error),
                 None => return Ok(()),
             },
-            Some(answer) = news.recv() => model.hear(answer, Timestamp::now()),
-            Ok(()) = pods.changed() => model.list(&pods.borrow_and_update()),
+            Some(first) = news.recv() => {
+                first(&mut model);
+                while let Ok(next) = news.try_recv() {
+                    next(&mut model);
+                }
+            }
             _ = terminate.recv() => return Ok(()),
             _ = interrupt.recv() => return Ok(()),
             _ = hangup.recv() => return Ok(()),
@@ -102,7 +95,6 @@ mod tests {
     #[ignore = "panics on purpose: the other test runs it in a separate terminal"]
     fn panics() {
         assert!(io::stdout().is_terminal());
-        let _restored = Restored;
         let mut terminal = ratatui::try_init().unwrap();
         terminal.draw(|frame| frame.render_widget("drawn", frame.area())).unwrap();
         panic!("{MESSAGE}");

@@ -1,34 +1,35 @@
 //! Compares frames with those in `golden/`. `UPDATE_GOLDEN=1` rewrites them; review the diff.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use pod_index::PodUid;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use serde_json::json;
-use unicode_width::UnicodeWidthStr;
 
 use super::*;
 use crate::api::seen::Sources;
-use crate::cli::top::ask::Seen;
 
 /// 2025-06-01 12:00:00 UTC plus this many seconds.
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_748_779_200 + seconds).unwrap()
 }
 
+type Pods = BTreeMap<PodUid, Arc<Row>>;
+
 /// Pods by their first cells; the others are empty.
-fn seen(rows: &[&[&str]]) -> Seen {
-    let cells = |row: &[&str]| -> Row {
-        std::array::from_fn(|at| row.get(at).copied().unwrap_or_default().to_owned())
+fn seen(rows: &[&[&str]]) -> Pods {
+    let cells = |row: &[&str]| -> Arc<Row> {
+        Arc::new(std::array::from_fn(|at| row.get(at).copied().unwrap_or_default().to_owned()))
     };
-    let pods = rows.iter().map(|row| (row[1].into(), cells(row))).collect();
-    Seen { pods, problem: None }
+    rows.iter().map(|row| (row[1].into(), cells(row))).collect()
 }
 
 #[rustfmt::skip]
-fn pods() -> Seen {
+fn pods() -> Pods {
     let (morning, may) = ("2025-06-01T09:00:00Z", "2025-05-12T12:00:00Z");
     seen(&[
         &["kube-system", "etcd-node-1", "Running", "1/1", "0", may, "static", "", "", "node-1", "file",
@@ -42,10 +43,16 @@ fn pods() -> Seen {
 }
 
 fn model() -> Model {
-    let mut model = Model::new("127.0.0.1:10270".to_owned());
+    let mut model = never();
     model.hear(Ok(sources()), at(4));
-    model.list(&pods());
+    model.pods = pods();
+    model.arrange();
     model
+}
+
+/// Before the first answer.
+fn never() -> Model {
+    Model { server: "127.0.0.1:10270".to_owned(), ..Model::default() }
 }
 
 fn sources() -> Sources {
@@ -65,7 +72,9 @@ fn sources() -> Sources {
 }
 
 fn key(model: &mut Model, code: KeyCode) -> bool {
-    model.key(KeyEvent::new(code, KeyModifiers::NONE))
+    let leaves = model.key(KeyEvent::new(code, KeyModifiers::NONE));
+    model.arrange();
+    leaves
 }
 
 fn typed(model: &mut Model, text: &str) {
@@ -129,7 +138,7 @@ fn a_pod_has_its_own_page() {
     assert!(!key(&mut model, KeyCode::Esc), "closes the pod");
     typed(&mut model, "jj");
     assert!(plain(&mut model, at(5), 80, 12).contains("NAMESPACE↑"));
-    assert_eq!(model.pods.selected, 2);
+    assert_eq!(model.selected, 2);
 }
 
 #[test]
@@ -162,10 +171,10 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     model.hear(Ok(sources()), at(20));
     let text = plain(&mut model, at(20), 100, 12);
     assert!(!text.contains("no answer") && text.contains("etcd-node-1"), "{text}");
-    model.list(&Seen { problem: Some("127.0.0.1:10270 is silent for 150s".to_owned()), ..pods() });
+    model.pods_problem = Some("127.0.0.1:10270 is silent for 150s".to_owned());
     let text = plain(&mut model, at(20), 100, 12);
     assert!(text.contains("the pods are outdated: 127.0.0.1:10270 is silent"), "{text}");
-    let mut never = Model::new("127.0.0.1:10270".to_owned());
+    let mut never = never();
     assert!(plain(&mut never, at(0), 100, 12).contains("asking"));
     never.hear(Err("connection refused".to_owned()), at(1));
     assert!(plain(&mut never, at(1), 100, 12).contains("trying again: connection refused"));
@@ -175,26 +184,26 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
 fn a_filter_shows_rows_with_all_of_its_words() {
     let mut model = model();
     typed(&mut model, "/WEB def");
-    assert_eq!((model.pods.matching(), model.pods.len()), (2, 4));
+    assert_eq!((model.shown.len(), model.pods.len()), (2, 4));
     assert!(plain(&mut model, at(5), 100, 12).contains("Pods 2/4"));
     assert!(plain(&mut model, at(5), 100, 12).contains("/WEB def▏"));
     key(&mut model, KeyCode::Enter);
     assert!(!key(&mut model, KeyCode::Char('j')));
-    assert_eq!(model.pods.filter, "WEB def", "what is typed afterwards are keys again");
+    assert_eq!(model.filter, "WEB def", "what is typed afterwards are keys again");
     assert!(!key(&mut model, KeyCode::Esc), "clears the filter that was kept");
-    assert_eq!((model.pods.matching(), &*model.pods.filter), (4, ""));
+    assert_eq!((model.shown.len(), &*model.filter), (4, ""));
     assert!(key(&mut model, KeyCode::Esc));
     typed(&mut model, "/WEB def");
     key(&mut model, KeyCode::Backspace);
     typed(&mut model, "q");
-    assert_eq!((model.pods.matching(), &*model.pods.filter), (0, "WEB deq"), "and q is a letter in it");
+    assert_eq!((model.shown.len(), &*model.filter), (0, "WEB deq"), "and q is a letter in it");
     assert!(plain(&mut model, at(5), 100, 12).contains("nothing matches"));
     assert!(!key(&mut model, KeyCode::Esc));
-    assert_eq!((model.pods.matching(), &*model.pods.filter), (4, ""));
+    assert_eq!((model.shown.len(), &*model.filter), (4, ""));
     // Also what has no column at this width.
     for (text, matching) in [("app=web", 1), ("nginx:1.27", 2), ("deployment/web crash", 1)] {
         typed(&mut model, &format!("/{text}"));
-        assert_eq!(model.pods.matching(), matching, "{text}");
+        assert_eq!(model.shown.len(), matching, "{text}");
         key(&mut model, KeyCode::Esc);
     }
 }
@@ -219,21 +228,21 @@ fn q_escape_and_control_c_leave() {
 #[test]
 fn rows_are_sorted_by_any_column_and_backwards() {
     let mut model = model();
-    let names = |model: &Model| model.pods.from(0).map(|row| row[1].clone()).collect::<Vec<_>>();
+    let names = |model: &Model| model.shown.iter().map(|row| row[1].clone()).collect::<Vec<_>>();
     assert_eq!(names(&model)[0], "static-web-node-1");
     key(&mut model, KeyCode::Char('r'));
     assert_eq!(names(&model)[0], "etcd-node-1");
     plain(&mut model, at(5), 80, 12);
     loop {
         key(&mut model, KeyCode::Char('s'));
-        let by = COLUMNS[model.pods.sorted_by].0;
+        let by = COLUMNS[model.sorted_by].0;
         let text = plain(&mut model, at(5), 80, 12);
         assert!(text.contains(&format!("{by}↑")), "{by} in {text}");
         if by == "RESTARTS" {
             assert_eq!(names(&model)[3], "web-7c5ddbdf54-q4x2n", "12 is more than 2");
         }
         // Of the columns that are shown.
-        if model.pods.sorted_by == 0 {
+        if model.sorted_by == 0 {
             break;
         }
     }
@@ -252,12 +261,12 @@ fn the_same_pod_stays_selected_and_the_selection_ends_at_the_last_row() {
         let rows: Vec<[&str; 2]> = names.iter().map(|name| ["ns", name]).collect();
         seen(&rows.iter().map(|row| &row[..]).collect::<Vec<_>>())
     };
-    model.list(&many(0));
+    model.pods = many(0);
     let shown = |model: &mut Model| {
         let text = plain(model, at(6), 80, 16);
         let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("ns")).collect();
         let first = names.first().unwrap().split_whitespace().next().unwrap().to_owned();
-        (names.len(), first, model.pods.selected().unwrap()[1].clone())
+        (names.len(), first, model.shown[model.selected][1].clone())
     };
     for (code, first, selected) in [
         (KeyCode::Null, "p000", "p000"),
@@ -273,7 +282,7 @@ fn the_same_pod_stays_selected_and_the_selection_ends_at_the_last_row() {
         key(&mut model, code);
         assert_eq!(shown(&mut model), (10, first.to_owned(), selected.to_owned()), "after {code:?}");
     }
-    model.list(&many(500));
+    model.pods = many(500);
     assert_eq!(shown(&mut model), (10, "p990".to_owned(), "p998".to_owned()), "other pods are gone");
     typed(&mut model, "/p51");
     assert_eq!(shown(&mut model), (10, "p510".to_owned(), "p510".to_owned()), "a filter begins at the top");
@@ -284,7 +293,7 @@ fn no_size_or_name_breaks_a_frame() {
     let mut model = model();
     // Two columns each: wider than any screen below.
     let long = "日".repeat(160);
-    model.list(&seen(&[&[&*long; COLUMNS.len()]]));
+    model.pods = seen(&[&[&*long; COLUMNS.len()]]);
     typed(&mut model, "/\u{7}日");
     key(&mut model, KeyCode::Enter);
     for view in ["", "\n"] {
