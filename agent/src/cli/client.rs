@@ -75,11 +75,6 @@ impl Server {
         self.ask(Method::GET, path, Bytes::new()).await
     }
 
-    /// The body of the response to a POST.
-    pub(crate) async fn post(&self, path: &str, body: Bytes) -> Result<Bytes, Failure> {
-        self.ask(Method::POST, path, body).await
-    }
-
     /// The body at `path`, parsed as JSON.
     pub(crate) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         let body = self.get(path).await?;
@@ -88,7 +83,8 @@ impl Server {
             .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
+    /// The body of the response to a request.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = request
             .body(Body::from(body))

@@ -34,8 +34,8 @@ pub(crate) async fn follow(
             }
             Ok(()) = status.changed() => {
                 let status = status.borrow_and_update();
-                let mut problems = status.problems.iter().filter(|problem| problem.kind == ProblemKind::Request);
-                let problem = problems.next().map(|problem| &*problem.message);
+                let problem = status.problems.iter().find(|problem| problem.kind == ProblemKind::Request);
+                let problem = problem.map(|problem| &*problem.message);
                 if problem.is_some() != is_away {
                     is_away = problem.is_some();
                     away(problem);

@@ -13,16 +13,14 @@ use crate::config::rule;
 
 /// Prints it. Files are named, not copied.
 pub(crate) fn show(server: &ServerArgs, client: &ClientArgs, token: Option<&Path>) -> Result<(), Failure> {
-    if server.socket.is_some() {
-        return Err(Failure::Usage("a kubeconfig cannot name a Unix socket (--socket)".to_owned()));
-    }
+    rule(server.socket.is_none(), "a kubeconfig cannot name a Unix socket (--socket)")?;
     rule(server.port != 0, "a kubeconfig needs the port that the agent has picked (--port)")?;
     let address = SocketAddr::new(server.address, server.port);
     let has_tls = client.certificate_authority.is_some();
     let file = |path: Option<&Path>| {
         let Some(path) = path else { return Ok(None) };
-        let path = absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
-        Ok::<_, Failure>(Some(path.display().to_string()))
+        let whole = absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())));
+        whole.map(|path| Some(path.display().to_string()))
     };
     let filled = |fields: [(&str, Option<String>); 3]| -> Map<String, Value> {
         fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into()))).collect()

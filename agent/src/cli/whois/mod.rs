@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use form_urlencoded::Serializer;
+use hyper::Method;
 use hyper::body::Bytes;
 use serde_json::Value;
 
@@ -50,7 +51,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         let path = path(None);
         batches(io::stdin().lock(), asked.time_field, |batch| {
             let batch = Bytes::from(batch);
-            print(&complete(wait, || runtime.block_on(server.post(&path, batch.clone())))?)
+            print(&complete(wait, || runtime.block_on(server.ask(Method::POST, &path, batch.clone())))?)
         })?;
     } else {
         print(&complete(wait, || {

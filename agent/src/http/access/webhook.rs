@@ -2,7 +2,6 @@
 //!
 //! Kubelet: `BuildAuth` (`cmd/kubelet/app/auth.go`), with its defaults.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -128,21 +127,16 @@ impl Webhook {
     {
         let api = Api::<K>::all(self.client.clone());
         let (parameters, kind) = (PostParams::default(), K::kind(&()));
-        let error = match answer(api.create(&parameters, review)).await {
-            Ok(review) => {
-                if self.fails.swap(false, Ordering::Relaxed) {
-                    tracing::info!("the API server answers client reviews again");
-                }
-                return Some(review);
-            }
-            Err(error) => error,
-        };
-        if !self.fails.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
+        let answer = answer(api.create(&parameters, review)).await;
+        let failed = self.fails.swap(answer.is_err(), Ordering::Relaxed);
+        match &answer {
+            Ok(_) if failed => tracing::info!("the API server answers client reviews again"),
+            Err(error) if !failed => tracing::warn!(
                 "clients without a cached review are refused: the API server does not answer a {kind}: {error}"
-            );
+            ),
+            _ => {}
         }
-        None
+        answer.ok()
     }
 }
 
@@ -151,6 +145,6 @@ fn identity(user: UserInfo) -> Identity {
         name: user.username.unwrap_or_default(),
         groups: user.groups.unwrap_or_default(),
         uid: user.uid.unwrap_or_default(),
-        extra: user.extra.unwrap_or_default().into_iter().collect::<BTreeMap<_, _>>(),
+        extra: user.extra.unwrap_or_default(),
     }
 }

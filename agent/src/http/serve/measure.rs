@@ -41,8 +41,7 @@ impl Requests {
 pub(super) async fn measured(State(requests): State<Requests>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map_or(OTHER, MatchedPath::as_str);
     // Few series: all of `/pods/{key}` counts as `/pods`.
-    let end = path[1..].find('/').map_or(path.len(), |at| at + 1);
-    let path = path[..end].to_owned();
+    let path = path.split('/').nth(1).map_or(OTHER.to_owned(), |first| format!("/{first}"));
     let began = Instant::now();
     let response = next.run(request).await;
     requests.duration.observe(began.elapsed().as_secs_f64());

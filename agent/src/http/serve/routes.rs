@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use super::{App, page};
 use crate::api::client::Client;
 use crate::api::headers::{Element, elements};
-use crate::api::mirrors::Mirrors;
 use crate::api::refusal::{not_found, refused};
 use crate::api::types::SourceLine;
 use crate::metrics::{CONTENT_TYPE, Metrics};
@@ -34,7 +33,7 @@ pub(super) fn router(app: App) -> Router {
     Router::new()
         .route("/pods/{key}", get(pod_by_key))
         .route("/pods/{namespace}/{name}", get(pod_by_name))
-        .route("/mirrors", get(mirrors))
+        .route("/mirrors", get(async |State(app): State<App>| Json(app.mirrors.view(&app.reader.load()))))
         .route("/sources", get(sources))
         .route("/healthz", get(async || "ok"))
         .route("/livez", get(async || "ok"))
@@ -45,11 +44,6 @@ pub(super) fn router(app: App) -> Router {
         .merge(whois)
         .merge(metrics)
         .merge(page::router())
-}
-
-/// All static pods with their mirrors, whether they are in sync, and why not; then the mirrors with no static pod.
-async fn mirrors(State(app): State<App>) -> Json<Mirrors> {
-    Json(app.mirrors.view(&app.reader.load()))
 }
 
 /// A pod by its UID or full name, or by anything else that identifies it, except a process.

@@ -22,7 +22,6 @@ use pod_index_kubelet::https::provider;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// A loaded set of files.
-#[derive(Clone)]
 struct Loaded {
     /// The files' contents, to detect changes.
     contents: Vec<Vec<u8>>,
@@ -75,28 +74,24 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
 /// TLS on the agent's port, with the last valid set of files.
 pub(crate) struct Tls {
     files: TlsFiles,
-    /// Not locked while files are read: connections must not wait for a file system.
-    state: Mutex<State>,
-}
-
-struct State {
-    current: Loaded,
-    /// The error in the current files, if any.
-    trouble: Option<String>,
+    /// What is in use, and the error in the current files, if any. Not locked while files are read: connections must not
+    /// wait for a file system.
+    state: Mutex<(Loaded, Option<String>)>,
 }
 
 impl Tls {
     /// Loads these files, which must be valid.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
-        let current = files.load()?;
-        Ok(Self { files, state: Mutex::new(State { current, trouble: None }) })
+        let state = Mutex::new((files.load()?, None));
+        Ok(Self { files, state })
     }
 
     /// Whether the served certificate matches the configured files, and when it expires.
     pub(crate) fn show(&self, to: &mut Scrape<'_>) {
         let help = "Whether the certificate in use is the one in the files; 0 if the files are invalid.";
-        to.gauge("tls_certificate_current", help, i64::from(self.lock().trouble.is_none()));
-        if let Some(end) = self.lock().current.not_after {
+        let (current, trouble) = &*self.lock();
+        to.gauge("tls_certificate_current", help, i64::from(trouble.is_none()));
+        if let Some(end) = current.not_after {
             to.gauge("tls_certificate_not_after_timestamp_seconds", "Expiry of the certificate in use.", end);
         }
     }
@@ -114,18 +109,18 @@ impl Tls {
     /// Logs a change once.
     fn read(&self) {
         let loaded = self.files.load();
-        let mut state = self.lock();
+        let (current, trouble) = &mut *self.lock();
         match loaded {
             Ok(loaded) => {
-                state.trouble = None;
-                if loaded.contents != state.current.contents {
-                    state.current = loaded;
+                *trouble = None;
+                if loaded.contents != current.contents {
+                    *current = loaded;
                     tracing::info!(path = %self.files.cert.display(), "new connections use the new TLS certificate");
                 }
             }
-            Err(trouble) if state.trouble.as_ref() != Some(&trouble) => {
-                tracing::error!("the TLS certificate is unchanged: {trouble}");
-                state.trouble = Some(trouble);
+            Err(error) if trouble.as_ref() != Some(&error) => {
+                tracing::error!("the TLS certificate is unchanged: {error}");
+                *trouble = Some(error);
             }
             Err(_) => {}
         }
@@ -136,11 +131,11 @@ impl Tls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = Arc::clone(&self.lock().current.config);
+        let config = Arc::clone(&self.lock().0.config);
         TlsAcceptor::from(config).accept(client).await
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, (Loaded, Option<String>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,6 @@
 
 use axum::Router;
 use axum::http::{HeaderName, header};
-use axum::response::IntoResponse;
 use axum::routing::get;
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -31,19 +30,15 @@ const FILES: [(&str, &str, &str); 8] = [
 
 pub(super) fn router() -> Router {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
-        router.route(path, get(async move || file(kind, text)))
+        let headers: [(HeaderName, &str); 6] = [
+            (header::CONTENT_TYPE, kind),
+            // The files belong together, and to this version of the agent.
+            (header::CACHE_CONTROL, "no-store"),
+            (header::CONTENT_SECURITY_POLICY, POLICY),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (header::REFERRER_POLICY, "no-referrer"),
+            (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        ];
+        router.route(path, get((headers, text)))
     })
-}
-
-fn file(kind: &'static str, text: &'static str) -> impl IntoResponse {
-    let headers: [(HeaderName, &str); 6] = [
-        (header::CONTENT_TYPE, kind),
-        // The files belong together, and to this version of the agent.
-        (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    ];
-    (headers, text)
 }
