@@ -49,12 +49,9 @@ impl Server {
         let Some(socket) = &server.socket else {
             let address = SocketAddr::new(server.address, server.port);
             let (scheme, connector) = tls::connector(client, address.ip()).map_err(Failure::Usage)?;
-            return Ok(Self {
-                place: address.to_string(),
-                flags: "--address, --port",
-                base: format!("{scheme}://{address}"),
-                client: BoxCloneSyncService::new(builder.build(connector)),
-            });
+            let (place, base) = (address.to_string(), format!("{scheme}://{address}"));
+            let client = BoxCloneSyncService::new(builder.build(connector));
+            return Ok(Self { place, flags: "--address, --port", base, client });
         };
         let path: Arc<Path> = socket.as_path().into();
         // Whatever the URL.
@@ -62,12 +59,9 @@ impl Server {
             let path = Arc::clone(&path);
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         }));
-        Ok(Self {
-            place: socket.display().to_string(),
-            flags: "--socket",
-            base: "http://localhost".to_owned(),
-            client: BoxCloneSyncService::new(builder.build(connector)),
-        })
+        let (place, base) = (socket.display().to_string(), "http://localhost".to_owned());
+        let client = BoxCloneSyncService::new(builder.build(connector));
+        Ok(Self { place, flags: "--socket", base, client })
     }
 
     /// The body at `path`.

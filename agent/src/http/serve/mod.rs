@@ -233,42 +233,32 @@ async fn serve_connection(
     router: Router,
     stop: watch::Receiver<bool>,
 ) {
-    let stream = StallGuard::new(stream);
+    let mut stream: Box<dyn Stream> = Box::new(StallGuard::new(stream));
     // What handlers know of the client.
     let mut known = Extensions::new();
     known.insert(Arc::clone(&peer));
-    let Some(tls) = tls else { return serve_requests(stream, router, known, stop).await };
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
-    let done = tokio::select! {
-        done = handshake => done,
-        // No request has been made yet.
-        () = stopped(stop.clone()) => return,
-    };
-    match done {
-        Ok(Ok(stream)) => {
-            peer.has_handshake.store(true, Ordering::Relaxed);
-            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-            let identity = shown.and_then(|certificate| Identity::of_certificate(certificate));
-            if let Some(identity) = identity {
-                if let Some(name) = identity.named() {
-                    known.insert(name);
-                }
-                known.insert(Arc::new(identity));
+    if let Some(tls) = tls {
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream));
+        let done = tokio::select! {
+            done = handshake => done,
+            // No request has been made yet.
+            () = stopped(stop.clone()) => return,
+        };
+        let encrypted = match done {
+            Ok(Ok(encrypted)) => encrypted,
+            Ok(Err(error)) => return tracing::debug!(%error, "a client failed the TLS handshake"),
+            Err(_) => return tracing::debug!("a TLS handshake timed out"),
+        };
+        peer.has_handshake.store(true, Ordering::Relaxed);
+        let shown = encrypted.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        if let Some(identity) = shown.and_then(|certificate| Identity::of_certificate(certificate)) {
+            if let Some(name) = identity.named() {
+                known.insert(name);
             }
-            serve_requests(stream, router, known, stop).await;
+            known.insert(Arc::new(identity));
         }
-        Ok(Err(error)) => tracing::debug!(%error, "a client failed the TLS handshake"),
-        Err(_) => tracing::debug!("a TLS handshake timed out"),
+        stream = Box::new(encrypted);
     }
-}
-
-/// Serves the requests of a connection.
-async fn serve_requests(
-    stream: impl Stream + 'static,
-    router: Router,
-    known: Extensions,
-    stop: watch::Receiver<bool>,
-) {
     let service = tower::service_fn(move |mut request: Request<_>| {
         request.extensions_mut().extend(known.clone());
         router.clone().oneshot(request)

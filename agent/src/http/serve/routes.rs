@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{App, page};
 use crate::api::client::Client;
 use crate::api::headers::{Element, elements};
-use crate::api::refusal::{not_found, refused};
+use crate::api::refusal::not_found;
 use crate::api::types::SourceLine;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pipeline::readiness::Readiness;
@@ -84,20 +84,15 @@ fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
         let annotations = shown.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation.to_owned(), format!("{kind}/{name}"));
     }
-    let pod = &shown;
-    let vary = [(header::VARY, "accept")];
     let is_yaml = |range: Element<'_>| range.value.eq_ignore_ascii_case("application/yaml");
+    // Serializing a pod does not fail.
     let (form, text) = if elements(headers, header::ACCEPT).any(is_yaml) {
-        ("application/yaml", serde_saphyr::to_string(pod).map_err(|error| error.to_string()))
+        ("application/yaml", serde_saphyr::to_string(&shown).unwrap_or_default())
     } else {
         // Not axum's `Json`: it writes into another type of buffer than the lists do, which adds 100 KB of machine code.
-        ("application/json", serde_json::to_string(pod).map_err(|error| error.to_string()))
+        ("application/json", serde_json::to_string(&shown).unwrap_or_default())
     };
-    match text {
-        Ok(text) => (vary, [(header::CONTENT_TYPE, form)], text).into_response(),
-        // Serializing a pod does not fail.
-        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", error),
-    }
+    ([(header::VARY, "accept"), (header::CONTENT_TYPE, form)], text).into_response()
 }
 
 /// The sources of pods. `resources`: the other resources that the agent follows. `restored`: those known only from
