@@ -23,8 +23,7 @@ pub(crate) fn ask(
         Query::Get { namespace, pod } => {
             let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod))?;
             format::answer(output, &found, |pod| table::pods([pod]))?;
-            let annotations = found.metadata.annotations.as_ref();
-            if let Some(time) = annotations.and_then(|all| all.get(REMOVED_ANNOTATION)) {
+            if let Some(time) = found.annotation(REMOVED_ANNOTATION) {
                 eprintln!("pod-index: the pod was removed at {}", table::harmless(time));
             }
             Ok(())

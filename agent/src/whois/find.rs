@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
-use pod_index::identity::Identity;
+use pod_index::identity::{Identity, PodLog};
 use pod_index::workload::{Workload, controller};
 use pod_index::{
     Bounds as Ends, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time, is_mirror_pod,
@@ -24,6 +24,8 @@ use crate::pod_api::owners::Owners;
 const SUGGESTIONS: usize = 3;
 /// Pods that searches for a name or a short container ID visit at once.
 pub(super) const VISITED: usize = 20_000;
+
+const NO_POD_OF_LOG: &str = "the index does not have the pod of this log";
 
 /// A parsed query.
 pub(super) struct Sought<'a> {
@@ -139,12 +141,9 @@ impl<'a> Sought<'a> {
 
     /// How a log path contradicts the pod that was found.
     fn contradiction(&self, path: &str, pod: &Pod) -> Option<String> {
-        let Identity::PodLog(log) = &self.identity else { return None };
-        if (log.namespace, log.name) != (pod.namespace(), pod.name()) {
-            return Some(format!(
-                "the path names {}/{}, and the UID is of another pod",
-                log.namespace, log.name
-            ));
+        let Identity::PodLog(PodLog { namespace, name, .. }) = self.identity else { return None };
+        if (namespace, name) != (pod.namespace(), pod.name()) {
+            return Some(format!("the path names {namespace}/{name}, and the UID is of another pod"));
         }
         let is_rooted = path.trim_ascii().starts_with("/var/log/pods/") || !path.contains("/var/log/pods/");
         (!is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
@@ -156,10 +155,8 @@ impl<'a> Sought<'a> {
             _ if self.is_process => ("pid", NO_POD_OF_PROCESS),
             Identity::ContainerId(_) => ("containerId", "no pod has a container with this ID"),
             Identity::Cgroup(_) => ("cgroup", "the index does not have the pod of this cgroup"),
-            Identity::PodLog(_) | Identity::PodDirectory { .. } => {
-                ("logPath", "the index does not have the pod of this log")
-            }
-            Identity::ContainerLog(_) => ("logLink", "the index does not have the pod of this log"),
+            Identity::PodLog(_) | Identity::PodDirectory { .. } => ("logPath", NO_POD_OF_LOG),
+            Identity::ContainerLog(_) => ("logLink", NO_POD_OF_LOG),
             Identity::Ip(_) => ("ip", "no pod has this IP address"),
             Identity::Name { .. } => ("name", "no pod has this name"),
             _ => ("uid", "no pod has this UID"),

@@ -47,16 +47,14 @@ async fn of_url(
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let (texts, queries) = parameters(query.as_deref()).map_err(bad)?;
-    if texts.is_empty() {
+    let (count, queries) = parameters(query.as_deref()).map_err(bad)?;
+    if count == 0 {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
-    if texts.len() > QUERIES {
+    if count > QUERIES {
         return Err(bad(format!("q: at most {QUERIES} in one request; POST takes more")));
     }
-    let text = texts.iter().flat_map(|text| [text.as_bytes(), &[END]]).collect::<Vec<_>>().concat();
-    let queries = Queries { text: text.into(), end: END, ..queries };
-    Ok(whois.respond(client.share, queries, texts.len() <= FEW, None).await)
+    Ok(whois.respond(client.share, queries, count <= FEW, None).await)
 }
 
 /// `POST /whois`, with a query in each line of the body.
@@ -66,28 +64,28 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let (texts, queries) = parameters(query.as_deref()).map_err(bad)?;
-    if !texts.is_empty() {
+    let (count, queries) = parameters(query.as_deref()).map_err(bad)?;
+    if count > 0 {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
     let mut place = Place::take(&client.share.bodies).await?;
     let text = place.read(request.into_body()).await?.into();
-    Ok(whois.respond(client.share, Queries { text, ..queries }, false, Some(place)).await)
+    Ok(whois.respond(client.share, Queries { text, end: b'\n', ..queries }, false, Some(place)).await)
 }
 
-/// The queries in the URL, and the parameters of these or of those in the body.
-fn parameters(query: Option<&str>) -> Result<(Vec<String>, Queries), String> {
-    let mut queries = Queries { text: Bytes::new(), end: b'\n', at: None, is_detailed: false, left: ANSWERS };
-    let mut texts = Vec::new();
+/// The queries in the URL and how many they are, with the parameters of these or of those in the body.
+fn parameters(query: Option<&str>) -> Result<(usize, Queries), String> {
+    let (mut text, mut at, mut is_detailed) = (Vec::new(), None, false);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*name {
-            "q" => texts.push(value.into_owned()),
-            "at" => queries.at = Some(query::time(&value)?),
-            "details" => queries.is_detailed = value == "true",
+            "q" => text.extend([value.as_bytes(), &[END]].concat()),
+            "at" => at = Some(query::time(&value)?),
+            "details" => is_detailed = value == "true",
             _ => return Err(format!("unknown parameter {name:?}; the parameters are q, at and details")),
         }
     }
-    Ok((texts, queries))
+    let count = text.split(|byte| *byte == END).count() - 1;
+    Ok((count, Queries { text: text.into(), end: END, at, is_detailed, left: ANSWERS }))
 }
 
 fn bad(message: impl Into<String>) -> Response {
@@ -198,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_query_is_a_line() {
-        let queries = Queries { text: "a\n\nb".into(), ..parameters(None).unwrap().1 };
+        let queries = Queries { text: "a\n\nb".into(), end: b'\n', ..parameters(None).unwrap().1 };
         let lines: Vec<_> = queries.collect();
         assert_eq!(lines, ["a", "", "b"]);
     }

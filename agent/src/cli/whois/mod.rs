@@ -16,6 +16,7 @@ use crate::cli::client::Server;
 use crate::cli::format::Printer;
 use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, runtime};
 use crate::config::failure::Failure;
+use crate::config::rule;
 use crate::whois::answer::{NO_POD_OF_PROCESS, NOT_FOUND};
 
 /// Time between two requests for pods that are not there yet.
@@ -30,9 +31,7 @@ const BATCH: usize = 60 * 1024;
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
     let wait = asked.wait.unwrap_or_default();
     let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
-    if asked.time_field.is_some() && !is_input {
-        return Err(Failure::Usage("--time-field is for lines of standard input".to_owned()));
-    }
+    rule(asked.time_field.is_none() || is_input, "--time-field is for lines of standard input")?;
     // Connections are kept by another thread: this one may be blocked in a read.
     let runtime = runtime()?;
     let (mut printer, mut all_found) = (Printer::new(output), true);

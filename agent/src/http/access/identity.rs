@@ -26,12 +26,10 @@ impl Identity {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let subject = certificate.subject();
         let name = subject.iter_common_name().next().and_then(|name| name.as_str().ok());
-        let groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
-        Some(Self {
-            name: name.unwrap_or_default().to_owned(),
-            groups: groups.map(str::to_owned).collect(),
-            ..Self::default()
-        })
+        let name = name.unwrap_or_default().to_owned();
+        let groups =
+            subject.iter_organization().filter_map(|one| Some(one.as_str().ok()?.to_owned())).collect();
+        Some(Self { name, groups, ..Self::default() })
     }
 
     /// Its name for the limits of clients. A certificate may have none.

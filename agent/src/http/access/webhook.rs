@@ -77,8 +77,7 @@ impl Webhook {
             return Ok(None);
         };
         let status = review.status.unwrap_or_default();
-        let user = status.user.filter(|_| status.authenticated == Some(true));
-        let identity = user.map(identity);
+        let identity = status.user.filter(|_| status.authenticated == Some(true)).map(identity);
         match &identity {
             Some(identity) => self.accepted.put(key, identity.clone(), TOKEN_TTL),
             None => self.rejected.put(key, (), TOKEN_TTL),
