@@ -229,8 +229,9 @@ impl Follower {
 
     /// Requests an owner: `None` if there is no such object.
     async fn get(&self, name: &Key) -> Result<Option<Owner>, Error> {
-        // An old one is refreshed from the API server's cache.
-        let parameters = if self.is_read(name) { GetParams::any() } else { GetParams::default() };
+        // A known one, also of the last run, is refreshed from the API server's cache.
+        let parameters =
+            if self.is_known(name) || self.is_read(name) { GetParams::any() } else { GetParams::default() };
         let (of, _) = &KINDS[name.kind];
         let kind = GroupVersionKind::gvk(of.group, "v1", of.kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, of.name);
@@ -250,12 +251,16 @@ impl Follower {
         self.tried.get(name).is_some_and(|tried| tried.is_read)
     }
 
+    /// Whether it is shown. A newer object may have its name.
+    fn is_known(&self, name: &Key) -> bool {
+        let known = self.kinds[name.kind].0.history.get(&name.object).and_then(|known| known.current());
+        known.is_some_and(|known| known.metadata().uid.as_ref() == Some(&name.uid))
+    }
+
     fn received(&mut self, name: Key, owner: Option<Owner>) {
-        let history = &self.kinds[name.kind].0.history;
-        let known = history.get(&name.object).and_then(|known| known.current());
-        // A newer object may already have the name.
-        if owner.is_some() || known.is_some_and(|known| known.metadata().uid.as_ref() == Some(&name.uid)) {
-            history.show(vec![(Arc::clone(&name.object), owner.map(|owner| (Arc::new(owner) as _, true)))]);
+        if owner.is_some() || self.is_known(&name) {
+            let shown = owner.map(|owner| (Arc::new(owner) as _, true));
+            self.kinds[name.kind].0.history.show(vec![(Arc::clone(&name.object), shown)]);
         }
         let due_at = Some(Instant::now() + REFRESH.mul_f64(jitter()));
         self.tried.insert(name, Tried { is_read: true, due_at, ..Tried::default() });
@@ -304,6 +309,7 @@ fn key(namespace: &str, owner: &OwnerReference) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::Router;
@@ -326,6 +332,37 @@ mod tests {
         let (readiness, seats) = (Arc::new(Readiness::new([], true)), Seats::new(1, 1));
         let begin = Begin { version: 1, seats: &seats, directory: None };
         Follower::new(&Client::new(server, "default"), (reader, &readiness), begin)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_of_the_last_run_is_refreshed_from_the_api_servers_cache() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let server = Router::new().fallback({
+            let asked = Arc::clone(&asked);
+            async move |uri: axum::http::Uri| {
+                let name = uri.path().rsplit('/').next().unwrap().to_owned();
+                let is_cached = uri.query().is_some_and(|query| query.contains("resourceVersion=0"));
+                asked.lock().unwrap().push((name.clone(), is_cached));
+                json!({ "metadata": { "name": name, "uid": name } }).to_string()
+            }
+        });
+        let (mut writer, reader) = pod_index::new();
+        for name in ["new", "old", "renewed"] {
+            writer.add_pod(pod(name, "ReplicaSet", name)).unwrap();
+        }
+        let (follower, collections) = follower(server, &reader);
+        let restored = [("old", "old"), ("renewed", "of an earlier one")].map(|(name, uid)| {
+            let owner = json!({ "metadata": { "namespace": "shop", "name": name, "uid": uid } });
+            let owner: Owner = serde_json::from_value(owner).unwrap();
+            (format!("shop/{name}").into(), Some((Arc::new(owner) as _, true)))
+        });
+        collections[0].history.show(restored.into());
+        tokio::spawn(follower.run());
+        sleep(Duration::from_secs(1)).await;
+        let mut asked = asked.lock().unwrap().clone();
+        asked.sort_unstable();
+        let expected = [("new", false), ("old", true), ("renewed", false)];
+        assert_eq!(asked, expected.map(|(name, is_cached)| (name.to_owned(), is_cached)));
     }
 
     /// A denied owner is due since its refresh, and is not requested before the pause is over.

@@ -1,6 +1,5 @@
 //! Which pods a merge gives: static pods derived from mirror pods, and what each source is used for.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
