@@ -199,6 +199,8 @@ async fn after_a_restored_backup_what_it_lacks_is_gone() {
     assert_eq!(names(&known), ["changes", "late", "stays"]);
     let path = format!("/api/v1/namespaces?watch=1&resourceVersion={}", version(&known));
     let mut watch = Watch::open(agent.address, &path, "").unwrap();
+    // A watch that began after the restore would not be cut off by it.
+    server.until("pods, nodes and namespaces are watched", |server| server.open_watches() == 3).await;
     server.restore(&backup);
     // The others are sent again, too.
     let events: Vec<_> = (0..3).map(|_| watch.next().unwrap()).collect();
