@@ -1,6 +1,7 @@
 //! Restores the pods of the last run and saves those of this run, if a directory is configured.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -8,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::metrics::{Scrape, number};
-use pod_index::{Operation, PodUid, Snapshot};
+use pod_index::{CONFIG_MIRROR_ANNOTATION, FullName, Operation, PodMeta, PodUid, Snapshot, is_static_pod};
 use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpoints, Restored, is_restored};
 use pod_index_kubelet::sources::{Source, redact_env};
 
@@ -48,13 +49,17 @@ pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Pod>, to: &mut
 /// The restored pods, until every source has reported.
 pub(crate) struct Unclaimed {
     pods: Restored,
-    /// Configured sources not heard yet. One that reports decides its restored pods, the last one all that remain.
+    /// Configured sources that were heard. Each decides its restored pods.
+    heard: Vec<Source>,
+    /// Configured sources not heard yet. The last one decides all restored pods that remain.
     unheard: BTreeSet<Source>,
+    /// The static pods of manifests that are not published yet, by the UIDs of the restored pods that stay instead.
+    held: HashMap<PodUid, Arc<Pod>>,
 }
 
 impl Unclaimed {
     pub(crate) fn new(pods: Restored, sources: &[Source]) -> Self {
-        Self { pods, unheard: sources.iter().copied().collect() }
+        Self { pods, heard: Vec::new(), unheard: sources.iter().copied().collect(), held: HashMap::new() }
     }
 
     /// The operations that put all of them into the index.
@@ -62,14 +67,44 @@ impl Unclaimed {
         self.pods.operations()
     }
 
-    /// The restored pods to remove after these sources reported: their own and, with the last source, those of sources
-    /// that are no longer configured.
+    /// Holds back the static pods of manifests whose mirror pods were restored, until the API server or the kubelet has
+    /// reported. A mirror pod names the kubelet's UID of its static pod. A manifest alone gets another UID.
+    pub(crate) fn hold(
+        &mut self,
+        operations: Vec<Operation<Pod>>,
+        sound: &[Source],
+        snapshot: &Snapshot<Pod>,
+    ) -> Vec<Operation<Pod>> {
+        let decides = |source: &Source| matches!(source, Source::Api | Source::Kubelet);
+        if sound.iter().any(decides) || !self.unheard.iter().any(decides) {
+            let held = mem::take(&mut self.held).into_values();
+            return held.map(Operation::Add).chain(operations).collect();
+        }
+        let is_published = |operation: &Operation<Pod>| match operation {
+            Operation::Add(pod) | Operation::Update(pod) => {
+                let uid = restored_uid(pod, snapshot);
+                let is_held = uid.is_some();
+                self.held.extend(uid.map(|uid| (uid, Arc::clone(pod))));
+                !is_held
+            }
+            Operation::Remove(uid) => {
+                self.held.retain(|_, held| *uid != held.uid());
+                true
+            }
+            Operation::Set(_) => true,
+        };
+        operations.into_iter().filter(is_published).collect()
+    }
+
+    /// The restored pods to remove after these sources reported: those of the sources that were heard and, with the last
+    /// source, those of sources that are no longer configured.
     pub(crate) fn without(&mut self, sound: &[Source], snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
-        let news: Vec<_> = sound.iter().filter(|source| self.unheard.remove(source)).collect();
+        self.heard.extend(sound.iter().filter(|source| self.unheard.remove(source)));
         if self.is_over() {
             return self.pods.unclaimed(None, snapshot);
         }
-        news.iter().flat_map(|source| self.pods.unclaimed(Some(source.as_str()), snapshot)).collect()
+        let of = |source: &Source| self.pods.unclaimed(Some(source.as_str()), snapshot);
+        self.heard.iter().flat_map(of).filter(|uid| !self.held.contains_key(uid)).collect()
     }
 
     /// Whether every source has reported.
@@ -78,12 +113,22 @@ impl Unclaimed {
     }
 }
 
+/// The kubelet's UID of the static pod that a manifest describes, if it is known from the last run alone and differs from
+/// the manifest's.
+fn restored_uid(pod: &Pod, snapshot: &Snapshot<Pod>) -> Option<PodUid> {
+    let name = FullName::new(pod.name(), pod.namespace()).ok()?;
+    let uid = snapshot.mirror_pod_by_full_name(name.as_str())?.annotation(CONFIG_MIRROR_ANNOTATION)?;
+    let is_held = uid != pod.uid() && is_static_pod(pod) && is_restored(&**snapshot.pod_by_uid(uid)?);
+    is_held.then(|| uid.into())
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
-    use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta};
+    use pod_index::CONFIG_SOURCE_ANNOTATION;
+    use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 
     fn pod(uid: &str, source: &str) -> Arc<Pod> {
         let mut pod = Pod::default();
@@ -122,5 +167,43 @@ mod tests {
         assert_eq!(gone(vec![], &[Source::Api]), (vec!["a1".to_owned(), "h1".to_owned()], true));
         let left = reader.load().pods().map(|pod| pod.uid().to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(left, ["f1", "f2", "other"].map(str::to_owned).into());
+    }
+
+    /// The static pod `web`. The last run knew the kubelet's UID from its mirror pod.
+    #[test]
+    fn a_restored_static_pod_keeps_the_kubelets_uid_until_the_api_server_or_the_kubelet_is_heard() {
+        let web = |uid: &str, source: &str, marks: &[(&str, &str)]| {
+            let mut pod = Arc::unwrap_or_clone(pod(uid, source));
+            pod.metadata.name = Some("web".to_owned());
+            let marks = marks.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            pod.metadata.annotations.get_or_insert_default().extend(marks);
+            Arc::new(pod)
+        };
+        let manifest = |uid: &str| Operation::Add(web(uid, "file", &[]));
+        let remove = |uid: &str| Operation::Remove(uid.into());
+        for (operations, sound, expected) in [
+            (vec![], &[][..], "kubelets"),
+            (vec![remove("edited")], &[], ""),
+            (vec![remove("mirror")], &[Source::Api], "edited"),
+            (vec![remove("edited"), manifest("kubelets")], &[Source::Kubelet], "kubelets"),
+        ] {
+            let restored = (RESTORED_ANNOTATION, "true");
+            let mirror = web("mirror", "api", &[restored, (CONFIG_MIRROR_ANNOTATION, "kubelets")]);
+            let pods = vec![web("kubelets", "file", &[restored]), mirror];
+            let sources = [Source::File, Source::Api, Source::Kubelet];
+            let mut unclaimed = Unclaimed::new(Restored { pods, ..Restored::default() }, &sources);
+            let (mut writer, reader) = pod_index::new();
+            let _ = writer.apply(unclaimed.operations());
+            let mut report = |operations: Vec<Operation<Pod>>, sound: &[Source]| {
+                let operations = unclaimed.hold(operations, sound, writer.current());
+                let _ = writer.apply(operations);
+                let gone = unclaimed.without(sound, writer.current());
+                let _ = writer.apply(gone.into_iter().map(Operation::Remove));
+                reader.load().pods().map(|pod| pod.uid().to_owned()).collect::<Vec<_>>().join(" ")
+            };
+            assert_eq!(report(vec![manifest("read")], &[Source::File]), "kubelets");
+            assert_eq!(report(vec![remove("read"), manifest("edited")], &[]), "kubelets");
+            assert_eq!(report(operations, sound), expected, "after {sound:?}");
+        }
     }
 }

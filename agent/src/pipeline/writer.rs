@@ -173,7 +173,10 @@ impl Work {
         }
         let claims_changed = all.iter().any(|merged| merged.claims_changed);
         all.iter_mut().flat_map(Merged::pods_mut).for_each(unmark);
-        let batch: Vec<_> = all.into_iter().flat_map(Merged::into_operations).collect();
+        let mut batch: Vec<_> = all.into_iter().flat_map(Merged::into_operations).collect();
+        if let Some(restored) = &mut self.restored {
+            batch = restored.hold(batch, &sound, self.writer.current());
+        }
         if claims_changed {
             for problem in self.readiness.refused_claims(self.merge.refused_claims().cloned().collect()) {
                 warn_of(Source::Api, &problem);
