@@ -18,7 +18,7 @@
 //! # Exit codes
 //! | code | meaning |
 //! |---|---|
-//! | 0 | success; also after a first SIGTERM, SIGHUP or Ctrl-C |
+//! | 0 | success; without `--once`, also after a first SIGTERM, SIGHUP or Ctrl-C |
 //! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, something without which the agent would run, such as the manifests; `doctor` has a warning |
 //! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
 //! | 3 | the command failed: an address in use, no agent answers, a part of the agent has panicked; with `--once`, a source does not respond |

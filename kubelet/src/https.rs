@@ -30,7 +30,7 @@ pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Con
     encrypted(tcp(), config, name)
 }
 
-/// Opens connections without TLS, which handles `https://`.
+/// Opens TCP connections, also for `https://`: TLS comes on top.
 pub(crate) fn tcp() -> HttpConnector {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

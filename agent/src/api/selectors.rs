@@ -18,7 +18,7 @@ pub(crate) struct Selector(Vec<Requirement>);
 struct Requirement {
     key: String,
     is_negated: bool,
-    /// One of which the object has. `None`: any.
+    /// The values that match. `None`: every value.
     values: Option<BTreeSet<String>>,
 }
 

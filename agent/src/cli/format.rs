@@ -37,7 +37,7 @@ impl Printer {
         Self { output, widths: Vec::new() }
     }
 
-    /// The text of these items. In a table, those with a row, after the headings if they are missing.
+    /// Formats these items. A table leaves out the items without a row. The headings precede its first row.
     pub(crate) fn text<'a, T: Serialize + 'a>(
         &mut self,
         items: impl Iterator<Item = &'a T>,

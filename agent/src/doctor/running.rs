@@ -106,10 +106,10 @@ fn static_pods(mirrors: &Mirrors) -> Finding {
     let fix = "GET /mirrors names each of them, with its state and the last failure";
     let is_wrong = |pair: &&Pair| !matches!(pair.state.as_deref(), None | Some("inSync" | "finished"));
     let wrong = pods.iter().filter(is_wrong).count();
-    let is_bad = wrong > 0 || !orphans.is_empty();
-    match problem.clone().or_else(|| is_bad.then(|| format!("{wrong} not in sync"))) {
+    match problem.clone().or_else(|| (wrong > 0).then(|| format!("{wrong} not in sync"))) {
         Some(why) => Finding::warning(STATIC_PODS, format!("{message}; {why}"), fix),
-        None => Finding::ok(STATIC_PODS, message),
+        None if orphans.is_empty() => Finding::ok(STATIC_PODS, message),
+        None => Finding::warning(STATIC_PODS, message, fix),
     }
 }
 

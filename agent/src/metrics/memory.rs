@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 /// Where cgroup v2 is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Of the cgroup that is nearest to its limit, the process's own or one above it: the memory that it uses, and the limit.
+/// The used memory and the limit of one cgroup: the process's own or one above it, whichever is nearest to its limit.
 /// `None` without a limit, and without cgroup v2.
 pub(super) fn read() -> Option<(u64, u64)> {
     let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;

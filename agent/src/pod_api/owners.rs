@@ -72,14 +72,14 @@ struct Key {
     uid: String,
 }
 
-/// What came of the requests for an owner in this run.
+/// The results of this run's requests for an owner.
 #[derive(Default)]
 struct Tried {
-    /// Whether one was answered, also if the owner does not exist.
+    /// Whether the API server has answered. That the owner does not exist is an answer.
     is_read: bool,
-    /// The failed ones since the last answer. Those with the fewest are requested first.
+    /// Failed requests since the last answer. Owners with fewer are requested first.
     failures: usize,
-    /// Why it waits, and whether for lack of the right.
+    /// The last failure, and whether the right is missing.
     problem: Option<(String, bool)>,
     due_at: Option<Instant>,
 }
@@ -169,7 +169,7 @@ impl Follower {
             known.send_modify(|known| match worst {
                 Some((why, true)) => *known = Known { stored: None, read: Some(Err(why.clone())) },
                 _ if needed().all(|name| self.is_read(name)) => *known = Known::READ,
-                // What was read stays served without those that come later.
+                // A kind that was read stays served if a later request fails.
                 Some((why, _)) if *known != Known::READ => known.read = Some(Err(why.clone())),
                 _ => {}
             });
@@ -209,7 +209,7 @@ impl Follower {
                 Err(_) => (format!("no answer within {PATIENCE:?}"), false),
             };
             failures += 1;
-            // The right is that of the kind.
+            // Rights are granted for kinds. Without it, all owners of the kind wait.
             let waits =
                 |other: &Key| *other == name || failures >= FAILURES || problem.1 && other.kind == name.kind;
             let waiting: Vec<_> = due().filter(|other| waits(other)).cloned().collect();
@@ -229,7 +229,7 @@ impl Follower {
 
     /// Requests an owner: `None` if there is no such object.
     async fn get(&self, name: &Key) -> Result<Option<Owner>, Error> {
-        // A known one, also of the last run, is refreshed from the API server's cache.
+        // One that is known, if only from the last run, is refreshed from the API server's cache.
         let parameters =
             if self.is_known(name) || self.is_read(name) { GetParams::any() } else { GetParams::default() };
         let (of, _) = &KINDS[name.kind];
@@ -251,7 +251,7 @@ impl Follower {
         self.tried.get(name).is_some_and(|tried| tried.is_read)
     }
 
-    /// Whether it is shown. A newer object may have its name.
+    /// Whether the history has it. An object with its name and another UID does not count.
     fn is_known(&self, name: &Key) -> bool {
         let known = self.kinds[name.kind].0.history.get(&name.object).and_then(|known| known.current());
         known.is_some_and(|known| known.metadata().uid.as_ref() == Some(&name.uid))

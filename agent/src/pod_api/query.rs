@@ -60,7 +60,7 @@ impl Options {
 /// Parses `resourceVersion`. `None`: absent or 0, any version.
 pub(super) fn version_of(text: Option<&str>) -> Result<Option<u64>, Refusal> {
     let text = text.filter(|text| !text.is_empty()).unwrap_or("0");
-    // A sign would be parsed as well.
+    // `parse` alone accepts a sign.
     let version = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     let why =
         || Refusal::bad_request(format!("resourceVersion: {text:?} is not a decimal number of 64 bits"));

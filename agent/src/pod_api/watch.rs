@@ -39,7 +39,7 @@ pub(super) async fn body(
 ) -> Result<Body, Refusal> {
     // Without a version, and with 0, initial objects are sent by default.
     let with_initial = options.send_initial_events.unwrap_or(options.version.is_none());
-    // A version that does not exist yet is of another run: the watch begins with the error.
+    // A version that does not exist yet is of another run of the agent. The watch sends one ERROR event and ends.
     if with_initial
         && let Some(version) = options.version
         && let Err(refusal) = history.check(version, false)

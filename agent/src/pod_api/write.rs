@@ -128,7 +128,7 @@ fn list(kind: &str, group: &str, version: u64, items: &str) -> String {
     )
 }
 
-/// Appends the fields after `metadata`, those that there are.
+/// Appends the fields after `metadata` that are set.
 pub(super) fn rest(out: &mut Vec<u8>, spec: Option<&impl Serialize>, status: Option<&impl Serialize>) {
     if let Some(spec) = spec {
         out.extend_from_slice(br#","spec":"#);

@@ -62,7 +62,7 @@ pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, F
 
 /// Whether the manifests can be read.
 pub(crate) fn manifests(path: &Path) -> Result<(), Failure> {
-    // A directory as well.
+    // Opens directories as well.
     File::open(path).map(drop).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "does not exist".to_owned(),

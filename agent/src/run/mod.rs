@@ -222,7 +222,7 @@ async fn start(
     let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
     let server = port.map(|port| serve(&settings, port, tls, &app, &mut tasks, stopped));
     let server = OptionFuture::from(server).await.transpose()?;
-    // Last: an agent that cannot serve requests no pods.
+    // The sources start last: an agent that cannot serve requests no pods.
     for ((updates, _), source) in opened.into_iter().zip(sources) {
         tasks.spawn(format!("the source {source}"), sources::pass_on(updates, reports.clone()));
     }
@@ -250,7 +250,7 @@ async fn serve(
         tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
         serve_apart(name, listener, router, tasks, stopped.clone())?;
     }
-    // Last: it is a file that others see.
+    // The socket is bound last: others see its file at once.
     let socket = settings.server.socket.as_ref().map(|path| {
         let unable =
             |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);

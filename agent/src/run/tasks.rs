@@ -20,7 +20,7 @@ use crate::config::failure::Failure;
 #[derive(Debug, Default)]
 pub(crate) struct Tasks(JoinSet<Cow<'static, str>>);
 
-/// Resolves at the end of one task or thread, to an error: nothing is sent. A panic is an end.
+/// Resolves to an error when a task or thread ends or panics: the sender is dropped, and nothing is sent.
 pub(crate) type End = oneshot::Receiver<Infallible>;
 
 impl Tasks {

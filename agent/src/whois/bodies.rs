@@ -39,7 +39,7 @@ impl Place {
         Ok(Self { since: Instant::now(), places: places.clone(), _permits: permits })
     }
 
-    /// Fails if the answers are slow and a request waits for a place. A client that reads slowly keeps none from others.
+    /// Fails if the answers have taken 10 s or longer and another request waits for such a place.
     pub(super) fn check(&self) -> io::Result<()> {
         if self.since.elapsed() >= TIMEOUT && self.places.iter().any(|places| places.are_wanted()) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads too slowly"));

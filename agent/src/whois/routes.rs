@@ -33,7 +33,8 @@ const FEW: usize = 4;
 const CHUNK: usize = 64 * 1024;
 /// Bytes of the answers to one request, after which queries get an error.
 const ANSWERS: usize = 64 << 20;
-const TOO_LARGE: &str = "the answers to one request are limited to 64 MiB; ask again";
+const TOO_LARGE: &str =
+    "the answers to one request are limited to 64 MiB; send this query in another request";
 /// No text contains this byte, which ends a query of a URL. Queries of a body are lines.
 const END: u8 = 0xff;
 

@@ -82,7 +82,7 @@ impl Credentials {
         options: &ConnectionOptions,
     ) -> kube::Result<Self> {
         let token = match token(&config) {
-            // As in client-go, if the configuration also contains a token.
+            // As in client-go, the file need not be readable if the configuration also contains a token.
             Err(_) if config.auth_info.token.is_some() => None,
             token => token?,
         };

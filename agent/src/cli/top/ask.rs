@@ -32,7 +32,7 @@ pub(super) type News = Box<dyn FnOnce(&mut Model) + Send>;
 /// Keeps the pods current as long as they are shown.
 pub(super) async fn follow_pods(server: Server, news: UnboundedSender<News>) {
     let update = |update| Ok(news.send(Box::new(|model| apply(update, &mut model.pods))).is_ok());
-    // It waits for every agent, so this ends with the user.
+    // `follow` tries again for ever, so this ends when the user quits.
     let _ = follow(ApiServer::new(server.api(true)), update, |problem| {
         let problem = problem.map(|problem| harmless(problem).into_owned());
         let _ = news.send(Box::new(|model| model.pods_problem = problem));

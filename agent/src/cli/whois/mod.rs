@@ -81,8 +81,8 @@ fn complete(wait: Duration, ask: impl Fn() -> Result<Bytes, Failure>) -> Result<
 }
 
 /// Whether asking again may bring another answer to one of the queries:
-/// - no pod was found, and one may still come, also for a process of an unknown pod. Another process does not change its
-///   pod, and what is no identity stays none;
+/// - no pod was found, and it may still arrive. For a process, this holds if it is in a pod that the index does not
+///   have. It does not hold for text that is no identity;
 /// - a removed pod was found by an IP or a name, which another pod may get.
 fn may_change(answers: &[u8]) -> bool {
     let mut answers = lines(answers).filter_map(|line| serde_json::from_slice::<Value>(line).ok());

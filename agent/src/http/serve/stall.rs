@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Maximum time without a byte read.
+/// Maximum time in which the peer reads nothing.
 const STALL: Duration = Duration::from_secs(10);
 /// Minimum bytes per second while there are bytes to send.
 const RATE: u32 = 64 * 1024;

@@ -85,7 +85,7 @@ async fn the_answers_to_one_request_are_limited() {
     for answers in [setup.get(&["large-uid"; 70]), lines(&of_body)] {
         let found: Vec<_> = answers.iter().map(|answer| answer["found"] == true).collect();
         assert_eq!(found, [[true; 64].as_slice(), &[false; 6]].concat());
-        let error = "the answers to one request are limited to 64 MiB; ask again";
+        let error = "the answers to one request are limited to 64 MiB; send this query in another request";
         assert_eq!((&answers[69]["query"], &answers[69]["error"]), (&json!("large-uid"), &json!(error)));
     }
     assert_eq!(setup.get(&["large-uid", WEB])[1]["podUID"], WEB);

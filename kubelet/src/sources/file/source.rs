@@ -157,10 +157,10 @@ impl Following {
             let mut look = look.lock().unwrap_or_else(PoisonError::into_inner);
             let watched = look.hints.watch();
             let failure = look.files.read();
-            // Nobody may wait for it.
+            // Fails if the receiver was dropped.
             let _ = sender.send((watched, look.files.listing(), failure));
         };
-        // The runtime's threads for blocking work are few.
+        // On a thread of its own: the runtime has few threads for blocking work.
         let started = thread::Builder::new().name("manifests".to_owned()).spawn(work);
         started.map_err(|error| self.failed(&format!("cannot be listed: {error}"))).ok()?;
         loop {
