@@ -362,3 +362,32 @@ impl Found<'_> {
         line.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn each_search_through_all_pods_is_counted_and_only_so_many_are_made() {
+        let (mut writer, reader) = pod_index::new();
+        let id = "a".repeat(64);
+        let pod = json!({
+            "metadata": { "name": "web", "namespace": "shop", "uid": "u" },
+            "status": { "containerStatuses": [{
+                "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "containerID": format!("containerd://{id}"),
+            }] },
+        });
+        writer.add_pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
+        let snapshot = reader.load();
+        let bounds = Bounds { skew: Duration::ZERO, delay: Duration::ZERO };
+        let sought = Sought::parse(&id.as_bytes()[..13], None, &Placements::new()).ok().expect("a query");
+        for (allowed, is_found, left) in [(2, true, 1), (1, true, 0), (0, false, 0)] {
+            let mut searches = allowed;
+            let found = sought.find(&snapshot, bounds, &mut searches);
+            assert_eq!((found.is_ok(), searches), (is_found, left), "{allowed}");
+        }
+    }
+}

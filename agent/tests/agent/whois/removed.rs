@@ -104,6 +104,9 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
         "{answer}"
     );
 
+    let named: Value = get("shop/web-0", &first).json();
+    assert_eq!((&named["podUID"], named["from"].is_object()), (&json!(WEB), true), "{named}");
+
     // Waits until it is certain, although nothing is published: bookmarks show that the watch is alive.
     let asked = Timestamp::now();
     let agent = &setup.agent;
@@ -164,6 +167,20 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
     let output = setup.agent.ask(&["whois", "--at", "2100-01-01T00:00:00Z", "10.0.0.7"]);
     assert!(stderr(&output).contains("perhaps shop/web-1"), "{output:?}");
     setup.agent.refuses("whois --time-field 1 10.0.0.7", 2, "--time-field is for lines of standard input");
+}
+
+/// A manifest may set any UID.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_whose_uid_looks_like_an_ip_is_found_by_it_only_while_no_pod_has_the_ip() {
+    let setup = Setup::with("--keep-removed 1h").await;
+    let mut odd = pod("odd", "node-1", &json!({}));
+    odd["metadata"]["uid"] = json!("10.0.0.7");
+    setup.server.put("pods", &odd);
+    setup.agent.has("/pods/default/odd");
+    assert_eq!(setup.get(&["10.0.0.7"])[0]["podUID"], WEB);
+    setup.server.remove("pods", "shop", "web-0").expect("a known pod");
+    setup.agent.lacks("/pods/shop/web-0");
+    assert_eq!(setup.get(&["10.0.0.7"])[0]["podUID"], "10.0.0.7");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
