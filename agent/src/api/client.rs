@@ -100,8 +100,14 @@ impl Clients {
 impl Share {
     /// Computes a part in this client's turn. It must be bounded: less than a millisecond. `None`: the agent ends.
     pub(crate) async fn work<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
-        let _turn = self.turn.acquire().await.ok()?;
-        self.shared_work(part).await
+        let done = {
+            let _turn = self.turn.acquire().await.ok()?;
+            let _one_of_all = self.turns.acquire().await.ok()?;
+            part()
+        };
+        // Otherwise a client that reads as fast as parts are computed would keep its thread.
+        yield_now().await;
+        Some(done)
     }
 
     /// Computes a bounded part that all clients share, in no client's turn.
@@ -110,7 +116,6 @@ impl Share {
             let _one_of_all = self.turns.acquire().await.ok()?;
             part()
         };
-        // Otherwise a client that reads as fast as parts are computed would keep its thread.
         yield_now().await;
         Some(done)
     }

@@ -25,8 +25,10 @@ use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors
 use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::text::api_causes;
 
-/// Interval between kubelet checks while mirror pods are managed, and the longest pause after a failed one.
+/// Interval between kubelet checks while mirror pods are managed.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
+/// Shortest and longest pause after a failed kubelet check before that.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The mirror pods of this node and the state of their management.
 #[derive(Debug)]
@@ -110,7 +112,7 @@ impl MirrorKeeper {
     /// Looks for a kubelet: before mirror pods are managed, until it is certain that there is none; while they are, for ever.
     /// Returns the lease of one that runs. Errors are retried.
     async fn kubelet(&self, watch: &mut KubeletWatch, is_managing: bool) -> Option<Box<Lease>> {
-        let mut backoff = Backoff::new(Duration::from_secs(1), LOOK_AGAIN);
+        let mut backoff = Backoff::new(WAITS.0, WAITS.1);
         let mut pause = if is_managing { LOOK_AGAIN } else { Duration::ZERO };
         loop {
             time::sleep(pause).await;
@@ -129,7 +131,7 @@ impl MirrorKeeper {
                     continue;
                 }
                 Err(error) => {
-                    pause = backoff.wait(Instant::now());
+                    pause = if is_managing { LOOK_AGAIN } else { backoff.wait(Instant::now()) };
                     self.unread_leases.fetch_add(1, Ordering::Relaxed);
                     format!("its lease in kube-node-lease cannot be read: {}", api_causes(&error))
                 }

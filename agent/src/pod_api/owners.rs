@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -19,7 +19,6 @@ use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::collection::{Begin, Collection, Known, START};
-use super::history::History;
 use super::object::Object;
 use super::owner::{KINDS, Owner};
 use crate::pipeline::readiness::Readiness;
@@ -40,19 +39,27 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_sec
 /// `kubectl apply` stores the whole object in it, which metadata clients do not expect, and which may hold passwords.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is known of owners: the history of each of [`KINDS`], or of none. Clones share it.
+/// What is known of owners, by namespace and UID: a pod may name the UID of an object in another namespace. Clones share
+/// it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owners(Vec<Arc<History>>);
+pub(crate) struct Owners(Arc<RwLock<HashMap<String, Arc<Owner>>>>);
 
 impl Owners {
     /// The pod's controller, if it is known and says more than the pod does.
     pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<Owner>> {
         let owner = controller(&pod.metadata).filter(|owner| is_often_controlled(owner))?;
-        let history = self.0.get(kind_of(owner)?)?;
-        let object = history.get(&[pod.namespace(), "/", &owner.name].concat())?;
-        let known: Arc<dyn Any + Send + Sync> = object.current()?;
-        // A newer object may have the name.
-        known.downcast::<Owner>().ok().filter(|known| known.metadata.uid.as_ref() == Some(&owner.uid))
+        let key = format!("{}/{}", pod.namespace(), owner.uid);
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    fn keep(&self, name: &Key, owner: Option<Arc<Owner>>) {
+        let (namespace, _) = name.object.split_once('/').unwrap_or_default();
+        let key = format!("{namespace}/{}", name.uid);
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        match owner {
+            Some(owner) => known.insert(key, owner),
+            None => known.remove(&key),
+        };
     }
 }
 
@@ -110,10 +117,18 @@ impl Follower {
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
             kinds,
-            owners: Owners(collections.iter().map(|collection| Arc::clone(&collection.history)).collect()),
+            owners: Owners::default(),
             tried: HashMap::new(),
             backoff: Backoff::new(PAUSES.0, PAUSES.1),
         };
+        for (kind, collection) in collections.iter().enumerate() {
+            for (object, restored) in collection.history.now().0 {
+                let restored = restored.current().map(|restored| restored as Arc<dyn Any + Send + Sync>);
+                let restored = restored.and_then(|restored| restored.downcast::<Owner>().ok());
+                let uid = restored.as_ref().and_then(|restored| restored.metadata.uid.clone());
+                follower.owners.keep(&Key { kind, object, uid: uid.unwrap_or_default() }, restored);
+            }
+        }
         (follower, collections)
     }
 
@@ -137,7 +152,8 @@ impl Follower {
                 };
                 self.kinds.iter().for_each(|(_, known)| known.send_modify(tell));
             }
-            let next = needed.iter().filter_map(|name| self.tried.get(name)?.due_at).min();
+            let denied = self.denied(&needed);
+            let next = needed.iter().filter_map(|name| self.due_at(name, &denied)).min();
             // The pods may become complete without a change of the index.
             let longest = Instant::now() + if was_complete { REFRESH } else { GATHER };
             // Only for the wait: it holds the snapshot that it saw last.
@@ -157,6 +173,21 @@ impl Follower {
             drop(changes);
             sleep(GATHER).await;
         }
+    }
+
+    /// The kinds without the right, and when each is tried again. Rights are granted for kinds.
+    fn denied(&self, needed: &HashSet<Key>) -> HashMap<usize, Instant> {
+        let now = Instant::now();
+        let until = |name: &Key| {
+            let Tried { problem: Some((_, true)), due_at, .. } = self.tried.get(name)? else { return None };
+            Some((name.kind, due_at.filter(|until| *until > now)?))
+        };
+        needed.iter().filter_map(until).collect()
+    }
+
+    /// When an owner is to be requested. `None`: at once.
+    fn due_at(&self, name: &Key, denied: &HashMap<usize, Instant>) -> Option<Instant> {
+        self.tried.get(name).and_then(|tried| tried.due_at).max(denied.get(&name.kind).copied())
     }
 
     /// Says which kinds are read. Without all objects of a kind, those that they name are unknown as well.
@@ -185,9 +216,8 @@ impl Follower {
             let was_complete = self.readiness.has_pods();
             // Taken again after each request: a new pod waits for one request at most.
             let (needed, seen) = self.needed();
-            let now = Instant::now();
-            let is_due = |name: &&Key| self.tried.get(*name).is_none_or(|tried| tried.due_at <= Some(now));
-            let due = || needed.iter().filter(is_due);
+            let (now, denied) = (Some(Instant::now()), self.denied(&needed));
+            let due = || needed.iter().filter(|name| self.due_at(name, &denied) <= now);
             let failed = |name: &&Key| self.tried.get(*name).map_or(0, |tried| tried.failures);
             let Some(name) = due().min_by_key(failed).cloned() else {
                 // Asked again: the pods of a source may go while another one joins.
@@ -208,10 +238,8 @@ impl Follower {
                 }
                 Err(_) => (format!("no answer within {PATIENCE:?}"), false),
             };
-            failures += 1;
-            // Rights are granted for kinds. Without it, all owners of the kind wait.
-            let waits =
-                |other: &Key| *other == name || failures >= FAILURES || problem.1 && other.kind == name.kind;
+            failures += usize::from(!problem.1);
+            let waits = |other: &Key| *other == name || !problem.1 && failures >= FAILURES;
             let waiting: Vec<_> = due().filter(|other| waits(other)).cloned().collect();
             // All owners that failed become due at the same time. Then few requests show whether the server is back.
             let now = Instant::now();
@@ -257,11 +285,17 @@ impl Follower {
         known.is_some_and(|known| known.metadata().uid.as_ref() == Some(&name.uid))
     }
 
-    fn received(&mut self, name: Key, owner: Option<Owner>) {
-        if owner.is_some() || self.is_known(&name) {
-            let shown = owner.map(|owner| (Arc::new(owner) as _, true));
+    /// Shows an owner, or that it is gone.
+    fn put(&self, name: &Key, owner: Option<Arc<Owner>>) {
+        self.owners.keep(name, owner.clone());
+        if owner.is_some() || self.is_known(name) {
+            let shown = owner.map(|owner| (owner as _, true));
             self.kinds[name.kind].0.history.show(vec![(Arc::clone(&name.object), shown)]);
         }
+    }
+
+    fn received(&mut self, name: Key, owner: Option<Owner>) {
+        self.put(&name, owner.map(Arc::new));
         let due_at = Some(Instant::now() + REFRESH.mul_f64(jitter()));
         self.tried.insert(name, Tried { is_read: true, due_at, ..Tried::default() });
     }
@@ -271,16 +305,23 @@ impl Follower {
         for (kind, (collection, _)) in self.kinds.iter().enumerate() {
             let is_below = |name: &&Key| Some(name.kind) == KINDS[kind].1;
             let is_all_known = needed.iter().filter(is_below).all(|name| self.is_read(name));
-            let history = &collection.history;
-            let unneeded = |(key, object): (&Arc<str>, &Arc<Object>)| {
-                let uid = object.current()?.metadata().uid.clone().unwrap_or_default();
-                let name = Key { kind, object: Arc::clone(key), uid };
-                let goes = !needed.contains(&name) && (is_all_known || self.is_read(&name));
-                goes.then(|| (Arc::clone(key), None))
+            let unneeded = |(object, known): (Arc<str>, Arc<Object>)| {
+                let uid = known.current()?.metadata().uid.clone().unwrap_or_default();
+                let name = Key { kind, object, uid };
+                (!needed.contains(&name) && (is_all_known || self.is_read(&name))).then_some(name)
             };
-            history.show(history.now().0.iter().filter_map(unneeded).collect());
+            for name in collection.history.now().0.into_iter().filter_map(unneeded) {
+                self.put(&name, None);
+            }
         }
-        self.tried.retain(|name, _| needed.contains(name));
+        self.tried.retain(|name, _| {
+            let is_needed = needed.contains(name);
+            // Its name may have been taken by another one.
+            if !is_needed {
+                self.owners.keep(name, None);
+            }
+            is_needed
+        });
     }
 
     /// The controllers of the pods, and the controllers of those; and the generation of the pods.
@@ -409,6 +450,53 @@ mod tests {
         assert!((100..=200).contains(&asked) && is_known, "every minute: {asked}");
         let (asked, _) = hours(0).await;
         assert!((12..=20).contains(&asked), "every ten minutes again: {asked}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kinds_without_a_right_hold_up_no_other_and_cost_one_request_each() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let server = Router::new().fallback({
+            let asked = Arc::clone(&asked);
+            async move |uri: axum::http::Uri| {
+                let mut parts = uri.path().rsplit('/').map(str::to_owned);
+                let (name, kind) = (parts.next().unwrap(), parts.next().unwrap());
+                asked.lock().unwrap().push(kind.clone());
+                let found = json!({ "metadata": { "name": name, "uid": name } });
+                let refused = json!({ "status": "Failure", "reason": "Forbidden", "code": 403 });
+                let may = kind == "replicasets";
+                let (code, body) =
+                    if may { (StatusCode::OK, found) } else { (StatusCode::FORBIDDEN, refused) };
+                (code, body.to_string())
+            }
+        });
+        let (mut writer, reader) = pod_index::new();
+        let mut put = |kind: &str, count: usize| {
+            for number in 0..count {
+                let name = format!("{}-{number}", kind.to_lowercase());
+                let mut pod = pod(&name, kind, &name);
+                if matches!(kind, "Job" | "CronJob") {
+                    pod.metadata.owner_references.as_mut().unwrap()[0].api_version = "batch/v1".to_owned();
+                }
+                writer.add_pod(pod).unwrap();
+            }
+            writer.current().pods().cloned().collect::<Vec<_>>()
+        };
+        for kind in ["StatefulSet", "DaemonSet", "Job"] {
+            put(kind, 10);
+        }
+        let pods = put("ReplicaSet", 20);
+        let (follower, collections) = follower(server, &reader);
+        let owners = follower.owners.clone();
+        tokio::spawn(follower.run());
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(pods.iter().filter(|pod| owners.of(pod).is_some()).count(), 20, "all that may be read");
+        collections[0].current(true).await.unwrap();
+        assert!(collections[2].current(true).await.is_err());
+        // New ones of a denied kind are not requested before its pause is over.
+        let before = asked.lock().unwrap().len();
+        put("Job", 40);
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!((before, asked.lock().unwrap().len()), (23, 23));
     }
 
     /// Every GET of one `StatefulSet` fails, later of five.

@@ -67,11 +67,15 @@ impl Resource {
 
     /// An entry of discovery.
     pub(super) fn described(&self) -> Value {
-        json!({
+        let mut entry = json!({
             "name": self.name, "singularName": self.kind.to_lowercase(), "namespaced": self.is_namespaced,
             "kind": self.kind, "verbs": ["get", "list", "watch"], "shortNames": self.short_names,
-            "categories": self.categories,
-        })
+        });
+        // As the API server, which leaves out an empty list.
+        if !self.categories.is_empty() {
+            entry["categories"] = self.categories.into();
+        }
+        entry
     }
 }
 

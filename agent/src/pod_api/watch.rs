@@ -60,9 +60,9 @@ pub(super) async fn body(
     let lacks_columns = form.is_table() && initial.is_empty();
     let has_end = with_initial && options.bookmarks;
     let end = if has_end { form.bookmark(history.of, watcher.version, true) } else { Vec::new() };
-    history.seats.events_sent.fetch_add(initial.len() as u64, Ordering::Relaxed);
-    let mut with_columns = true;
+    let (mut with_columns, seats) = (true, Arc::clone(&history.seats));
     let write = move |object: &Object, part: &mut Vec<u8>| {
+        seats.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut with_columns);
         part.extend_from_slice(&object.line(form, Kind::Added, object.version, with_columns));
     };

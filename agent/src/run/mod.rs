@@ -148,7 +148,15 @@ async fn start(
 ) -> Result<Started, Failure> {
     let (given, place) = (&settings.given, &settings.server);
     let address = SocketAddr::new(place.address, place.port);
-    let port = if settings.once { None } else { Some(bind(address, "--address, --port").await?) };
+    let listen = async |address: Option<SocketAddr>, flag: &str| {
+        let listener = address.filter(|_| !settings.once).map(|address| bind(address, flag));
+        OptionFuture::from(listener).await.transpose()
+    };
+    let port = listen(Some(address), "--address, --port").await?;
+    let apart = [
+        listen(given.health_address, "--health-address").await?,
+        listen(given.metrics_address, "--metrics-address").await?,
+    ];
     let options = Options::new().keep_removed(given.keep_removed, given.keep_removed_max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
     let mut metrics = Metrics::new(&reader);
@@ -220,8 +228,8 @@ async fn start(
     });
     let metrics = Arc::new(metrics);
     let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
-    let server = port.map(|port| serve(&settings, port, tls, &app, &mut tasks, stopped));
-    let server = OptionFuture::from(server).await.transpose()?;
+    let server = port.map(|port| serve(&settings, port, apart, tls, &app, &mut tasks, stopped));
+    let server = server.transpose()?;
     // The sources start last: an agent that cannot serve requests no pods.
     for ((updates, _), source) in opened.into_iter().zip(sources) {
         tasks.spawn(format!("the source {source}"), sources::pass_on(updates, reports.clone()));
@@ -230,23 +238,23 @@ async fn start(
 }
 
 /// Serves until `stopped` becomes true. Returns the URL, and the end of the server.
-async fn serve(
+fn serve(
     settings: &Settings,
     port: TcpListener,
+    [health, metrics]: [Option<TcpListener>; 2],
     tls: Option<Arc<Tls>>,
     app: &App,
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<(String, End), Failure> {
     let given = &settings.given;
-    let health = http::serve::health_alone(Arc::clone(&app.readiness));
-    let metrics = http::serve::metrics_alone(Arc::clone(&app.metrics));
-    for (name, address, paths, router) in [
-        ("health", given.health_address, "/livez and /readyz", health),
-        ("metrics", given.metrics_address, "/metrics", metrics),
+    let health_alone = http::serve::health_alone(Arc::clone(&app.readiness));
+    let metrics_alone = http::serve::metrics_alone(Arc::clone(&app.metrics));
+    for (name, listener, paths, router) in [
+        ("health", health, "/livez and /readyz", health_alone),
+        ("metrics", metrics, "/metrics", metrics_alone),
     ] {
-        let Some(address) = address else { continue };
-        let listener = bind(address, &format!("--{name}-address")).await?;
+        let Some(listener) = listener else { continue };
         tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
         serve_apart(name, listener, router, tasks, stopped.clone())?;
     }

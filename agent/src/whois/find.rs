@@ -54,13 +54,15 @@ pub(super) struct Unknown {
     pub(super) error: String,
     /// The index has no such pod now: it may have it later.
     pub(super) is_missing: bool,
+    /// Several pods may have had the key at the time of the event.
+    is_ambiguous: bool,
     /// What is known of the time of the event, if no pod had the key then for certain.
     then: Map<String, Value>,
 }
 
 impl Unknown {
     pub(super) fn new(kind: Option<&'static str>, error: impl Into<String>) -> Self {
-        Self { kind, error: error.into(), is_missing: false, then: Map::new() }
+        Self { kind, error: error.into(), is_missing: false, is_ambiguous: false, then: Map::new() }
     }
 
     /// Appends the answer to `query`.
@@ -181,6 +183,8 @@ impl<'a> Sought<'a> {
         let found = match found {
             Ok(Some(found)) if self.at.is_some() || is_living(&found) => Some(found),
             Ok(found) => by_uid().filter(is_living).or(found).or_else(by_uid),
+            // The pod is one of the candidates.
+            Err(unknown) if unknown.is_ambiguous => return Err(unknown),
             Err(unknown) => Some(by_uid().ok_or(unknown)?),
         };
         if let Some(found) = found {
@@ -249,7 +253,8 @@ impl<'a> Sought<'a> {
         };
         let mut unknown = Unknown::new(Some(self.kind().0), error);
         unknown.then.insert("at".to_owned(), query::written(at).into());
-        if !candidates.is_empty() {
+        unknown.is_ambiguous = !candidates.is_empty();
+        if unknown.is_ambiguous {
             let shown = candidates.iter().map(|one| {
                 json!({
                     "namespace": one.pod.namespace(), "name": one.pod.name(), "podUID": one.pod.uid(),

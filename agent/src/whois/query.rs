@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use pod_index::Time;
 use pod_index::identity::Identity;
 use serde::Deserialize;
@@ -46,25 +46,34 @@ pub(super) fn split(query: &str) -> Result<(&str, Option<Time>), String> {
 /// The time of an event: RFC 3339, or since 1970 in seconds (also with a fraction), milliseconds, microseconds or
 /// nanoseconds, told apart by their size.
 pub(crate) fn time(text: &str) -> Result<Time, String> {
-    let nanos = if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+    let error = || format!("at: {:?} is no time; give RFC 3339, or a number since 1970", shortened(text));
+    if let Some((seconds, fraction)) = text.split_once('.')
+        && let (Ok(seconds @ 0..100_000_000_000), true) = (seconds.parse::<i64>(), is_digits(fraction))
+    {
+        let nanos = format!("{fraction:0<9.9}").parse::<i64>().map_err(|_| error())?;
+        return Ok(Time::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos)));
+    }
+    if is_digits(text) {
+        let number: i64 = text.parse().map_err(|_| error())?;
         // Seconds until the year 5138, milliseconds from 1973.
-        let unit = match text.find('.').unwrap_or(text.len()) {
-            0..=11 => "s",
-            12..=14 => "ms",
-            15..=17 => "us",
-            _ => "ns",
+        let factor = match number {
+            0..100_000_000_000 => 1_000_000_000,
+            100_000_000_000..100_000_000_000_000 => 1_000_000,
+            100_000_000_000_000..100_000_000_000_000_000 => 1_000,
+            _ => 1,
         };
-        format!("{text}{unit}").parse::<SignedDuration>().map(|since| since.as_nanos())
-    } else {
-        text.parse::<Timestamp>().map(Timestamp::as_nanosecond)
-    };
-    let nanos = nanos.ok().and_then(|nanos| i64::try_from(nanos).ok());
-    let error = || format!("at: \"{text:.40}\" is no time; give RFC 3339, or a number since 1970");
-    nanos.map(Time::from_nanos).ok_or_else(error)
+        return Ok(Time::from_nanos(number.saturating_mul(factor)));
+    }
+    let time: Timestamp = text.parse().map_err(|_| error())?;
+    Ok(Time::from_nanos(i64::try_from(time.as_nanosecond()).map_err(|_| error())?))
 }
 
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn shortened(text: &str) -> &str {
+    text.char_indices().nth(40).map_or(text, |(end, _)| &text[..end])
 }
 
 /// A process ID, alone or as `PID@NANOSECONDS` with the start of the process since that of the machine.

@@ -175,7 +175,9 @@ impl Whois {
                     found.write(&shown, &snapshot, &self.owners, is_detailed, &mut answers);
                 }
                 Err(mut unknown) => {
-                    self.lookups.failed(unknown.kind.is_some());
+                    if left > 0 {
+                        self.lookups.failed(unknown.kind.is_some());
+                    }
                     if unknown.is_missing && !self.readiness.is_ready() {
                         unknown.error.push_str("; not every source has been read");
                     }

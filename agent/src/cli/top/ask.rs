@@ -1,6 +1,5 @@
 //! Asks the agent, and makes all of its text safe to show: what leaves this file has no control characters.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,22 @@ pub(super) type News = Box<dyn FnOnce(&mut Model) + Send>;
 
 /// Keeps the pods current as long as they are shown.
 pub(super) async fn follow_pods(server: Server, news: UnboundedSender<News>) {
-    let update = |update| Ok(news.send(Box::new(|model| apply(update, &mut model.pods))).is_ok());
+    let update = |update: SourceUpdate<Pod>| {
+        let change: News = match update {
+            SourceUpdate::Set(pods) => {
+                let rows = rows(&pods);
+                Box::new(|model| model.pods = rows.into_iter().collect())
+            }
+            SourceUpdate::Upsert(pods) => {
+                let rows = rows(&pods);
+                Box::new(|model| model.pods.extend(rows))
+            }
+            SourceUpdate::Remove(uids) => {
+                Box::new(move |model| model.pods.retain(|uid, _| !uids.contains(uid)))
+            }
+        };
+        Ok(news.send(change).is_ok())
+    };
     // `follow` tries again for ever, so this ends when the user quits.
     let _ = follow(ApiServer::new(server.api(true)), update, |problem| {
         let problem = problem.map(|problem| harmless(problem).into_owned());
@@ -40,16 +54,8 @@ pub(super) async fn follow_pods(server: Server, news: UnboundedSender<News>) {
     .await;
 }
 
-fn apply(update: SourceUpdate<Pod>, to: &mut BTreeMap<PodUid, Arc<Row>>) {
-    let pods = match update {
-        SourceUpdate::Upsert(pods) => pods,
-        SourceUpdate::Set(pods) => {
-            to.clear();
-            pods
-        }
-        SourceUpdate::Remove(uids) => return to.retain(|uid, _| !uids.contains(uid)),
-    };
-    to.extend(pods.iter().map(|pod| (pod.uid().into(), Arc::new(row(pod)))));
+fn rows(pods: &[Arc<Pod>]) -> Vec<(PodUid, Arc<Row>)> {
+    pods.iter().map(|pod| (pod.uid().into(), Arc::new(row(pod)))).collect()
 }
 
 fn row(pod: &Pod) -> Row {

@@ -26,6 +26,8 @@ const LONGEST_LINE: u64 = 64 * 1024 + 1;
 /// Bytes to read at once, and to send without the last line. With the longest line, a batch is shorter than the agent's
 /// limit of a body.
 const BATCH: usize = 60 * 1024;
+/// The same if the answers have details, which can be long: the agent limits the answers to a request, too.
+const DETAILED_BATCH: usize = 4 * 1024;
 
 /// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
@@ -47,8 +49,8 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
     };
     if is_input {
-        let path = path(None);
-        batches(io::stdin().lock(), asked.time_field, |batch| {
+        let (path, size) = (path(None), if details.is_some() { DETAILED_BATCH } else { BATCH });
+        batches(io::stdin().lock(), size, asked.time_field, |batch| {
             let batch = Bytes::from(batch);
             print(&complete(wait, || runtime.block_on(server.ask(Method::POST, &path, batch.clone())))?)
         })?;
@@ -99,6 +101,7 @@ fn may_change(answers: &[u8]) -> bool {
 /// Passes whole lines to `send` as soon as they are read. Stops when the input ends or `send` returns `false`.
 fn batches(
     input: impl Read,
+    size: usize,
     time_field: Option<u8>,
     mut send: impl FnMut(Vec<u8>) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
@@ -118,7 +121,7 @@ fn batches(
                 batch.splice(start.., line);
             }
             // Waits only for the first line.
-            if batch.len() >= BATCH || !input.buffer().contains(&b'\n') {
+            if batch.len() >= size || !input.buffer().contains(&b'\n') {
                 break;
             }
         }
@@ -161,7 +164,7 @@ mod tests {
             all.push(batch);
             Ok(true)
         };
-        batches(Drops(input, at_once), None, send).unwrap();
+        batches(Drops(input, at_once), BATCH, None, send).unwrap();
         all
     }
 
@@ -203,7 +206,7 @@ mod tests {
             longest = longest.max(batch.len());
             Ok(true)
         };
-        batches(input.as_bytes(), Some(1), send).unwrap();
+        batches(input.as_bytes(), BATCH, Some(1), send).unwrap();
         assert_eq!(lines, BATCH + 1);
         assert!((BATCH..=BATCH + 65 * 1024).contains(&longest), "{longest}");
     }

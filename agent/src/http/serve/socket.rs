@@ -28,7 +28,8 @@ impl Socket {
             _ => {}
         }
         // Rename after setting permissions: no client can connect before they are right.
-        let beside = path.with_file_name(format!(".pod-index-{}", std::process::id()));
+        let name = path.file_name().unwrap_or_default().display();
+        let beside = path.with_file_name(format!("{name}.{}", std::process::id()));
         let _ = fs::remove_file(&beside);
         let listener = UnixListener::bind(&beside)?;
         let named = fs::set_permissions(&beside, Permissions::from_mode(mode))

@@ -178,6 +178,13 @@ async fn a_pod_whose_uid_looks_like_an_ip_is_found_by_it_only_while_no_pod_has_t
     setup.server.put("pods", &odd);
     setup.agent.has("/pods/default/odd");
     assert_eq!(setup.get(&["10.0.0.7"])[0]["podUID"], WEB);
+    // At a time when it is not certain who had the IP, the UID is no answer.
+    let future: Value = setup.agent.get("/whois?q=10.0.0.7&at=2100-01-01T00:00:00Z").json();
+    assert_eq!(
+        (&future["found"], &future["candidates"][0]["podUID"]),
+        (&json!(false), &json!(WEB)),
+        "{future}"
+    );
     setup.server.remove("pods", "shop", "web-0").expect("a known pod");
     setup.agent.lacks("/pods/shop/web-0");
     assert_eq!(setup.get(&["10.0.0.7"])[0]["podUID"], "10.0.0.7");
