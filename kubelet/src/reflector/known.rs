@@ -114,3 +114,20 @@ where
     let problem = Undecodable { namespace, name, field, message, is_reduced, is_held: is_reduced };
     Ok(Received { uid, version, object, problem: Some(problem) })
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+
+    #[test]
+    fn an_object_that_cannot_be_decoded_has_a_name_and_a_uid_or_is_a_failure() {
+        for (metadata, is_received) in
+            [(r#"{"name":"a","uid":"u"}"#, true), (r#"{"name":"a"}"#, false), (r#"{"uid":"u"}"#, false)]
+        {
+            let json = format!(r#"{{"metadata":{metadata},"spec":7}}"#);
+            assert_eq!(received::<Pod>(json.as_bytes()).is_ok(), is_received, "{json}");
+        }
+    }
+}

@@ -197,4 +197,16 @@ mod tests {
         }
         assert_eq!(lines.next().await.unwrap(), None);
     }
+
+    #[tokio::test]
+    async fn a_line_beyond_the_limit_ends_the_watch() {
+        let silence = Duration::from_secs(60);
+        for (length, is_whole) in [(LARGEST, true), (LARGEST + 1, false)] {
+            let mut text = vec![b'x'; length];
+            text[length - 1] = b'\n';
+            let (body, until) = (Body::from(text), Instant::now() + silence);
+            let mut lines = Lines { body, buffer: Vec::new(), searched: 0, silence, until };
+            assert_eq!(lines.next().await.is_ok(), is_whole, "{length}");
+        }
+    }
 }
