@@ -156,6 +156,8 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
     assert!(process["error"].as_str().unwrap().contains("PID@NANOSECONDS"), "{process}");
     // What needs no time.
     assert_eq!(get(WEB, "0").json::<Value>()["podUID"], WEB);
+    let unknown: Value = get("nobody", &second).json();
+    assert!(unknown["error"].as_str().unwrap().contains("no pod has this UID"), "{unknown}");
 
     let output = setup.agent.ask(&["whois", "--at", &first, "10.0.0.7"]);
     assert!(
