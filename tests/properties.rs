@@ -9,7 +9,6 @@ mod seeded;
 mod support;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pod_index::is_mirror_pod;
@@ -19,7 +18,7 @@ use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 use seeded::seeded;
 use support::TestPod;
-use support::history::{Kind, NAMES, NAMESPACES, Run, Spec, Step, UIDS, pod, universe};
+use support::history::{Kind, NAMES, NAMESPACES, Replayed, Run, Spec, Step, UIDS, replay, universe};
 use support::keys::COMBINATIONS;
 use support::kubelet::Kubelet;
 use support::model::Model;
@@ -89,29 +88,6 @@ fn holds<S: Strategy>(histories: &S, floor: usize, property: impl Fn(S::Value) -
     );
 }
 
-/// A follower's state, built by replaying changes.
-type Replayed = BTreeMap<String, Arc<TestPod>>;
-
-/// Number of changes.
-fn replay(known: &mut Replayed, step: &pod_index::Step<TestPod>) -> usize {
-    let changes = step.changes();
-    let mut upserts = changes.iter().skip_while(|change| change.after().is_none());
-    assert!(upserts.all(|change| change.after().is_some()), "removals come first");
-    for change in &changes {
-        let before = match change.after() {
-            Some(pod) => known.insert(change.uid().to_owned(), Arc::clone(pod)),
-            None => known.remove(change.uid()),
-        };
-        assert_eq!(before.as_ref().map(Arc::as_ptr), change.before().map(Arc::as_ptr), "{change:?}");
-    }
-    let snapshot = step.after();
-    let pods = snapshot.pods().chain(snapshot.mirror_pods());
-    let all: Replayed = pods.map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect();
-    assert_eq!(known.len(), all.len());
-    assert!(known.iter().all(|(uid, pod)| all.get(uid).is_some_and(|there| Arc::ptr_eq(there, pod))));
-    changes.len()
-}
-
 /// For a follower that looks after each write, and for one that looks now and then.
 #[test]
 fn replaying_the_changes_always_gives_the_current_set() {
@@ -123,13 +99,13 @@ fn replaying_the_changes_always_gives_the_current_set() {
         for (number, (step, looks)) in history.iter().enumerate() {
             run.step(step);
             if let Ok(step) = each.try_next() {
-                replayed += replay(&mut known_to_each, &step);
+                replayed += replay(&mut known_to_each, &step.changes(), step.after());
             }
             let last = number + 1 == history.len();
             if (*looks || last)
                 && let Ok(step) = some.try_next()
             {
-                replayed += replay(&mut known_to_some, &step);
+                replayed += replay(&mut known_to_some, &step.changes(), step.after());
             }
         }
         assert_eq!(known_to_each, known_to_some);
@@ -140,68 +116,22 @@ fn replaying_the_changes_always_gives_the_current_set() {
 proptest! {
     #![proptest_config(seeded(128))]
 
+    /// Batches and sets are among the steps: the model does their parts one by one. In half of the histories snapshots are kept,
+    /// and stay as they were.
     #[test]
-    fn every_read_after_every_step_is_what_the_model_says(history in vec(steps(), 1..100)) {
+    fn every_read_after_every_step_is_what_the_model_says(history in vec((steps(), any::<bool>()), 1..100), keeps: bool) {
         let mut run = Run::default();
+        let mut kept = vec![];
         run.compare();
-        for step in &history {
+        for (step, keep) in &history {
             run.step(step);
-            run.compare();
-        }
-    }
-
-    #[test]
-    fn a_batch_equals_its_single_steps(
-        before in vec(single_steps(), 0..20),
-        batch in vec(single_steps(), 0..20),
-    ) {
-        let (mut single, mut batched) = (Run::default(), Run::default());
-        for step in &before {
-            single.step(step);
-            batched.step(step);
-        }
-        let generation = batched.reader.load().generation();
-        for step in &batch {
-            single.step(step);
-        }
-        batched.step(&Step::Batch(batch));
-        prop_assert_eq!(single.compare(), batched.compare());
-        prop_assert!(batched.reader.load().generation() <= generation + 1, "a batch is published once");
-    }
-
-    #[test]
-    fn setting_pods_equals_adding_them_to_an_empty_index(
-        before in vec(single_steps(), 0..20),
-        pods in vec(specs(), 0..20),
-    ) {
-        let mut set = Run::default();
-        for step in &before {
-            set.step(step);
-        }
-        let pods: Vec<_> = pods.iter().zip(1..).map(|(spec, version)| Arc::new(pod(*spec, version))).collect();
-        let _ = set.writer.set_pods(pods.clone());
-        let (mut writer, reader) = pod_index::new::<TestPod>();
-        for pod in pods {
-            let _ = writer.add_pod(pod);
-        }
-        prop_assert_eq!(
-            Observation::of(&set.reader.load(), &set.universe),
-            Observation::of(&reader.load(), &set.universe)
-        );
-    }
-
-    #[test]
-    fn what_is_written_later_leaves_a_snapshot_as_it_was(history in vec(steps(), 1..60), keep in vec(any::<bool>(), 60)) {
-        let mut run = Run::default();
-        let mut kept = vec![(run.reader.snapshot(), run.compare())];
-        for (step, keep) in history.iter().zip(keep) {
-            run.step(step);
-            if keep {
-                kept.push((run.reader.snapshot(), run.compare()));
+            let observation = run.compare();
+            if keeps && *keep {
+                kept.push((run.reader.snapshot(), observation));
             }
         }
         for (snapshot, observation) in &kept {
-            prop_assert_eq!(&Observation::of(snapshot, &run.universe), observation);
+            prop_assert_eq!(&Observation::of(snapshot, &run.universe), observation, "a snapshot stays as it was");
         }
     }
 }
@@ -221,30 +151,6 @@ fn the_changes_between_any_two_snapshots_lead_from_one_to_the_other() {
             .iter()
             .map(|snapshot| Run::compare_changes(snapshot, &last) + Run::compare_changes(&last, snapshot));
         next + far.sum::<usize>()
-    });
-}
-
-#[test]
-fn two_pods_that_swap_names_in_one_batch_are_never_seen_under_one_name() {
-    holds(&(vec(steps(), 5..25), vec((0..16usize, 1..4usize), 3)), 2, |(history, swaps)| {
-        let mut run = Run::default();
-        for step in &history {
-            run.step(step);
-        }
-        let mut renamed = 0;
-        for (first, apart) in swaps {
-            let before = run.reader.snapshot();
-            run.step(&Step::Batch(vec![Step::SwapNames(first, first + apart)]));
-            let after = run.reader.snapshot();
-            assert!(after.generation() <= before.generation() + 1, "a batch is published once");
-            run.compare();
-            let is_renamed = |pod: &&Arc<TestPod>| {
-                let old = before.pod_by_uid(&pod.uid).or_else(|| before.mirror_pod_by_uid(&pod.uid));
-                old.is_none_or(|old| (&old.name, &old.namespace) != (&pod.name, &pod.namespace))
-            };
-            renamed += after.pods().chain(after.mirror_pods()).filter(is_renamed).count();
-        }
-        renamed
     });
 }
 

@@ -85,31 +85,6 @@ fn what_finds_a_removed_pod_is_what_the_list_of_removals_says() {
     assert!(compared.get() >= 30 * cases || cases < 32, "few removed pods were compared: {}", compared.get());
 }
 
-proptest! {
-    #![proptest_config(seeded(64))]
-
-    #[test]
-    fn a_batch_keeps_what_its_single_steps_keep(
-        limits in limits(),
-        before in vec(steps(), 0..20),
-        batch in vec(single_steps(), 0..20),
-    ) {
-        let runs = [0, 1].map(|_| Run::keeping(limits.0, limits.1));
-        let [mut single, mut batched] = runs;
-        for run in [&mut single, &mut batched] {
-            run.step(&Step::Expire(1));
-            for step in &before {
-                run.step(step);
-            }
-        }
-        for step in &batch {
-            single.step(step);
-        }
-        batched.step(&Step::Batch(batch));
-        prop_assert_eq!(single.compare_removed(&single.reader.load()), batched.compare_removed(&batched.reader.load()));
-    }
-}
-
 const ID: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
 const U1: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const U2: &str = "1f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_index::{
-    Applied, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, Options,
-    Reader, Snapshot, Upserted, Writer,
+    Applied, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Change, Operation,
+    Options, Reader, Snapshot, Upserted, Writer,
 };
 
 use super::TestPod;
@@ -315,45 +315,37 @@ impl Run {
         assert_eq!(KeyAnswers::of(&reader.load()), observation.by_key, "a fresh index");
     }
 
-    /// Panics unless the reported changes equal the difference of `after` and `before`. Returns their number.
+    /// Panics unless the reported changes lead from `before` to `after`. Returns their number.
     pub fn compare_changes(before: &Snapshot<TestPod>, after: &Snapshot<TestPod>) -> usize {
-        use pod_index::Change;
-
-        let all = |snapshot: &Snapshot<TestPod>| -> BTreeMap<String, Arc<TestPod>> {
-            let pods = snapshot.pods().chain(snapshot.mirror_pods());
-            pods.map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect()
-        };
-        let (old, new) = (all(before), all(after));
-        let mut rebuilt = old.clone();
-        let mut reported = 0;
-        for change in after.changes_since(before) {
-            reported += 1;
-            match change {
-                Change::Added(pod) => {
-                    assert!(rebuilt.insert(pod.uid.clone(), Arc::clone(pod)).is_none(), "added: {pod:?}");
-                }
-                Change::Updated { old: was, new: pod } => {
-                    assert!(!Arc::ptr_eq(was, pod), "updated to itself: {pod:?}");
-                    let known = rebuilt.insert(pod.uid.clone(), Arc::clone(pod));
-                    assert!(known.is_some_and(|known| Arc::ptr_eq(&known, was)), "updated from: {was:?}");
-                }
-                Change::Removed(pod) => {
-                    let known = rebuilt.remove(&pod.uid);
-                    assert!(known.is_some_and(|known| Arc::ptr_eq(&known, pod)), "removed: {pod:?}");
-                }
-                other => panic!("an unknown kind of change: {other:?}"),
-            }
-        }
-        let differing = old
-            .iter()
-            .filter(|(uid, pod)| !new.get(*uid).is_some_and(|new| Arc::ptr_eq(new, pod)))
-            .map(|(uid, _)| uid)
-            .chain(new.keys().filter(|uid| !old.contains_key(*uid)));
-        assert_eq!(reported, differing.count(), "each change is reported once");
-        assert_eq!(rebuilt.len(), new.len());
-        assert!(rebuilt.iter().all(|(uid, pod)| new.get(uid).is_some_and(|new| Arc::ptr_eq(new, pod))));
-        reported
+        replay(&mut all(before), &after.changes_since(before), after)
     }
+}
+
+/// All pods by UID, as a follower knows them.
+pub type Replayed = BTreeMap<String, Arc<TestPod>>;
+
+fn all(snapshot: &Snapshot<TestPod>) -> Replayed {
+    let pods = snapshot.pods().chain(snapshot.mirror_pods());
+    pods.map(|pod| (pod.uid.clone(), Arc::clone(pod))).collect()
+}
+
+/// Panics unless each of the changes is one, and they lead from `known` to `after`. Returns their number.
+pub fn replay(known: &mut Replayed, changes: &[Change<'_, TestPod>], after: &Snapshot<TestPod>) -> usize {
+    let mut upserts = changes.iter().skip_while(|change| change.after().is_none());
+    assert!(upserts.all(|change| change.after().is_some()), "removals come first");
+    for change in changes {
+        let [old, new] = [change.before(), change.after()].map(|pod| pod.map(Arc::as_ptr));
+        assert_ne!(old, new, "it has not changed: {change:?}");
+        let known = match change.after() {
+            Some(pod) => known.insert(change.uid().to_owned(), Arc::clone(pod)),
+            None => known.remove(change.uid()),
+        };
+        assert_eq!(known.as_ref().map(Arc::as_ptr), old, "{change:?}");
+    }
+    let all = all(after);
+    assert_eq!(known.len(), all.len());
+    assert!(known.iter().all(|(uid, pod)| all.get(uid).is_some_and(|there| Arc::ptr_eq(there, pod))));
+    changes.len()
 }
 
 /// The pod that `spec` describes.
