@@ -3,19 +3,23 @@
 //!
 //! Allocations are counted per thread, and each test runs on its own thread.
 
+#[path = "support/lookups.rs"]
+mod lookups;
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lookups::{
+    CONTAINER, Given, LOOKUPS, MIRROR, SHARED, UNUSUAL, UNUSUAL_MIRROR, UNUSUAL_STATIC, UUID, fill, keys,
+};
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{Holder, Key, KeyKind, Life, Options, PodKeys, PodMeta, Snapshot, Time};
-use support::{TestKeys, TestPod, guarded};
+use pod_index::{Holder, Life, Options, PodKeys, PodMeta, Snapshot, Time};
+use support::{TestPod, guarded};
 
 struct Counting;
 
@@ -48,149 +52,37 @@ fn counted<R>(work: impl FnOnce() -> R) -> (u64, u64) {
     (ALLOCATIONS.get() - before.0, FREES.get() - before.1)
 }
 
-const UUID: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
-const STATIC: &str = "5f4dcc3b5aa765d61d8327deb882cf99";
-const MIRROR: &str = "9a8b7c6d-1111-2222-3333-444455556666";
-/// UIDs in the usual spellings: the stored ones, and two unknown ones.
-const USUAL_UIDS: [&str; 5] =
-    [UUID, STATIC, MIRROR, "ffffffff-1111-2222-3333-444455556666", "ffffffffffffffffffffffffffffffff"];
-/// UIDs in other spellings: the stored ones, an unknown one, and the empty one, which is never stored.
-const UNUSUAL: &str = "short-unusual";
-const UNUSUAL_STATIC: &str = "unusual-static";
-const UNUSUAL_MIRROR: &str = "unusual-mirror";
-const UNUSUAL_UIDS: [&str; 5] = [UNUSUAL, UNUSUAL_STATIC, UNUSUAL_MIRROR, "unusual-and-nobodys", ""];
-
-/// A known container ID and an unknown one.
-const CONTAINER: &str = "3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c3e5f0b1c";
-const UNKNOWN_CONTAINER: &str =
-    "containerd://ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
-const IPS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-/// Every pod has it.
-const SHARED: KeyKind = KeyKind(1);
-
-fn pods(count: usize) -> Vec<Arc<TestPod>> {
-    let of_web = TestKeys {
-        containers: vec![("nginx".into(), CONTAINER.into())],
-        ips: vec!["10.0.0.7".into()],
-        own: vec![(SHARED.0, b"all".to_vec())],
-        ..TestKeys::default()
-    };
-    let of_odd = TestKeys { own: of_web.own.clone(), ..TestKeys::default() };
-    let mut pods = vec![
-        TestPod::plain(UUID, "web_shop").with_keys(of_web),
-        TestPod::fixed(STATIC, "etcd_kube-system"),
-        TestPod::mirror(MIRROR, "etcd_kube-system", STATIC),
-        TestPod::plain(UNUSUAL, "odd_shop").with_keys(of_odd),
-    ];
-    pods.extend(
-        (0..count)
-            .map(|n| TestPod::plain(&format!("{n:08x}-0000-4000-8000-000000000000"), &format!("pod-{n}"))),
-    );
-    pods
-}
-
-/// The lookups by additional keys.
-fn key_lookups(snapshot: &Snapshot<TestPod>) {
-    for id in [CONTAINER, UNKNOWN_CONTAINER, &CONTAINER[..12]] {
-        black_box(snapshot.pod_by_container_id(id));
-    }
-    for ip in IPS {
-        black_box(snapshot.pod_by_ip(ip));
-    }
-    for key in ["all", "none"] {
-        black_box(snapshot.pods_by_key(SHARED, key.as_bytes()).count());
-    }
-    for text in [CONTAINER, UUID, MIRROR, UNUSUAL, "10.0.0.7", "shop/web", "4711"] {
-        black_box(Identity::parse(text).is_ok_and(|identity| identity.resolve(snapshot).is_some()));
-    }
-}
-
-/// A key of each kind that is known, and one that is not.
-fn keys() -> [Key<'static>; 10] {
-    let id = |text: &str| text.parse::<ContainerId>().expect("64 digits");
-    [
-        UUID.into(),
-        USUAL_UIDS[4].into(),
-        ("shop", "web").into(),
-        ("nowhere", "nobody").into(),
-        id(CONTAINER).into(),
-        id(UNKNOWN_CONTAINER).into(),
-        IPS[0].into(),
-        IPS[1].into(),
-        (SHARED, &b"all"[..]).into(),
-        (SHARED, &b"none"[..]).into(),
-    ]
-}
-
-/// Every point lookup, except translations of unusual UIDs.
-fn point_lookups(snapshot: &Snapshot<TestPod>, argument: &Arc<TestPod>) {
-    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
-        black_box(snapshot.pod_by_uid(uid));
-        black_box(snapshot.mirror_pod_by_uid(uid));
-    }
-    for uid in USUAL_UIDS {
-        black_box(snapshot.translate_pod_uid(uid));
-        black_box(snapshot.pod_uid_of_mirror(uid));
-        black_box(snapshot.mirror_uid_of_pod(uid));
-    }
-    for full_name in ["web_shop", "etcd_kube-system", "nobody_nowhere", "not-a-full-name", ""] {
-        black_box(snapshot.pod_by_full_name(full_name));
-        black_box(snapshot.mirror_pod_by_full_name(full_name));
-    }
-    for (namespace, name) in [("shop", "web"), ("kube-system", "etcd"), ("nowhere", "nobody"), ("", "")] {
-        black_box(snapshot.pod_by_name(namespace, name));
-    }
-    black_box(snapshot.pod_by_mirror_pod(argument));
-    black_box(snapshot.mirror_pod_by_pod(argument));
-    black_box(snapshot.pod_and_mirror_pod(argument));
-    key_lookups(snapshot);
-}
-
-/// Every whole-set read, fully iterated. Full names are created on iteration, so those are only obtained.
-fn whole_set_reads(snapshot: &Snapshot<TestPod>) {
-    black_box(snapshot.pods().count());
-    black_box(snapshot.static_pods().count());
-    black_box(snapshot.mirror_pods().count());
-    black_box(snapshot.static_pods_with_mirrors().count());
-    black_box(snapshot.pod_to_mirror_uids().count());
-    black_box(snapshot.mirror_to_pod_uids().count());
-}
-
 #[test]
 fn reads_allocate_nothing_and_readers_free_nothing() {
     // Large enough for tables of several levels.
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    assert!(writer.set_pods(pods(20_000)).refused.is_empty());
-    let argument = reader.get(STATIC).expect("it is there");
-    assert_eq!(reader.load().translate_pod_uid(MIRROR), STATIC);
-    assert_eq!(reader.load().pods_by_key(SHARED, b"all").count(), 2);
-    assert!(
-        reader.load().pod_by_container_id(CONTAINER).is_some() && reader.load().pod_by_ip(IPS[0]).is_some()
-    );
-
-    let mut cached = reader.cached();
-    let kept = reader.snapshot();
+    fill(&mut writer, 20_000, vec![]);
+    let (mut cached, kept, given) = (reader.cached(), reader.snapshot(), Given::new());
     // The first load of a thread sets up arc-swap's slots for it.
     drop(reader.load());
-    assert_eq!(counted(|| point_lookups(cached.load(), &argument)), (0, 0), "CachedReader");
-    assert_eq!(counted(|| point_lookups(&reader.load(), &argument)), (0, 0), "load");
-    for (number, key) in keys().into_iter().enumerate() {
+    for (name, lookup) in LOOKUPS {
+        assert_eq!(counted(|| assert!(lookup(cached.load(), &given))), (0, 0), "cached, {name}");
+        assert_eq!(counted(|| assert!(lookup(&reader.load(), &given))), (0, 0), "load, {name}");
+        assert_eq!(counted(|| assert!(lookup(&kept, &given))), (0, 0), "{name}");
+    }
+    for (number, key) in keys().enumerate() {
         let found = cached.load().get(key).is_some();
         assert_eq!(counted(|| assert_eq!(cached.get(key).is_some(), found)), (0, 0), "cached, key {number}");
         assert_eq!(counted(|| assert_eq!(reader.get(key).is_some(), found)), (0, 0), "to keep, key {number}");
     }
+    assert_eq!(counted(|| assert_eq!(kept.pods_by_key(SHARED, b"all").count(), 2)), (0, 0), "pods by key");
+    assert_eq!(counted(|| kept.pod_to_mirror_uids().count()), (0, 0), "pairs of UIDs");
+    assert_eq!(counted(|| kept.mirror_to_pod_uids().count()), (0, 0), "pairs of UIDs");
     assert_eq!(counted(|| cached.refresh()), (0, 0), "refresh");
-    assert_eq!(counted(|| point_lookups(&kept, &argument)), (0, 0), "snapshot");
-    assert_eq!(counted(|| whole_set_reads(&kept)), (0, 0), "whole-set reads");
     assert_eq!(counted(|| drop(reader.snapshot())), (0, 0), "keeping and dropping a snapshot");
     drop(kept);
 
     // Each kind of handle is held across a replacement of 100,000 pods and dropped last. The test drops its
     // own references first, so that only the old snapshot keeps the pods alive.
-    assert!(writer.set_pods(pods(100_000)).refused.is_empty());
+    fill(&mut writer, 100_000, vec![]);
     cached.refresh();
     let (guard, kept) = (reader.load(), reader.snapshot());
-    assert!(writer.set_pods(pods(100_000)).refused.is_empty());
+    fill(&mut writer, 100_000, vec![]);
     assert!(
         guard.pod_by_uid(UUID).is_some() && kept.pod_by_uid(UUID).is_some(),
         "the old state is still whole"
@@ -211,11 +103,11 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
 #[test]
 fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_result() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    let pair = [
+    let pair = vec![
         TestPod::fixed(UNUSUAL_STATIC, "odd_kube-system"),
         TestPod::mirror(UNUSUAL_MIRROR, "odd_kube-system", UNUSUAL_STATIC),
     ];
-    assert!(writer.set_pods(pods(100).into_iter().chain(pair)).refused.is_empty());
+    fill(&mut writer, 100, pair);
     let snapshot = reader.snapshot();
     for uid in [UNUSUAL, UNUSUAL_STATIC, "unusual-and-nobodys"] {
         assert_eq!(counted(|| snapshot.translate_pod_uid(uid)), (1, 1), "{uid} stays");
@@ -231,23 +123,16 @@ fn a_uid_in_an_unusual_spelling_is_copied_when_it_is_the_result() {
 /// The lookups among the removed pods.
 fn removed_lookups(snapshot: &Snapshot<TestPod>) {
     let removed = snapshot.removed();
-    for uid in USUAL_UIDS.into_iter().chain(UNUSUAL_UIDS) {
-        black_box(removed.get(uid));
-    }
-    for name in [("shop", "web"), ("kube-system", "etcd"), ("nowhere", "nobody"), ("", "")] {
-        black_box(removed.get(name));
-    }
-    for id in [CONTAINER, UNKNOWN_CONTAINER] {
-        black_box(removed.get(id.parse::<ContainerId>().expect("64 digits")));
-    }
-    for ip in IPS {
-        black_box(removed.get(ip));
+    for key in keys() {
+        black_box(removed.get(key));
     }
     for key in ["all", "none"] {
         black_box(removed.claimants((SHARED, key.as_bytes())).count());
     }
     black_box(removed.iter().count());
-    key_lookups(snapshot);
+    for text in [CONTAINER, UUID, MIRROR, UNUSUAL, "10.0.0.7", "shop/web", "4711"] {
+        black_box(Identity::parse(text).is_ok_and(|identity| identity.resolve(snapshot).is_some()));
+    }
 }
 
 #[test]
@@ -256,7 +141,7 @@ fn reads_of_removed_pods_allocate_nothing_and_readers_free_none_of_them() {
     let (mut writer, reader) = pod_index::with_options(options);
     let start = Instant::now();
     writer.expire(start);
-    assert!(writer.set_pods(pods(20_000)).refused.is_empty());
+    fill(&mut writer, 20_000, vec![]);
     assert!(writer.set_pods([TestPod::plain("other", "other")]).refused.is_empty());
     let snapshot = reader.snapshot();
     assert!(
@@ -348,9 +233,9 @@ fn reading_an_identity_allocates_nothing() {
 #[test]
 fn after_the_writer_is_dropped_only_the_last_handle_frees_memory() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    assert!(writer.set_pods(pods(1_000)).refused.is_empty());
+    fill(&mut writer, 1_000, vec![]);
     let guard = reader.load();
-    assert!(writer.set_pods(pods(1_000)).refused.is_empty());
+    fill(&mut writer, 1_000, vec![]);
     drop(writer);
     assert_eq!(counted(|| drop(guard)), (0, 0), "the old snapshot waits for the last handle");
     let (_, frees) = counted(|| drop(reader));
