@@ -6,7 +6,6 @@ mod seeded;
 mod support;
 
 use std::cell::Cell;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use seeded::seeded;
 use support::history::{Kind, Run, Spec, Step};
 use support::keys::COMBINATIONS;
 use support::removed::{RemovedAnswers, time};
-use support::{TestKeys, TestPod, uids};
+use support::{TestKeys, TestPod};
 
 fn specs() -> impl Strategy<Value = Spec> {
     let kind = select(vec![Kind::File, Kind::File, Kind::Mirror, Kind::Mirror, Kind::Bare]);
@@ -144,19 +143,6 @@ fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
 }
 
 #[test]
-fn a_removed_mirror_leads_to_its_static_pod() {
-    let (mut writer, reader) = index(60, 10);
-    writer.expire(time(0));
-    let _ = writer.set_pods([TestPod::fixed("s", "etcd"), TestPod::mirror("m", "etcd", "s")]);
-    writer.remove_pod_by_uid("m").expect("a known mirror");
-    assert_eq!(resolve(&reader, "m"), Some(("s".to_owned(), false, FoundBy::MirrorUid)), "it still lives");
-    writer.remove_pod_by_uid("s").expect("a known pod");
-    assert_eq!(resolve(&reader, "m"), Some(("s".to_owned(), true, FoundBy::MirrorUid)));
-    assert_eq!(resolve(&reader, "s"), Some(("s".to_owned(), true, FoundBy::Uid)));
-    assert!(reader.load().removed().get("m").is_some(), "the mirror itself");
-}
-
-#[test]
 fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
     let (mut writer, reader) = index(60, 10);
     writer.expire(time(0));
@@ -230,42 +216,6 @@ fn a_pod_that_returns_and_is_removed_again_in_one_batch_counts_as_removed_then()
     assert!(applied.published);
     assert_eq!(reader.load().removed().get(U1).expect("it is kept").removed_at, Some(time(5)));
     assert_eq!((writer.expire(time(60)), writer.expire(time(65))), (0, 1));
-}
-
-#[test]
-fn a_set_that_drops_more_than_fit_keeps_the_strongest() {
-    let (mut writer, reader) = index(60, 3);
-    writer.expire(time(0));
-    let pod = |number: i64| {
-        let keys = TestKeys { created: Some(number), ips: vec!["10.0.0.7".into()], ..TestKeys::default() };
-        TestPod::plain(&format!("u{number}"), "web").with_keys(keys)
-    };
-    let _ = writer.set_pods([3, 5, 1, 2, 4].map(pod));
-    let _ = writer.set_pods([TestPod::plain("other", "other")]);
-    let pods = reader.load();
-    assert_eq!(uids(pods.removed().iter().map(|removed| removed.pod)), ["u3", "u4", "u5"]);
-    assert_eq!(pods.removed().get(IpAddr::from([10, 0, 0, 7])).expect("one").pod.uid, "u5");
-}
-
-/// The pod was never in a snapshot, but its logs are there.
-#[test]
-fn a_pod_that_comes_and_goes_in_one_batch_is_kept() {
-    let (mut writer, reader) = index(60, 10);
-    writer.expire(time(0));
-    let applied = writer.apply([Operation::Add(web(U1, ID)), Operation::Remove(U1.into())]);
-    assert!(applied.published);
-    assert!(reader.load().removed().get(U1).is_some());
-    // It returns, and nothing differs from what was published last.
-    let applied = writer.apply([
-        Operation::Add(web(U2, ID)),
-        Operation::Add(web(U1, ID)),
-        Operation::Remove(U2.into()),
-    ]);
-    assert!(applied.published);
-    assert_eq!(
-        reader.load().removed().iter().map(|removed| removed.pod.uid.clone()).collect::<Vec<_>>(),
-        [U2]
-    );
 }
 
 #[test]
