@@ -50,20 +50,6 @@ async fn history_that_is_gone_is_listed_anew_and_only_what_changed_is_said() {
 }
 
 #[tokio::test]
-async fn history_that_is_gone_by_http_status_is_listed_anew() {
-    let (server, mut followed) = followed().await;
-    server.gone_as_status();
-    server.refuse();
-    server.watched_by(0).await;
-    server.put("pods", &changed("stays-1", 2));
-    server.compact();
-    server.accept().await;
-    followed.equals(&server, of_n1).await;
-    assert_eq!(server.requests(Verb::List), 2);
-    follows_on(&server, &mut followed).await;
-}
-
-#[tokio::test]
 async fn a_list_that_is_refused_as_too_old_or_too_new_is_repeated_with_the_latest_version() {
     for refusal in [Fault::Status(410), Fault::TooLargeVersion] {
         let (server, mut followed) = followed().await;
@@ -92,6 +78,8 @@ async fn a_connection_that_is_cut_in_an_event_loses_nothing() {
         server.put("pods", &changed("stays-2", 20 + after as u64));
         server.release();
         followed.equals(&server, of_n1).await;
+        // Versions may jump.
+        server.jump(5_000_000_000);
         server.seen(Verb::Watch, watches + 2).await;
         server.watched_by(1).await;
     }
@@ -114,18 +102,6 @@ async fn a_server_that_goes_away_and_comes_back_is_caught_up_with() {
     followed.equals(&server, of_n1).await;
     assert_eq!(server.requests(Verb::List), 1);
     follows_on(&server, &mut followed).await;
-}
-
-#[tokio::test]
-async fn a_server_that_is_away_at_the_start_is_waited_for() {
-    let server = ApiServer::start().await;
-    server.put("pods", &pod("one", "n1"));
-    server.refuse();
-    let mut followed = Followed::whole(source(&server).pods());
-    followed.until_status("a problem", |status| status.failed_checks > 1).await;
-    assert!(!followed.status.borrow().seen);
-    server.accept().await;
-    followed.equals(&server, |_| true).await;
 }
 
 #[tokio::test]
@@ -160,19 +136,6 @@ async fn events_out_of_order_are_detected_and_the_pods_are_listed_again() {
         server.watched_by(1).await;
     }
     follows_on(&server, &mut followed).await;
-}
-
-#[tokio::test]
-async fn versions_may_jump() {
-    let (server, mut followed) = followed().await;
-    for by in [1, 1000, 5_000_000_000, u64::from(u32::MAX)] {
-        server.jump(by);
-        server.put("pods", &changed("stays-0", by));
-        followed.equals(&server, of_n1).await;
-        server.close_watches();
-    }
-    follows_on(&server, &mut followed).await;
-    assert_eq!(server.requests(Verb::List), 1);
 }
 
 #[tokio::test]

@@ -11,12 +11,11 @@ mod node_followed;
 
 use api_server::{ApiServer, Verb};
 use followed::{Followed, Said};
-use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use node_followed::{changed, follow, followed, follows_on, of_n1, pod, source};
 use pod_index::{PodMeta, is_static_pod};
+use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::sources::api_server::ApiServer as Source;
-use pod_index_kubelet::sources::{Merge, NodeName, SourceUpdate};
 use serde_json::json;
 
 #[tokio::test]
@@ -78,16 +77,6 @@ async fn changes_follow_and_simultaneous_ones_are_emitted_together() {
 }
 
 #[tokio::test]
-async fn a_pod_that_moves_to_or_from_the_node_is_added_or_removed() {
-    let (server, mut followed) = followed().await;
-    server.put("pods", &pod("elsewhere", "n1"));
-    followed.equals(&server, of_n1).await;
-    server.put("pods", &pod("elsewhere", "n2"));
-    followed.equals(&server, of_n1).await;
-    assert_eq!(followed.said()[1..], [Said::Upsert(1), Said::Remove(1)]);
-}
-
-#[tokio::test]
 async fn selectors_narrow_what_is_followed() {
     let server = ApiServer::start().await;
     for (namespace, name, phase) in [("a", "one", "Running"), ("a", "two", "Failed"), ("b", "one", "Running")]
@@ -142,52 +131,16 @@ async fn pods_are_slimmed_before_they_are_stored() {
 }
 
 #[tokio::test]
-async fn managed_fields_are_not_kept() {
-    let server = ApiServer::start().await;
-    let mut managed = pod("managed", "n1");
-    managed["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update" }]);
-    server.put("pods", &managed);
-    let mut followed = Followed::whole(source(&server).pods());
-    followed.until("the pod", |snapshot| snapshot.pods().len() == 1).await;
-    let snapshot = followed.reader.snapshot();
-    assert!(snapshot.pods().all(|pod| pod.metadata.managed_fields.is_none()));
-}
-
-#[tokio::test]
-async fn a_pod_of_the_api_server_is_never_static_whatever_it_says() {
+async fn a_pod_of_the_api_server_is_never_static_and_its_managed_fields_are_not_kept() {
     let server = ApiServer::start().await;
     let mut forged = pod("forged", "n1");
     forged["metadata"]["annotations"] = json!({ "kubernetes.io/config.source": "file" });
+    forged["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update" }]);
     server.put("pods", &forged);
     let mut followed = Followed::whole(source(&server).pods());
     followed.until("the pod", |snapshot| snapshot.pods().len() == 1).await;
     let snapshot = followed.reader.snapshot();
-    assert!(!is_static_pod(&**snapshot.pod_by_full_name("forged_a").unwrap()));
+    let pod = snapshot.pod_by_full_name("forged_a").unwrap();
+    assert!(!is_static_pod(&**pod) && pod.metadata.managed_fields.is_none());
     assert!(snapshot.static_pods().next().is_none());
-}
-
-#[tokio::test]
-async fn the_merge_accepts_the_sources_updates_across_a_relist() {
-    let (server, followed) = followed().await;
-    drop(followed);
-    let mut pods = source(&server).node(&NodeName::new("n1")).pods();
-    let mut merge = Merge::new([pod_index_kubelet::sources::Source::Api]);
-    let first = pods.next().await.unwrap();
-    assert!(matches!(&first, SourceUpdate::Set(pods) if pods.len() == 3));
-    let merged = merge.update(pod_index_kubelet::sources::Source::Api, first);
-    assert!(merge.all_sources_seen() && merged.added.len() == 3);
-    let changes = async {
-        server.watched_by(1).await;
-        server.hold();
-        server.remove("pods", "a", "stays-1");
-        server.put("pods", &changed("stays-0", 2));
-        server.expire_watches();
-        server.release();
-    };
-    let (first, ()) = tokio::join!(pods.next(), changes);
-    let updates = [first.unwrap(), pods.next().await.unwrap()];
-    let [upserted, removed] =
-        updates.map(|update| merge.update(pod_index_kubelet::sources::Source::Api, update));
-    assert_eq!((upserted.updated.len(), upserted.removed.len()), (1, 0));
-    assert_eq!((removed.updated.len(), removed.removed.len()), (0, 1));
 }

@@ -9,26 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use checkpoint_support::{PATIENCE, Place, Run, add, block_on, kept, open, pod, refused, restored, unmarked};
+use checkpoint_support::{PATIENCE, Place, Run, add, annotate, block_on, kept, pod, refused, unmarked};
 use pod_index::{Operation, PodUid};
 use pod_index_kubelet::checkpoint::{CheckpointErrorKind, Checkpoints, Which, is_restored};
 
 #[test]
 fn only_pods_that_request_it_survive_a_restart() {
     let place = Place::new();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply([
-        add(kept("a", 1)),
-        add(pod("b", 2, None)),
-        add(pod("c", 3, Some("false"))),
-        add(kept("odd/uid", 4)),
-    ]);
-    run.acknowledged();
+    place.holds([kept("a", 1), pod("b", 2, None), pod("c", 3, Some("false")), kept("odd/uid", 4)]);
     assert_eq!(place.names(), ["Pod_%6f64642f756964.yaml", "Pod_a.yaml"]);
-    run.end();
     let expected =
         BTreeMap::from([("a".to_owned(), kept("a", 1)), ("odd/uid".to_owned(), kept("odd/uid", 4))]);
-    assert_eq!(restored(&place.directory()), expected);
+    assert_eq!(place.restored(), expected);
 }
 
 #[test]
@@ -36,14 +28,8 @@ fn with_the_option_all_pods_and_mirrors_survive() {
     let place = Place::new();
     let mut run = Run::start(&place.directory(), Which::All);
     let mut mirror = pod("m", 1, None);
-    mirror
-        .metadata
-        .annotations
-        .as_mut()
-        .unwrap()
-        .insert("kubernetes.io/config.mirror".to_owned(), "h".to_owned());
-    run.apply([add(pod("a", 1, None)), add(mirror.clone())]);
-    run.acknowledged();
+    annotate(&mut mirror, "kubernetes.io/config.mirror", "h");
+    run.keeps([add(pod("a", 1, None)), add(mirror.clone())]);
     run.end();
     let run = Run::start(&place.directory(), Which::All);
     assert!(
@@ -51,45 +37,28 @@ fn with_the_option_all_pods_and_mirrors_survive() {
             && run.writer.current().mirror_pod_by_uid("m").is_some()
     );
     run.end();
-    assert_eq!(restored(&place.directory())["m"], mirror);
-}
-
-#[test]
-fn a_file_exists_while_its_pod_has_the_annotation() {
-    let place = Place::new();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply([add(kept("a", 1)), add(kept("b", 1)), add(pod("c", 1, None))]);
-    run.acknowledged();
-    assert_eq!(place.names(), ["Pod_a.yaml", "Pod_b.yaml"]);
-    run.apply([Operation::Remove(PodUid::from("a")), add(pod("b", 2, None)), add(kept("c", 2))]);
-    run.acknowledged();
-    assert_eq!(place.names(), ["Pod_c.yaml"]);
-    assert_eq!(run.checkpointing.status().borrow().files, 1);
+    assert_eq!(place.restored()["m"], mirror);
 }
 
 #[test]
 fn a_restored_pod_is_marked_until_a_source_reports_it_and_removed_otherwise() {
     let place = Place::new();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply([add(kept("told", 1)), add(kept("gone", 1)), add(kept("removed", 1))]);
-    run.acknowledged();
-    run.end();
+    place.holds([kept("told", 1), kept("gone", 1), kept("removed", 1)]);
 
-    let mut run = Run::start(&place.directory(), Which::Annotated);
+    let mut run = place.run();
     run.acknowledged();
     assert_eq!(place.names().len(), 3, "to be restored costs no file");
     assert_eq!(run.restored.unclaimed(None, run.writer.current()).len(), 3);
     // A pod that carries the annotation itself does not count as restored.
     let mut told = kept("told", 2);
-    told.metadata.annotations.as_mut().unwrap().insert("pod-index/restored".to_owned(), "true".to_owned());
+    annotate(&mut told, "pod-index/restored", "true");
     run.apply([add(told), Operation::Remove(PodUid::from("removed"))]);
     assert!(run.writer.current().pod_by_uid("gone").is_some_and(|pod| is_restored(&**pod)));
     let unclaimed = run.restored.unclaimed(None, run.writer.current());
     assert_eq!(unclaimed, [PodUid::from("gone")]);
-    run.apply(unclaimed.into_iter().map(Operation::Remove));
-    run.acknowledged();
+    run.keeps(unclaimed.into_iter().map(Operation::Remove));
     run.end();
-    assert_eq!(restored(&place.directory()), BTreeMap::from([("told".to_owned(), kept("told", 2))]));
+    assert_eq!(place.restored(), BTreeMap::from([("told".to_owned(), kept("told", 2))]));
 }
 
 #[test]
@@ -97,20 +66,18 @@ fn only_its_own_source_decides_about_a_restored_pod() {
     let place = Place::new();
     let from = |source: Option<&str>, uid: &str| {
         let mut pod = kept(uid, 1);
-        let source = source.map(|source| ("kubernetes.io/config.source".to_owned(), source.to_owned()));
-        pod.metadata.annotations.as_mut().unwrap().extend(source);
+        if let Some(source) = source {
+            annotate(&mut pod, "kubernetes.io/config.source", source);
+        }
         pod
     };
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply([
-        add(from(Some("file"), "f1")),
-        add(from(Some("file"), "f2")),
-        add(from(Some("api"), "a1")),
-        add(from(None, "n1")),
+    place.holds([
+        from(Some("file"), "f1"),
+        from(Some("file"), "f2"),
+        from(Some("api"), "a1"),
+        from(None, "n1"),
     ]);
-    run.acknowledged();
-    run.end();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
+    let mut run = place.run();
     run.apply([add(from(Some("file"), "f1"))]);
     let unclaimed_from = |run: &Run, source| run.restored.unclaimed(Some(source), run.writer.current());
     assert_eq!(unclaimed_from(&run, "file"), [PodUid::from("f2")]);
@@ -122,12 +89,9 @@ fn only_its_own_source_decides_about_a_restored_pod() {
 #[test]
 fn a_file_whose_pod_was_removed_while_no_agent_ran_is_removed_at_the_start() {
     let place = Place::new();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply([add(kept("a", 1)), add(kept("b", 1))]);
-    run.acknowledged();
-    run.end();
+    place.holds([kept("a", 1), kept("b", 1)]);
     // Restored, but not put into the index.
-    let (checkpoints, _restored) = open(&place.directory(), Which::Annotated);
+    let (checkpoints, _restored) = place.open();
     let (mut writer, reader) = pod_index::new();
     writer.add_pod(kept("b", 1)).unwrap();
     let checkpointing = checkpoints.keep(reader).unwrap();
@@ -138,10 +102,7 @@ fn a_file_whose_pod_was_removed_while_no_agent_ran_is_removed_at_the_start() {
 #[test]
 fn a_bad_file_is_set_aside_by_name_and_affects_no_other() {
     let place = Place::new();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply(["good", "bad", "other"].map(|uid| add(kept(uid, 1))));
-    run.acknowledged();
-    run.end();
+    place.holds(["good", "bad", "other"].map(|uid| kept(uid, 1)));
     let path = place.directory().join("Pod_bad.yaml");
     let whole = fs::read(&path).unwrap();
     let other = fs::read(place.directory().join("Pod_other.yaml")).unwrap();
@@ -158,7 +119,7 @@ fn a_bad_file_is_set_aside_by_name_and_affects_no_other() {
         fs::write(&path, &bytes).unwrap();
         // Left by a run that ended during a write.
         fs::write(place.directory().join(".writing"), &whole[..whole.len() / 2]).unwrap();
-        let (_checkpoints, restored) = open(&place.directory(), Which::Annotated);
+        let (_checkpoints, restored) = place.open();
         let [error] = &restored.errors[..] else { panic!("case {number}: {:?}", restored.errors) };
         assert_eq!(error.kind, CheckpointErrorKind::Unusable, "case {number}: {error}");
         assert!(error.path.ends_with("/Pod_bad.yaml"), "{error}");
@@ -172,27 +133,12 @@ fn a_bad_file_is_set_aside_by_name_and_affects_no_other() {
 }
 
 #[test]
-fn a_pod_with_a_long_uid_is_kept_and_delays_no_generation() {
-    let place = Place::new();
-    let long = "u".repeat(4000);
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply([add(kept(&long, 1)), add(kept("short", 1))]);
-    run.acknowledged();
-    run.end();
-    assert_eq!(restored(&place.directory()).into_keys().collect::<Vec<_>>(), ["short", &long]);
-    let mut run = Run::start(&place.directory(), Which::Annotated);
-    run.apply([Operation::Remove(PodUid::from(&*long))]);
-    run.acknowledged();
-    assert_eq!(place.names(), ["Pod_short.yaml"]);
-}
-
-#[test]
 fn files_set_aside_do_not_replace_earlier_ones() {
     let place = Place::new();
     fs::create_dir_all(place.directory()).unwrap();
     for round in 0..3 {
         fs::write(place.directory().join("Pod_a.yaml"), format!("{round}")).unwrap();
-        let (_, restored) = open(&place.directory(), Which::Annotated);
+        let (_, restored) = place.open();
         assert_eq!(restored.errors.len(), 1);
     }
     assert_eq!(place.names(), ["Pod_a.yaml.unusable", "Pod_a.yaml.unusable.1", "Pod_a.yaml.unusable.2"]);
@@ -218,29 +164,28 @@ fn a_directory_in_a_checkpoints_place_is_set_aside_as_it_is_and_delays_nothing()
     let directory = place.directory().join("Pod_a.yaml");
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("somebodys"), "mine").unwrap();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
+    let mut run = place.run();
     let [error] = &run.restored.errors[..] else { panic!("{:?}", run.restored.errors) };
     assert_eq!(error.kind, CheckpointErrorKind::Unusable);
     assert!(error.to_string().contains("Pod_a.yaml: it is not a regular file; it is set aside"), "{error}");
-    run.apply([add(kept("a", 1))]);
-    run.acknowledged();
+    run.keeps([add(kept("a", 1))]);
     let status = run.checkpointing.status().borrow().clone();
     assert_eq!((status.set_aside, status.wrong, status.failures), (1, 0, 0));
     run.end();
     let aside = place.directory().join("Pod_a.yaml.unusable");
     assert_eq!(fs::read_to_string(aside.join("somebodys")).unwrap(), "mine");
-    assert_eq!(restored(&place.directory()).into_keys().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(place.restored().into_keys().collect::<Vec<_>>(), ["a"]);
 }
 
 #[test]
 fn only_one_process_at_a_time_can_use_a_directory() {
     let place = Place::new();
-    let run = Run::start(&place.directory(), Which::Annotated);
+    let run = place.run();
     let error = Checkpoints::open(place.directory(), Which::Annotated).unwrap_err();
     assert_eq!(error.kind, CheckpointErrorKind::Locked);
     assert!(error.to_string().ends_with("checkpoints: another process uses the directory"), "{error}");
     run.end();
-    let _ = open(&place.directory(), Which::Annotated);
+    let _ = place.open();
 }
 
 #[test]
@@ -258,7 +203,7 @@ fn an_unusable_directory_is_an_error_that_names_it() {
 #[test]
 fn a_failed_write_is_reported_not_acknowledged_and_retried() {
     let place = Place::new();
-    let mut run = Run::start(&place.directory(), Which::Annotated);
+    let mut run = place.run();
     // A directory in the file's place: no rename can replace it, not even root's.
     let in_the_way = place.directory().join("Pod_a.yaml");
     fs::create_dir(&in_the_way).unwrap();
@@ -271,7 +216,7 @@ fn a_failed_write_is_reported_not_acknowledged_and_retried() {
     run.acknowledged();
     assert_eq!(run.checkpointing.status().borrow().errors, []);
     run.end();
-    assert_eq!(restored(&place.directory()).len(), 2);
+    assert_eq!(place.restored().len(), 2);
 }
 
 #[test]
@@ -300,13 +245,12 @@ fn the_child_whose_disk_is_full() {
     let mut run = Run::start(Path::new(&directory), Which::Annotated);
     // `large` exceeds the file size limit; `small` is written nevertheless.
     let mut large = kept("large", 1);
-    large.metadata.annotations.as_mut().unwrap().insert("large".to_owned(), "x".repeat(100_000));
+    annotate(&mut large, "large", &"x".repeat(100_000));
     run.apply([add(large), add(kept("small", 1))]);
     let error = refused(&run);
     assert!(error.path.ends_with("Pod_large.yaml"), "{error}");
     // Frees space: the pod that did not fit is removed.
-    run.apply([Operation::Remove(PodUid::from("large"))]);
-    run.acknowledged();
+    run.keeps([Operation::Remove(PodUid::from("large"))]);
     println!("the disk was full, and nothing was lost");
 }
 
@@ -324,6 +268,6 @@ fn a_full_disk_loses_no_other_pod_and_is_reported_by_file() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("the disk was full, and nothing was lost"), "{said}");
-    assert_eq!(restored(&place.directory()), BTreeMap::from([("small".to_owned(), kept("small", 1))]));
+    assert_eq!(place.restored(), BTreeMap::from([("small".to_owned(), kept("small", 1))]));
     assert_eq!(place.names(), ["Pod_small.yaml"]);
 }

@@ -10,7 +10,7 @@ mod checkpoint_support;
 use std::fs;
 use std::path::Path;
 
-use checkpoint_support::{Place, Run, add, restored};
+use checkpoint_support::{Place, Run, add};
 use pod_index::PodMeta;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_test_support::files::{self, Files};
@@ -39,7 +39,7 @@ fn place(files: &Files) -> Place {
 fn after_an_upgrade_all_pods_are_restored() {
     for version in RELEASED {
         let place = place(&written_by(version));
-        let pods = restored(&place.directory());
+        let pods = place.restored();
         let found: Vec<_> = pods
             .values()
             .map(|pod| {
@@ -63,11 +63,10 @@ fn after_an_upgrade_all_pods_are_restored() {
 fn for_a_downgrade_the_same_pods_are_written_to_the_same_files_byte_for_byte() {
     for version in RELEASED {
         let recorded = written_by(version);
-        let pods = restored(&place(&recorded).directory());
+        let pods = place(&recorded).restored();
         let place = Place::new();
         let mut run = Run::start(&place.directory(), Which::All);
-        run.apply(pods.into_values().map(add));
-        run.acknowledged();
+        run.keeps(pods.into_values().map(add));
         run.end();
         assert_eq!(
             files::read(&place.directory()),

@@ -81,39 +81,28 @@ fn a_process_belongs_to_the_pod_of_its_cgroup() {
 }
 
 #[test]
-fn an_answer_is_valid_for_its_maximum_age() {
-    let mut proc = Proc::new();
-    proc.process(7, OLD, &cgroup(1, 2));
-    proc.resolve(7);
-    proc.process(7, OLD, &cgroup(3, 4));
-    proc.clock.pass(999);
-    assert_eq!(proc.resolve(7), pod(1, Some(2)), "no read before the answer is too old");
-    proc.clock.pass(1);
-    assert_eq!(proc.resolve(7), pod(3, Some(4)), "a process that was moved");
-}
-
-#[test]
-fn a_process_that_ended_is_gone_when_its_answer_is_too_old() {
-    let mut proc = Proc::new();
-    proc.process(7, OLD, &cgroup(1, 2));
-    proc.resolve(7);
-    proc.ends(7);
-    assert_eq!(proc.resolve(7), pod(1, Some(2)), "its last events may come late");
-    proc.clock.pass(1_000);
-    assert_eq!(proc.resolve(7), Placement::Gone);
-}
-
-#[test]
-fn a_reused_id_is_noticed_when_the_answer_is_too_old_and_at_once_if_the_end_is_reported() {
-    let mut proc = Proc::new();
-    proc.process(7, OLD, &cgroup(1, 2));
-    proc.resolve(7);
-    proc.process(7, OLD + 1, &cgroup(3, 4));
-    proc.resolver.forget(7);
-    assert_eq!(proc.resolve(7), pod(3, Some(4)), "forgotten");
-    proc.process(7, OLD + 2, &cgroup(5, 6));
-    proc.clock.pass(1_000);
-    assert_eq!(proc.resolve(7), pod(5, Some(6)), "too old");
+fn an_answer_is_valid_for_its_maximum_age_or_until_the_end_is_reported() {
+    // A process that was moved, one with a reused ID, and one that ended.
+    for started in [Some(OLD), Some(OLD + 1), None] {
+        for is_reported in [false, true] {
+            let mut proc = Proc::new();
+            proc.process(7, OLD, &cgroup(1, 2));
+            proc.resolve(7);
+            match started {
+                Some(started) => proc.process(7, started, &cgroup(3, 4)),
+                None => proc.ends(7),
+            }
+            proc.clock.pass(999);
+            assert_eq!(proc.resolve(7), pod(1, Some(2)), "its last events may come late");
+            if is_reported {
+                proc.resolver.forget(7);
+            } else {
+                proc.clock.pass(1);
+            }
+            let expected = if started.is_some() { pod(3, Some(4)) } else { Placement::Gone };
+            assert_eq!(proc.resolve(7), expected);
+        }
+    }
 }
 
 #[test]
@@ -185,24 +174,22 @@ fn a_young_process_is_soon_found_in_its_new_cgroup() {
 }
 
 #[test]
-fn a_pods_cgroup_without_a_container_is_not_final_for_a_young_process() {
-    let mut proc = Proc::new();
-    let young = u64::try_from(proc.clock.now().as_millis() / 10).expect("a number");
-    proc.process(7, young, &format!("0::/{}\n", slice(1)));
-    assert_eq!(proc.resolve(7), pod(1, None));
-    proc.process(7, young, &format!("0::/{}/cri-containerd-{}.scope\n", slice(1), id(2)));
-    proc.clock.pass(10);
-    assert_eq!(proc.resolve(7), pod(1, Some(2)));
-}
-
-#[test]
-fn a_process_that_did_not_exist_is_soon_found() {
-    let mut proc = Proc::new();
-    assert_eq!(proc.resolve(7), Placement::Gone);
-    proc.process(7, OLD, &cgroup(1, 2));
-    assert_eq!(proc.resolve(7), Placement::Gone);
-    proc.clock.pass(10);
-    assert_eq!(proc.resolve(7), pod(1, Some(2)));
+fn what_is_not_final_is_soon_read_again() {
+    let new = Clock::new().now().as_millis() / 10;
+    let new = u64::try_from(new).expect("a number");
+    let of_pod = format!("0::/{}\n", slice(1));
+    // A young process in a pod's cgroup without a container, and a process that did not exist.
+    for (before, expected, started) in [(Some(&of_pod), pod(1, None), new), (None, Placement::Gone, OLD)] {
+        let mut proc = Proc::new();
+        if let Some(before) = before {
+            proc.process(7, started, before);
+        }
+        assert_eq!(proc.resolve(7), expected);
+        proc.process(7, started, &cgroup(1, 2));
+        assert_eq!(proc.resolve(7), expected);
+        proc.clock.pass(10);
+        assert_eq!(proc.resolve(7), pod(1, Some(2)));
+    }
 }
 
 #[test]

@@ -112,10 +112,10 @@ async fn an_object_is_watched_once_however_many_pods_name_it_and_not_at_all_afte
 
 #[tokio::test]
 async fn a_pod_that_has_ended_needs_nothing() {
-    for phase in ["Failed", "Succeeded"] {
+    for (before, phase) in [("Running", "Failed"), ("Pending", "Succeeded")] {
         let server = ApiServer::start().await;
         let secrets = SecretManager::new(server.client(), quick());
-        secrets.register_pod(&in_phase(pod("u1", &["a"], &[]), "Running"));
+        secrets.register_pod(&in_phase(pod("u1", &["a"], &[]), before));
         watched(&server, &watches(&["a"])).await;
         secrets.register_pod(&in_phase(pod("u1", &["a"], &[]), phase));
         watched(&server, &watches(&[])).await;

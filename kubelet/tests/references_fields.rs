@@ -117,20 +117,3 @@ fn a_pod_with_every_field_names_every_object() {
     let found = names(&pod);
     assert_eq!((found.0.len(), found.1.len()), (secrets, config_maps));
 }
-
-#[test]
-fn a_pod_has_ended_when_it_failed_or_succeeded() {
-    for (phase, ended) in [
-        ("Pending", false),
-        ("Running", false),
-        ("Unknown", false),
-        ("", false),
-        ("Failed", true),
-        ("Succeeded", true),
-    ] {
-        let pod: Pod =
-            serde_json::from_value(json!({ "metadata": {}, "status": { "phase": phase } })).unwrap();
-        assert_eq!(pod.has_ended(), ended, "{phase}");
-    }
-    assert!(!Pod::default().has_ended());
-}

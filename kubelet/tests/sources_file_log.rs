@@ -4,49 +4,23 @@
 //! reach the call site before there is a subscriber.
 #![cfg(target_os = "linux")]
 
+#[path = "support/log.rs"]
+mod log;
 mod sources_support;
 
 use std::fs;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use log::Log;
 use pod_index_kubelet::sources::{NodeName, Nudge, file};
-use sources_support::{Directory, manifest, next, until};
-
-/// The log lines, as `LEVEL message`.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("pod_index")
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        struct Fields(String);
-        impl tracing::field::Visit for Fields {
-            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-                if matches!(field.name(), "message" | "line" | "field") {
-                    self.0 = format!("{} {}={value:?}", self.0, field.name());
-                }
-            }
-        }
-        let mut fields = Fields(event.metadata().level().to_string());
-        event.record(&mut fields);
-        self.0.lock().expect("a log").push(fields.0);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
+use sources_support::{Directory, manifest, next, until_status};
 
 #[tokio::test]
 async fn each_problem_is_logged_once_with_its_line_and_field() {
     let log = Log::default();
-    let _guard = tracing::subscriber::set_default(log.clone());
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt().without_time().with_ansi(false).with_target(false);
+    let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
     let directory = Directory::new();
     directory.write("bad.yaml", manifest("Bad"));
     let mut source = file::follow_with(
@@ -56,14 +30,14 @@ async fn each_problem_is_logged_once_with_its_line_and_field() {
         |_| {},
         Nudge::default(),
     );
-    let status = source.status();
     assert_eq!(next(&mut source).await.len(), 0);
-    until(&mut source, status.clone(), |status| status.checks > 5).await;
+    until_status(&mut source, |status| status.checks > 5).await;
     fs::remove_file(directory.at("bad.yaml")).expect("removed");
-    until(&mut source, status, |status| status.problems.is_empty()).await;
-    let lines = log.0.lock().expect("a log").clone();
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+    let log = log.text();
+    let lines: Vec<_> = log.lines().map(str::trim).collect();
     assert_eq!(lines.len(), 2, "{lines:#?}");
-    assert!(lines[0].starts_with("WARN message=\"Bad-n1\": must consist of"), "{}", lines[0]);
-    assert!(lines[0].ends_with("field=\"metadata.name\""), "{}", lines[0]);
-    assert_eq!(lines[1], "INFO message=problem solved");
+    assert!(lines[0].starts_with("WARN \"Bad-n1\": must consist of"), "{}", lines[0]);
+    assert!(lines[0].contains("field=\"metadata.name\""), "{}", lines[0]);
+    assert!(lines[1].starts_with("INFO problem solved"), "{}", lines[1]);
 }

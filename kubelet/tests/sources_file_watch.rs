@@ -15,7 +15,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 use pod_index_kubelet::sources::{NodeName, Nudge, Problem, ProblemKind, SourceStatus, Updates, file};
-use sources_support::{Directory, manifest, next};
+use sources_support::{Directory, manifest, next, until_status};
 
 const NEVER: Duration = Duration::from_secs(3600);
 const OFTEN: Duration = Duration::from_millis(10);
@@ -53,40 +53,12 @@ async fn until_image(source: &mut Updates<Pod>, image: &str) {
     until_image_of(source, image, 0).await;
 }
 
-/// Polls until the status is as wanted; no update may come.
-async fn until_status(source: &mut Updates<Pod>, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
-    let status = source.status();
-    sources_support::until(source, status, wanted).await
-}
-
 fn image_of(pods: &[Arc<Pod>]) -> Option<String> {
     pods.first()?.spec.as_ref()?.containers.first()?.image.clone()
 }
 
 fn with_image(name: &str, image: &str) -> String {
     manifest(name).replace("image: i", &format!("image: '{image}'"))
-}
-
-#[tokio::test]
-async fn files_are_followed_through_creation_edit_rename_and_removal() {
-    let directory = Directory::new();
-    directory.write("other.yaml", manifest("other"));
-    let mut source = source(directory.path(), NEVER);
-    until(&mut source, None, &["other-n1"]).await;
-
-    directory.write("web.yaml", manifest("web"));
-    let pods = until(&mut source, Some("other-n1"), &["other-n1", "web-n1"]).await;
-    let uid = pods[1].uid().to_owned();
-
-    directory.write("web.yaml", with_image("web", "edited"));
-    let pods = until(&mut source, Some("other-n1"), &["other-n1", "web-n1"]).await;
-    assert_ne!(pods[1].uid(), uid, "a UID is a hash over the pod");
-
-    fs::rename(directory.at("web.yaml"), directory.at("a.yaml")).expect("renamed");
-    until(&mut source, Some("other-n1"), &["web-n1", "other-n1"]).await;
-
-    fs::remove_file(directory.at("a.yaml")).expect("removed");
-    until(&mut source, Some("other-n1"), &["other-n1"]).await;
 }
 
 #[tokio::test]

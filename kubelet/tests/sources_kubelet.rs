@@ -12,10 +12,10 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_static_pod};
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::{
-    Merge, Nudge, Problem, ProblemKind, Source, SourceStatus, SourceUpdate, Updates, kubelet,
+    Merge, Nudge, ProblemKind, Source, SourceStatus, SourceUpdate, Updates, kubelet,
 };
 use serde_json::{Value, json};
-use sources_support::{Directory, names, next};
+use sources_support::{Directory, names, next, problem, until_status};
 
 /// A kubelet's answer to a client with the token.
 struct Kubelet {
@@ -69,17 +69,6 @@ fn pod(uid: &str, name: &str, source: &str) -> Value {
 
 fn list(pods: &[Value]) -> Value {
     json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})
-}
-
-/// Polls until the status is as wanted; no update may come.
-async fn until_status(source: &mut Updates<Pod>, wanted: impl FnMut(&SourceStatus) -> bool) -> SourceStatus {
-    let status = source.status();
-    sources_support::until(source, status, wanted).await
-}
-
-/// The source's problem while it emits nothing.
-async fn problem(source: &mut Updates<Pod>) -> Problem {
-    until_status(source, |status| !status.problems.is_empty()).await.problems.remove(0)
 }
 
 #[tokio::test]

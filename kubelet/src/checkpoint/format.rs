@@ -120,13 +120,6 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_a_yaml_manifest() {
-        let (bytes, _) = encode(&pod("u1")).unwrap();
-        let text = std::str::from_utf8(&bytes).unwrap();
-        assert_eq!(serde_saphyr::from_str::<Pod>(text).unwrap(), pod("u1"));
-    }
-
-    #[test]
     fn files_cut_off_at_any_byte_or_with_any_byte_changed_are_rejected() {
         let (bytes, _) = encode(&pod("u1")).unwrap();
         for end in 0..bytes.len() - 1 {

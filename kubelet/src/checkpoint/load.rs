@@ -169,89 +169,41 @@ fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, File};
-    use std::path::PathBuf;
+    use std::sync::Mutex;
 
-    use pod_index_test_support::files;
-
+    use super::super::disks::{FakeDisk, Platter, pod};
     use super::*;
-    use crate::checkpoint::CHECKPOINT_ANNOTATION;
-
-    /// A directory in which one file may be unreadable.
-    struct Failing {
-        directory: Directory,
-        name: &'static str,
-        is_unreadable: bool,
-        /// What the system says.
-        code: i32,
-    }
-
-    impl Disk for Failing {
-        type File = File;
-
-        fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-            if name == self.name && self.is_unreadable {
-                return Err(io::Error::from_raw_os_error(self.code));
-            }
-            self.directory.read(name)
-        }
-        fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<File> {
-            self.directory.write(name, bytes)
-        }
-        fn sync(&mut self, file: File) -> io::Result<()> {
-            self.directory.sync(file)
-        }
-        fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-            self.directory.rename(from, to)
-        }
-        fn remove(&mut self, name: &str) -> io::Result<()> {
-            self.directory.remove(name)
-        }
-        fn sync_directory(&mut self) -> io::Result<()> {
-            self.directory.sync_directory()
-        }
-        fn path(&self, name: &str) -> PathBuf {
-            self.directory.path(name)
-        }
-    }
-
-    fn pod(uid: &str, kept: bool) -> Pod {
-        let mut pod = Pod::default();
-        pod.metadata.uid = Some(uid.to_owned());
-        pod.metadata.name = Some(uid.to_owned());
-        pod.metadata.namespace = Some("ns".to_owned());
-        pod.metadata.annotations = Some([(CHECKPOINT_ANNOTATION.to_owned(), kept.to_string())].into());
-        pod
-    }
 
     #[test]
     fn a_missing_file_is_removed_without_an_error_and_a_directory_is_not() {
-        let place = files::Directory::new();
-        fs::create_dir(place.at("directory")).unwrap();
+        let place = pod_index_test_support::files::Directory::new();
+        std::fs::create_dir(place.at("directory")).unwrap();
         let mut directory = Directory::open(place.path()).unwrap();
         directory.remove("missing").unwrap();
         directory.remove("directory").unwrap_err();
     }
 
-    /// A directory with checkpoints of `a`, `b` and `c`.
-    fn place() -> files::Directory {
-        let place = files::Directory::new();
+    /// A disk with checkpoints of `a`, `b` and `c`.
+    fn platter() -> Arc<Mutex<Platter>> {
+        let platter = Arc::default();
+        let mut disk = FakeDisk::new(&platter, |_| Ok(()));
         for uid in ["a", "b", "c"] {
-            place.write(&format::file_name(uid), format::encode(&pod(uid, true)).unwrap().0);
+            let bytes = format::encode(&pod(uid, 1, true)).unwrap().0;
+            disk.write(&format::file_name(uid), &bytes).unwrap();
         }
-        place
+        platter
     }
 
-    /// In which `b` cannot be read, unless `code` is 0.
-    fn failing(place: &files::Directory, code: i32) -> Failing {
-        let directory = Directory::open(place.path()).unwrap();
-        Failing { directory, name: "Pod_b.yaml", is_unreadable: code != 0, code }
+    fn names(platter: &Mutex<Platter>) -> Vec<String> {
+        platter.lock().unwrap().now().into_keys().collect()
     }
 
-    fn load(disk: Failing) -> (Keeper<Failing>, Restored) {
-        let names = disk.directory.names().unwrap();
+    /// `b` cannot be read, unless `code` is 0.
+    fn load(platter: &Arc<Mutex<Platter>>, names: &[String], code: i32) -> (Keeper<FakeDisk>, Restored) {
+        let mut disk = FakeDisk::new(platter, |_| Ok(()));
+        disk.unreadable = (code != 0).then_some(("Pod_b.yaml", code));
         let mut keeper = Keeper::new(disk, Which::Annotated);
-        let restored = super::load(&mut keeper, &names);
+        let restored = super::load(&mut keeper, names);
         (keeper, restored)
     }
 
@@ -259,16 +211,14 @@ mod tests {
         restored.pods.iter().map(|pod| pod.uid()).collect()
     }
 
-    const ALL: [&str; 3] = ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"];
     // EIO, ENOMEM, EACCES, ENFILE, EMFILE.
     const CODES: [i32; 5] = [5, 12, 13, 23, 24];
 
     #[test]
     fn an_unreadable_file_stays_while_other_pods_change_and_is_read_at_the_next_start() {
         for code in CODES {
-            let place = place();
-            let before = fs::read(place.at("Pod_b.yaml")).unwrap();
-            let (mut keeper, restored) = load(failing(&place, code));
+            let platter = platter();
+            let (mut keeper, restored) = load(&platter, &names(&platter), code);
             assert_eq!(uids(&restored), ["a", "c"]);
             let [error] = &restored.errors[..] else { panic!("{:?}", restored.errors) };
             assert_eq!(error.kind, CheckpointErrorKind::Unreadable);
@@ -279,45 +229,39 @@ mod tests {
             let _ = writer.apply(restored.operations());
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
             writer.remove_pod_by_uid("c");
-            writer.add_pod(pod("d", true)).unwrap();
+            writer.add_pod(pod("d", 1, true)).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), true), []);
             assert_eq!(keeper.status().wrong, 0, "no wait includes it");
             assert_eq!((keeper.status().files, keeper.status().unread), (2, 1));
-            assert_eq!(files::names(place.path()), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
-            assert_eq!(fs::read(place.at("Pod_b.yaml")).unwrap(), before);
-            drop(keeper);
+            assert_eq!(names(&platter), ["Pod_a.yaml", "Pod_b.yaml", "Pod_d.yaml"]);
 
-            let (_, restored) = load(failing(&place, 0));
+            let (_, restored) = load(&platter, &names(&platter), 0);
             assert_eq!((uids(&restored), &*restored.errors), (vec!["a", "b", "d"], &[][..]));
         }
     }
 
     #[test]
     fn an_unreadable_file_is_replaced_or_removed_once_its_pod_is_reported() {
-        for (kept, names, files) in [(true, &ALL[..], 3), (false, &["Pod_a.yaml", "Pod_c.yaml"], 2)] {
-            let place = place();
-            let (mut keeper, restored) = load(failing(&place, CODES[0]));
+        for (kept, files) in
+            [(true, &["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"][..]), (false, &["Pod_a.yaml", "Pod_c.yaml"])]
+        {
+            let platter = platter();
+            let (mut keeper, restored) = load(&platter, &names(&platter), CODES[0]);
             let (mut writer, reader) = pod_index::new();
             let _ = writer.apply(restored.operations());
-            let mut changed = pod("b", kept);
-            changed.metadata.labels = Some([("new".to_owned(), "x".to_owned())].into());
-            writer.add_pod(changed).unwrap();
+            writer.add_pod(pod("b", 2, kept)).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
-            assert_eq!(
-                (files::names(place.path()), keeper.status().files, keeper.status().unread),
-                (names.iter().map(ToString::to_string).collect(), files, 0)
-            );
+            assert_eq!(names(&platter), files);
+            assert_eq!((keeper.status().files, keeper.status().unread), (files.len(), 0));
         }
     }
 
     #[test]
     fn a_file_removed_between_listing_and_reading_is_no_error() {
-        let place = place();
-        let disk = failing(&place, 0);
-        let names = disk.directory.names().unwrap();
-        fs::remove_file(place.at("Pod_b.yaml")).unwrap();
-        let mut keeper = Keeper::new(disk, Which::Annotated);
-        let restored = super::load(&mut keeper, &names);
+        let platter = platter();
+        let listed = names(&platter);
+        FakeDisk::new(&platter, |_| Ok(())).remove("Pod_b.yaml").unwrap();
+        let (keeper, restored) = load(&platter, &listed, 0);
         assert_eq!((uids(&restored), restored.errors.len(), keeper.unread.len()), (vec!["a", "c"], 0, 0));
     }
 }

@@ -129,18 +129,19 @@ mod tests {
     const TIMES: [&str; 3] =
         ["1970-01-01T00:10:00.000000Z", "2026-01-01T00:00:00.000000Z", "2999-01-01T00:00:00.000000Z"];
 
+    /// Judges leases, each read this many seconds after the first.
+    fn judge() -> impl FnMut(Option<Lease>, u32) -> Kubelet {
+        let (mut watch, start) = (watch(), Instant::now());
+        move |lease, after| watch.judge(lease, start + after * SECOND, start + after * SECOND)
+    }
+
     #[tokio::test]
     async fn a_renewed_lease_is_live_whatever_its_timestamps() {
         for before in TIMES {
             for after in TIMES.into_iter().filter(|after| *after != before) {
-                let (mut watch, start) = (watch(), Instant::now());
-                assert_eq!(
-                    watch.judge(lease(before), start, start),
-                    Kubelet::Unclear(5 * SECOND),
-                    "{before}"
-                );
-                let renewed = watch.judge(lease(after), start + 5 * SECOND, start + 5 * SECOND);
-                assert!(matches!(renewed, Kubelet::Live(_)), "{before}, then {after}");
+                let mut judge = judge();
+                assert_eq!(judge(lease(before), 0), Kubelet::Unclear(5 * SECOND), "{before}");
+                assert!(matches!(judge(lease(after), 5), Kubelet::Live(_)), "{before}, then {after}");
             }
         }
     }
@@ -162,41 +163,30 @@ mod tests {
     #[tokio::test]
     async fn a_lease_not_renewed_expires_after_its_duration_even_with_a_future_timestamp() {
         for [renewed, later] in [[TIMES[0], TIMES[1]], [TIMES[2], TIMES[1]]] {
-            let (mut watch, start) = (watch(), Instant::now());
-            assert_eq!(watch.judge(lease(renewed), start, start), Kubelet::Unclear(5 * SECOND));
-            assert_eq!(
-                watch.judge(lease(renewed), start + 37 * SECOND, start + 37 * SECOND),
-                Kubelet::Unclear(3 * SECOND)
-            );
-            assert_eq!(
-                watch.judge(lease(renewed), start + 40 * SECOND, start + 40 * SECOND),
-                Kubelet::Absent
-            );
-            let came = watch.judge(lease(later), start + 90 * SECOND, start + 90 * SECOND);
-            assert!(matches!(came, Kubelet::Live(_)), "a kubelet came");
+            let mut judge = judge();
+            assert_eq!(judge(lease(renewed), 0), Kubelet::Unclear(5 * SECOND));
+            assert_eq!(judge(lease(renewed), 37), Kubelet::Unclear(3 * SECOND));
+            assert_eq!(judge(lease(renewed), 40), Kubelet::Absent);
+            assert!(matches!(judge(lease(later), 90), Kubelet::Live(_)), "a kubelet came");
         }
         let silent = r#"{"spec": {"renewTime": "1970-01-01T00:10:00.000000Z"}}"#;
         let silent: Option<Lease> = serde_json::from_str(silent).expect("a lease");
-        let (mut watch, start) = (watch(), Instant::now());
-        assert!(
-            matches!(watch.judge(silent.clone(), start, start), Kubelet::Unclear(_)),
-            "it does not say how long"
-        );
-        assert!(matches!(
-            watch.judge(silent.clone(), start + 39 * SECOND, start + 39 * SECOND),
-            Kubelet::Unclear(_)
-        ));
-        assert_eq!(watch.judge(silent, start + 40 * SECOND, start + 40 * SECOND), Kubelet::Absent);
+        let mut judge = judge();
+        for second in [0, 39] {
+            let judged = judge(silent.clone(), second);
+            assert!(matches!(judged, Kubelet::Unclear(_)), "it does not say how long");
+        }
+        assert_eq!(judge(silent, 40), Kubelet::Absent);
     }
 
     #[tokio::test]
     async fn without_a_renewal_there_is_no_kubelet_until_the_first_one() {
         let unused: Option<Lease> = Some(serde_json::from_str("{}").expect("a lease"));
         for lease_before in [None, unused] {
-            let mut watch = watch();
-            assert_eq!(watch.judge(lease_before.clone(), Instant::now(), Instant::now()), Kubelet::Absent);
-            assert_eq!(watch.judge(lease_before, Instant::now(), Instant::now()), Kubelet::Absent);
-            assert!(matches!(watch.judge(lease(TIMES[0]), Instant::now(), Instant::now()), Kubelet::Live(_)));
+            let mut judge = judge();
+            assert_eq!(judge(lease_before.clone(), 0), Kubelet::Absent);
+            assert_eq!(judge(lease_before, 0), Kubelet::Absent);
+            assert!(matches!(judge(lease(TIMES[0]), 0), Kubelet::Live(_)));
         }
     }
 }

@@ -44,10 +44,22 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn waits() -> Waits {
+        Waits::new((SECOND, 8 * SECOND))
+    }
+
+    /// These waits after more than a minute of failures, however they are shortened, and the time then.
+    fn long_failing(is_expiry: bool) -> (Waits, Instant) {
+        let (mut waits, mut now) = (waits(), Instant::now());
+        for _ in 0..40 {
+            now += waits.wait(is_expiry, now);
+        }
+        (waits, now)
+    }
+
     #[test]
     fn an_expiry_at_the_end_of_an_outage_waits_little_soon_after_another_outage() {
-        let mut waits = Waits::new((SECOND, 8 * SECOND));
-        let mut now = Instant::now();
+        let (mut waits, mut now) = (waits(), Instant::now());
         for _ in 0..2 {
             for _ in 0..10 {
                 now += waits.wait(false, now);
@@ -60,34 +72,20 @@ mod tests {
 
     #[test]
     fn a_history_that_is_compacted_again_after_each_list_waits_longer_each_time() {
-        let mut waits = Waits::new((SECOND, 8 * SECOND));
-        let mut now = Instant::now();
-        // More than a minute, however the waits are shortened.
-        for _ in 0..40 {
-            now += waits.wait(true, now);
-        }
+        let (mut waits, now) = long_failing(true);
         assert!(waits.wait(true, now) > 5 * SECOND);
     }
 
     #[test]
     fn a_failure_after_half_a_minute_of_quiet_waits_like_the_first_one() {
-        let mut waits = Waits::new((SECOND, 8 * SECOND));
-        let mut now = Instant::now();
-        // More than a minute, however the waits are shortened.
-        for _ in 0..40 {
-            now += waits.wait(false, now);
-        }
+        let (mut waits, now) = long_failing(false);
         assert!(waits.wait(false, now + 20 * SECOND) > 5 * SECOND, "still the same trouble");
         assert!(waits.wait(false, now + 60 * SECOND) <= SECOND);
     }
 
     #[test]
     fn a_watch_that_lasted_as_long_as_the_longest_wait_ends_the_trouble() {
-        let mut waits = Waits::new((SECOND, 8 * SECOND));
-        let now = Instant::now();
-        for _ in 0..10 {
-            let _ = waits.wait(false, now);
-        }
+        let (mut waits, now) = long_failing(false);
         waits.followed(7 * SECOND);
         assert!(waits.wait(false, now) > 5 * SECOND);
         waits.followed(8 * SECOND);

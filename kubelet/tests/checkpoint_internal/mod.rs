@@ -25,7 +25,7 @@ use pod_index::{Operation, OwnedSnapshot, PodMeta, PodUid};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A version of a pod that does or does not request a checkpoint.
-fn pod(uid: &str, version: u64, kept: bool) -> Arc<Pod> {
+pub(super) fn pod(uid: &str, version: u64, kept: bool) -> Arc<Pod> {
     let mut pod = Pod::default();
     pod.metadata.uid = Some(uid.to_owned());
     pod.metadata.name = Some(uid.to_owned());
@@ -45,7 +45,7 @@ type Pods = BTreeMap<String, u64>;
 
 /// What is on disk, and what is not synced yet.
 #[derive(Clone, Default)]
-struct Platter {
+pub(super) struct Platter {
     /// Each file's bytes, and whether they were synced.
     files: Vec<(Vec<u8>, bool)>,
     /// The names as of the last sync of the directory.
@@ -56,10 +56,10 @@ struct Platter {
 
 /// A name that refers to a file from now on, or to none.
 #[derive(Clone)]
-struct Renamed(Vec<(String, Option<usize>)>);
+pub(super) struct Renamed(Vec<(String, Option<usize>)>);
 
 impl Platter {
-    fn now(&self) -> BTreeMap<String, usize> {
+    pub(super) fn now(&self) -> BTreeMap<String, usize> {
         self.after(self.since.iter())
     }
 
@@ -106,24 +106,26 @@ impl Platter {
 type Damage = fn(&[u8]) -> Vec<u8>;
 
 /// A step that changes the disk.
-enum Step<'a> {
+pub(super) enum Step<'a> {
     Write,
     Remove(&'a str),
     Other,
 }
 
 /// A disk on which each step first does something, and may fail.
-struct FakeDisk {
+pub(super) struct FakeDisk {
     platter: Arc<Mutex<Platter>>,
+    /// A file that cannot be read, and what the system says.
+    pub(super) unreadable: Option<(&'static str, i32)>,
     before: Box<dyn FnMut(Step<'_>) -> io::Result<()> + Send>,
 }
 
 impl FakeDisk {
-    fn new(
+    pub(super) fn new(
         platter: &Arc<Mutex<Platter>>,
         before: impl FnMut(Step<'_>) -> io::Result<()> + Send + 'static,
     ) -> Self {
-        Self { platter: Arc::clone(platter), before: Box::new(before) }
+        Self { platter: Arc::clone(platter), unreadable: None, before: Box::new(before) }
     }
 
     fn step(&mut self, step: Step<'_>) -> io::Result<std::sync::MutexGuard<'_, Platter>> {
@@ -136,6 +138,9 @@ impl Disk for FakeDisk {
     type File = usize;
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        if let Some((_, code)) = self.unreadable.filter(|(unreadable, _)| *unreadable == name) {
+            return Err(io::Error::from_raw_os_error(code));
+        }
         let platter = self.platter.lock().unwrap();
         let bytes = platter.now().get(name).map(|file| platter.files[*file].0.clone());
         bytes.ok_or_else(|| io::ErrorKind::NotFound.into())

@@ -30,6 +30,28 @@ impl Place {
     pub fn names(&self) -> Vec<String> {
         files::names(&self.directory())
     }
+
+    pub fn open(&self) -> (Checkpoints, Restored) {
+        open(&self.directory(), Which::Annotated)
+    }
+
+    pub fn run(&self) -> Run {
+        Run::start(&self.directory(), Which::Annotated)
+    }
+
+    /// A run that keeps these pods and ends.
+    pub fn holds(&self, pods: impl IntoIterator<Item = Pod>) {
+        let mut run = self.run();
+        run.keeps(pods.into_iter().map(add));
+        run.end();
+    }
+
+    /// The pods that a start finds. They must be complete, without errors.
+    pub fn restored(&self) -> BTreeMap<String, Pod> {
+        let (_checkpoints, restored) = self.open();
+        assert_eq!(restored.errors, []);
+        unmarked(&restored)
+    }
 }
 
 /// A version of a pod. Its size depends on the version, so that a mixture of two is visible.
@@ -44,6 +66,10 @@ pub fn pod(uid: &str, version: u64, kept: Option<&str>) -> Pod {
     annotations.extend(kept.map(|kept| (CHECKPOINT_ANNOTATION.to_owned(), kept.to_owned())));
     pod.metadata.annotations = Some(annotations);
     pod
+}
+
+pub fn annotate(pod: &mut Pod, key: &str, value: &str) {
+    pod.metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
 }
 
 pub fn kept(uid: &str, version: u64) -> Pod {
@@ -84,6 +110,12 @@ impl Run {
         assert_eq!(self.writer.apply(operations).refused, []);
     }
 
+    /// Applies, and waits until the files are on disk.
+    pub fn keeps(&mut self, operations: impl IntoIterator<Item = Operation<Pod>>) {
+        self.apply(operations);
+        self.acknowledged();
+    }
+
     pub fn acknowledged(&self) {
         block_on(self.checkpointing.wait_for(self.writer.current().generation(), PATIENCE)).unwrap();
     }
@@ -101,13 +133,6 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 pub fn add(pod: Pod) -> Operation<Pod> {
     Operation::Update(pod.into())
-}
-
-/// The pods that a start finds. They must be complete, without errors.
-pub fn restored(directory: &Path) -> BTreeMap<String, Pod> {
-    let (_checkpoints, restored) = open(directory, Which::Annotated);
-    assert_eq!(restored.errors, []);
-    unmarked(&restored)
 }
 
 pub fn unmarked(restored: &Restored) -> BTreeMap<String, Pod> {

@@ -139,20 +139,6 @@ async fn a_mirror_that_a_finalizer_keeps_is_reported() {
     assert_eq!(refused.kind, MirrorErrorKind::Taken);
 }
 
-/// The garbage collector deletes what a missing node owns.
-#[tokio::test]
-async fn a_node_that_is_registered_again_owns_the_mirrors_that_are_created_then() {
-    let server = ApiServer::start().await;
-    let client = KubeMirrorClient::new(server.client(), NODE);
-    for name in ["a", "b"] {
-        let node = server.put("nodes", &json!({ "metadata": { "name": NODE } })).uid().to_owned();
-        client.create_mirror_pod(&static_pod(name, 1)).await.unwrap();
-        let pod = server.object("pods", "default", &on_server(name)).unwrap();
-        assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], json!(node));
-        server.remove("nodes", "", NODE);
-    }
-}
-
 #[tokio::test]
 async fn the_shipped_rights_are_necessary_and_sufficient() {
     let server = server().await;

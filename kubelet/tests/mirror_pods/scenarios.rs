@@ -1,6 +1,5 @@
 //! Failures on a node, and recovery from them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -10,7 +9,7 @@ use serde_json::json;
 use crate::api_server::{ApiServer, DEADLINE, Fault, Verb};
 use crate::support::{
     Agent, NODE, QUICK, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server, static_pod,
-    status_of, strict_server, uid, wanted,
+    status_of, strict_server, wanted,
 };
 
 #[tokio::test]
@@ -51,64 +50,6 @@ async fn a_mirror_created_while_its_manifest_is_removed_is_pending_until_it_is_d
     agent.rests(1).await;
     assert_eq!([Verb::Create, Verb::Delete].map(|verb| server.requests(verb)), [2, 1]);
     mirrored(&server, &pods).await;
-}
-
-#[tokio::test]
-async fn a_mirror_deleted_by_hand_comes_back() {
-    let server = server().await;
-    let pods = manifests(&[("web", 1), ("etcd", 1)]);
-    let _agent = agent(&server, &pods).await;
-    let before = uid(&server, "web");
-    server.remove("pods", "default", &on_server("web"));
-    mirrored(&server, &pods).await;
-    assert_ne!(uid(&server, "web"), before);
-}
-
-#[tokio::test]
-async fn a_mirror_that_is_being_deleted_is_replaced() {
-    let server = server().await;
-    let pods = manifests(&[("web", 1)]);
-    let mut agent = agent(&server, &pods).await;
-    let before = uid(&server, "web");
-    let mut terminating = server.object("pods", "default", &on_server("web")).unwrap();
-    terminating["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
-    server.put("pods", &terminating);
-    server.until("another", |server| mirrors(server).len() == 1 && uid(server, "web") != before).await;
-    agent.rests(1).await;
-    assert_eq!(server.requests(Verb::Delete), 1);
-}
-
-#[tokio::test]
-async fn a_static_pod_edited_while_the_server_is_away_is_mirrored_when_it_is_back() {
-    let server = server().await;
-    let mut pods = manifests(&[("web", 1), ("etcd", 1)]);
-    let mut agent = agent(&server, &pods).await;
-    server.refuse();
-    pods = manifests(&[("web", 2), ("new", 1)]);
-    agent.has(&pods);
-    agent
-        .until("a failure", |status| {
-            status.failed > 0 && status.pods.iter().any(|pod| pod.last_failure.is_some())
-        })
-        .await;
-    server.accept().await;
-    mirrored(&server, &pods).await;
-    agent.rests(2).await;
-}
-
-#[tokio::test]
-async fn an_agent_killed_between_delete_and_create_leaves_nothing_that_the_next_one_does_not_mend() {
-    let server = server().await;
-    let mut pods = manifests(&[("web", 1)]);
-    let agent_one = agent(&server, &pods).await;
-    server.fail_always(Verb::Create, Fault::Delay(2 * DEADLINE));
-    pods.insert("web".to_owned(), 2);
-    agent_one.has(&pods);
-    server.seen(Verb::Create, 2).await;
-    agent_one.kill().await;
-    assert_eq!(mirrors(&server), BTreeMap::new());
-    server.heal();
-    let _next = agent(&server, &pods).await;
 }
 
 #[tokio::test]

@@ -242,13 +242,6 @@ pub async fn mirrored(server: &ApiServer, pods: &Manifests) {
     server.until("the mirrors", |server| mirrors(server) == wanted).await;
 }
 
-pub fn uid(server: &ApiServer, name: &str) -> String {
-    server.object("pods", "default", &on_server(name)).unwrap()["metadata"]["uid"]
-        .as_str()
-        .unwrap()
-        .to_owned()
-}
-
 pub fn plain(name: &str, node: &str) -> Value {
     json!({
         "metadata": { "namespace": "default", "name": name },

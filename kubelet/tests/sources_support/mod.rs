@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use pod_index_kubelet::sources::{SourceStatus, SourceUpdate};
+use pod_index_kubelet::sources::{Problem, SourceStatus, SourceUpdate, Updates};
 pub use pod_index_test_support::files::Directory;
-use tokio::sync::watch;
 
 /// Only a hang takes this long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -21,18 +20,18 @@ pub fn manifest(name: &str) -> String {
 }
 
 /// The source's next set of pods.
-pub async fn next(source: &mut (impl Stream<Item = SourceUpdate<Pod>> + Unpin)) -> Vec<Arc<Pod>> {
+pub async fn next(source: &mut Updates<Pod>) -> Vec<Arc<Pod>> {
     let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
     let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is not a set") };
     pods
 }
 
 /// Polls until the source's status is as wanted; no update may come.
-pub async fn until(
-    source: &mut (impl Stream<Item = SourceUpdate<Pod>> + Unpin),
-    mut status: watch::Receiver<SourceStatus>,
+pub async fn until_status(
+    source: &mut Updates<Pod>,
     wanted: impl FnMut(&SourceStatus) -> bool,
 ) -> SourceStatus {
+    let mut status = source.status();
     let status = tokio::select! {
         update = source.next() => panic!("an update where none was due: {update:?}"),
         status = tokio::time::timeout(DEADLINE, status.wait_for(wanted)) => {
@@ -40,6 +39,11 @@ pub async fn until(
         }
     };
     status
+}
+
+/// The source's problem while it emits nothing.
+pub async fn problem(source: &mut Updates<Pod>) -> Problem {
+    until_status(source, |status| !status.problems.is_empty()).await.problems.remove(0)
 }
 
 pub fn names(pods: &[Arc<Pod>]) -> Vec<&str> {

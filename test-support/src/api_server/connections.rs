@@ -17,6 +17,9 @@ use super::Shared;
 use super::handle::handle;
 use super::identity::PeerCertificate;
 
+/// A real server's limit of streams per HTTP/2 connection.
+const MOST_STREAMS: u32 = 100;
+
 type Connections = Arc<Mutex<JoinSet<()>>>;
 
 /// An open port. Dropping it closes the port and all its connections.
@@ -89,7 +92,6 @@ async fn serve(
     peer: PeerCertificate,
     shared: Arc<Shared>,
 ) {
-    let most = shared.lock().most_streams;
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
         handle(Arc::clone(&shared), request)
@@ -98,7 +100,7 @@ async fn serve(
     // A connection that a test cut, or that the client closed, ends with an error; ignore it.
     if is_http2 {
         let mut server = http2::Builder::new(TokioExecutor::new());
-        let _ = server.max_concurrent_streams(most).serve_connection(stream, service).await;
+        let _ = server.max_concurrent_streams(MOST_STREAMS).serve_connection(stream, service).await;
     } else {
         let _ = http1::Builder::new().serve_connection(stream, service).await;
     }

@@ -114,11 +114,6 @@ impl ApiServer {
         self.shared.lock().future_patience = patience;
     }
 
-    /// Sets the limit of streams for new connections; 100 by default.
-    pub fn allow_streams(&self, most: u32) {
-        self.shared.lock().most_streams = most;
-    }
-
     /// Watches send nothing until [`release`](Self::release); changes meanwhile arrive together.
     pub fn hold(&self) {
         self.shared.lock().held = true;

@@ -84,6 +84,7 @@ struct Shared {
     changed: channel::Sender<u64>,
 }
 
+#[derive(Default)]
 struct State {
     store: Store,
     faults: Faults,
@@ -101,8 +102,6 @@ struct State {
     future_patience: Duration,
     /// Interval of bookmarks.
     bookmark_period: Duration,
-    /// Limit of streams per HTTP/2 connection.
-    most_streams: u32,
     /// Number of open connections, and of all connections so far.
     open_connections: usize,
     connections: u64,
@@ -195,35 +194,10 @@ impl ApiServer {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 store: Store::new(),
-                faults: Faults::default(),
-                restricted_to: None,
-                rights: Rights::default(),
-                reviews: review::Reviews::default(),
-                token: None,
-                certificate: None,
-                cached: None,
                 future_patience: Duration::from_secs(3),
                 bookmark_period: Duration::from_secs(60),
-                most_streams: 100,
-                open_connections: 0,
-                connections: 0,
-                writes: Vec::new(),
-                user_agents: BTreeSet::new(),
-                unparsed: Vec::new(),
-                comparisons: 0,
-                listed_versions: Vec::new(),
-                held: false,
-                reversals: 0,
-                bookmarks: 0,
-                expiries: 0,
-                closures: 0,
-                gone_as_status: false,
                 gone: "Expired",
-                ignores_fields: false,
-                counts: [0; Verb::ALL.len()],
-                open_watches: 0,
-                open_by_object: BTreeMap::new(),
-                begun_by_object: BTreeMap::new(),
+                ..State::default()
             }),
             changed: channel::Sender::new(0),
         });

@@ -63,7 +63,7 @@ pub(super) struct Change {
 
 pub(super) type Objects = OrdMap<Key, Arc<Object>>;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Store {
     pub(super) version: u64,
     pub(super) objects: Objects,
@@ -80,15 +80,7 @@ pub struct Store {
 
 impl Store {
     pub(super) fn new() -> Self {
-        Self {
-            version: FIRST_VERSION,
-            objects: Objects::new(),
-            history: Vec::new(),
-            compacted: FIRST_VERSION,
-            forgotten: FIRST_VERSION,
-            pages: Vec::new(),
-            uids: 0,
-        }
+        Self { version: FIRST_VERSION, compacted: FIRST_VERSION, forgotten: FIRST_VERSION, ..Self::default() }
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Arc<Object>> {
