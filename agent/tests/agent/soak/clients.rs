@@ -1,16 +1,15 @@
 //! Clients of all kinds make requests. Each answer with pods is compared with the sources.
 
 use std::io::{Read, Write};
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::churn::{Counts, one, rest};
+use super::churn::rest;
 use super::doors::{Doors, Shown, listed};
 use super::site::{PODS, STAY, Site};
 use crate::support::Answer;
 
 /// One pod after another, and everything else.
-pub fn single_requests(site: &Site, doors: &Doors, turn: u64, counts: &Counts) {
+pub fn single_requests(site: &Site, doors: &Doors, turn: u64) {
     let names = [
         format!("stays-{}-node-1", turn % STAY),
         format!("pod-{}", turn * 31 % PODS),
@@ -25,29 +24,26 @@ pub fn single_requests(site: &Site, doors: &Doors, turn: u64, counts: &Counts) {
     doors.get(turn, &format!("/whois?q=unknown-{turn}"));
     let others = ["/mirrors", "/sources", "/whois?q=x", "/readyz", "/nowhere"];
     doors.get(turn / 2, others[usize::try_from(turn).unwrap() % others.len()]);
-    counts.requests.fetch_add(3, Ordering::Relaxed);
     rest(15);
 }
 
-pub fn figures(doors: &Doors, turn: u64, counts: &Counts) {
+pub fn figures(doors: &Doors, turn: u64) {
     assert_eq!(doors.get(turn, "/metrics").code, 200);
-    counts.requests.fetch_add(1, Ordering::Relaxed);
     rest(200);
 }
 
 /// All pods: plain, compressed, and as the pod API lists them.
-pub fn lists(site: &Site, doors: &Doors, turn: u64, counts: &Counts) {
+pub fn lists(site: &Site, doors: &Doors, turn: u64) {
     let headers = if turn.is_multiple_of(2) { "Accept-Encoding: gzip\r\n" } else { "" };
     let path = if turn % 3 == 2 { "/api/v1/pods" } else { "/pods" };
     let asked = Instant::now();
     let answer = doors.send(turn / 2, &format!("GET {path}"), headers, "");
     site.truth.check_all(asked, &listed(&answer));
-    counts.requests.fetch_add(1, Ordering::Relaxed);
     rest(1000);
 }
 
 /// One request after another on a kept connection.
-pub fn on_one_connection(doors: &Doors, turn: u64, counts: &Counts) {
+pub fn on_one_connection(doors: &Doors, turn: u64) {
     let mut stream = doors.connect(turn);
     for number in 0..100 {
         let last = if number == 99 { "Connection: close\r\n" } else { "" };
@@ -55,14 +51,13 @@ pub fn on_one_connection(doors: &Doors, turn: u64, counts: &Counts) {
         // A response of this size arrives in one piece.
         let read = stream.read(&mut [0; 4096]).unwrap();
         assert!(read > 0, "the connection ended");
-        one(&counts.requests);
         rest(8);
     }
 }
 
 /// Half a header, a list that is not read, garbage, nothing; then disconnects. By the socket, by TLS, and to
 /// the port without TLS.
-pub fn rude(doors: &Doors, turn: u64, counts: &Counts) {
+pub fn rude(doors: &Doors, turn: u64) {
     let words: &[u8] = match turn % 4 {
         0 => b"GET /pods HTTP/1.1\r\nHo",
         1 => b"GET /pods HTTP/1.1\r\nHost: l\r\n\r\n",
@@ -77,7 +72,6 @@ pub fn rude(doors: &Doors, turn: u64, counts: &Counts) {
     for stream in &mut knocking {
         let _ = stream.write_all(words);
     }
-    counts.rude.fetch_add((held.len() + knocking.len()) as u64, Ordering::Relaxed);
     rest(250);
     if turn % 4 == 2 {
         let answer = Answer::read(held.swap_remove(0));

@@ -6,8 +6,7 @@
 //! .ci/run soak
 //! ```
 //!
-//! Takes ten minutes, or `POD_INDEX_SOAK_SECONDS` (at least sixty). In any case it writes its samples to
-//! `target/tmp/soak.csv`. The API server runs in the test's process.
+//! Takes ten minutes, or `POD_INDEX_SOAK_SECONDS` (at least sixty). The API server runs in the test's process.
 
 mod churn;
 mod clients;
@@ -25,9 +24,9 @@ use tokio::runtime::Handle;
 
 use crate::support::{Agent, Stop};
 
-use self::churn::{CHURN, Counts};
+use self::churn::CHURN;
 use self::faults::Faults;
-use self::samples::{Sample, growth};
+use self::samples::{Sample, growth, sample};
 use self::site::Site;
 use self::watchers::{WATCHERS, Watchers};
 
@@ -44,7 +43,7 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
     assert!(seconds >= SHORTEST, "POD_INDEX_SOAK_SECONDS: {seconds} seconds are too few");
     let site = Site::new().await;
     let (agent, doors) = site.start();
-    let (counts, watchers) = (Counts::default(), Watchers::new());
+    let watchers = Watchers::new();
     let (stop, gone) = (Stop::default(), Stop::default());
     let faults = Faults {
         site: &site,
@@ -56,14 +55,14 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         stop: &stop,
     };
     let works: [Work<'_>; 9] = [
-        Box::new(|turn| churn::change_manifests(&site, turn, &counts)),
-        Box::new(|turn| churn::change_the_served_manifest(&site, turn, &counts)),
-        Box::new(|turn| churn::change_pods(&site, turn, &counts)),
-        Box::new(|turn| clients::single_requests(&site, &doors, turn, &counts)),
-        Box::new(|turn| clients::figures(&doors, turn, &counts)),
-        Box::new(|turn| clients::lists(&site, &doors, turn, &counts)),
-        Box::new(|turn| clients::on_one_connection(&doors, turn, &counts)),
-        Box::new(|turn| clients::rude(&doors, turn, &counts)),
+        Box::new(|turn| churn::change_manifests(&site, turn)),
+        Box::new(|turn| churn::change_the_served_manifest(&site, turn)),
+        Box::new(|turn| churn::change_pods(&site, turn)),
+        Box::new(|turn| clients::single_requests(&site, &doors, turn)),
+        Box::new(|turn| clients::figures(&doors, turn)),
+        Box::new(|turn| clients::lists(&site, &doors, turn)),
+        Box::new(|turn| clients::on_one_connection(&doors, turn)),
+        Box::new(|turn| clients::rude(&doors, turn)),
         Box::new(|turn| faults.next(turn)),
     ];
     let samples = std::thread::scope(|scope| {
@@ -74,9 +73,7 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         let working: Vec<_> = works.iter().map(|work| scope.spawn(move || until(stop, work))).collect();
         let forgetting = scope.spawn(|| until(stop, &|_| faults.forget_log()));
         let failed = || watching.iter().chain(&working).any(ScopedJoinHandle::is_finished);
-        let samples = watch(&agent, &counts, seconds, failed);
-        let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/soak.csv");
-        std::fs::write(target, samples::csv(&samples)).unwrap();
+        let samples = watch(&agent, seconds, failed);
         assert_eq!(samples.len() as u64, seconds, "a worker has failed");
         // Nothing changes any more. After all faults, the agent and all watchers have the right pods.
         drop(all_stop);
@@ -87,13 +84,6 @@ async fn ten_minutes_of_churn_leave_memory_descriptors_and_threads_as_they_were(
         drop(all_leave);
         samples
     });
-    println!(
-        "{}\n{}\n{}\n{}",
-        counts.report(),
-        watchers.report(),
-        site.truth.report(),
-        samples::report(&samples)
-    );
     let grown = growth(&samples);
     assert!(grown.is_empty(), "{}", grown.join("; "));
 }
@@ -108,7 +98,7 @@ fn until(stop: &Stop, work: &(dyn Fn(u64) + Send + Sync + '_)) {
 }
 
 /// One sample per second, until `broken`.
-fn watch(agent: &Agent, counts: &Counts, seconds: u64, broken: impl Fn() -> bool) -> Vec<Sample> {
+fn watch(agent: &Agent, seconds: u64, broken: impl Fn() -> bool) -> Vec<Sample> {
     let start = Instant::now();
     let mut samples = Vec::new();
     for second in 1..=seconds {
@@ -117,7 +107,7 @@ fn watch(agent: &Agent, counts: &Counts, seconds: u64, broken: impl Fn() -> bool
         if broken() {
             break;
         }
-        samples.push(Sample::take(agent, second, counts));
+        samples.push(sample(agent));
     }
     samples
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -25,10 +24,6 @@ type Known = BTreeMap<String, Option<u64>>;
 /// What the watchers know. Indexed by watcher.
 pub struct Watchers {
     known: Vec<Mutex<Known>>,
-    pub events: AtomicU64,
-    pub returns: AtomicU64,
-    /// Watches whose version was too old to continue from.
-    pub anew: AtomicU64,
 }
 
 #[derive(Deserialize)]
@@ -44,12 +39,7 @@ pub fn shard(name: &str) -> Option<u64> {
 
 impl Watchers {
     pub fn new() -> Self {
-        Self {
-            known: (0..WATCHERS).map(|_| Mutex::default()).collect(),
-            events: AtomicU64::new(0),
-            returns: AtomicU64::new(0),
-            anew: AtomicU64::new(0),
-        }
+        Self { known: (0..WATCHERS).map(|_| Mutex::default()).collect() }
     }
 
     /// One watcher, until stopped.
@@ -69,7 +59,6 @@ impl Watchers {
             write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
             stream.set_timeout(Duration::from_secs(1));
             self.follow(number, stream, &mut version, stop);
-            self.returns.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -113,7 +102,6 @@ impl Watchers {
         if event.r#type == "ERROR" {
             assert_eq!(event.object["code"], 410, "watcher {number}: {}", event.object);
             version.clear();
-            self.anew.fetch_add(1, Ordering::Relaxed);
             return false;
         }
         let pod: Shown = serde_json::from_value(event.object).unwrap();
@@ -121,7 +109,6 @@ impl Watchers {
         if event.r#type == "BOOKMARK" {
             return true;
         }
-        self.events.fetch_add(1, Ordering::Relaxed);
         let mut known = self.known[usize::try_from(number).unwrap()].lock().unwrap();
         let name = &pod.metadata.name;
         let before = known.get(name).copied();
@@ -162,13 +149,5 @@ impl Watchers {
                 std::thread::sleep(Duration::from_millis(50));
             }
         }
-    }
-
-    pub fn report(&self) -> String {
-        let [events, returns, anew] =
-            [&self.events, &self.returns, &self.anew].map(|count| count.load(Ordering::Relaxed));
-        format!(
-            "{WATCHERS} watchers read {events} events, returned {returns} times and started anew {anew} times"
-        )
     }
 }
