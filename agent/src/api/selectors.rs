@@ -176,44 +176,11 @@ mod tests {
 
     #[test]
     fn invalid_label_selectors_are_refused() {
-        for selector in [
-            ",",
-            "a,",
-            "a,,b",
-            "=a",
-            "a=b c",
-            "a in",
-            "a in b",
-            "a in (",
-            "a in (b",
-            "!",
-            "!!a",
-            "!a=b",
-            "a=(b)",
-            "a b",
-            "a>",
-            "a>b",
-            "a>1",
-            "a < 1",
-            "a=b=c",
-            "-a",
-            "a/b/c",
-            "/a",
-            "a=-b",
-            "a in (-b)",
-            "a=\u{e9}",
-            "(a)",
-            ")",
-            "a=$",
-            "a====b",
-            "a!b",
-            "a=!b",
-            "a on (b)",
-            "a in (b c)",
-            "a)",
-            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-        ] {
-            assert!(Selector::labels(selector).is_err(), "{selector:?}");
+        let invalid = ", ! a, a,,b =a a=b:c a:in a:in:b a:in:( a:in:(b !!a !a=b a=(b) a:b a> a>b a>1 a:<:1 a=b=c -a a/b/c /a \
+                       a=-b a:in:(-b) a=\u{e9} (a) ) a=$ a====b a!b a=!b a:on:(b) a:in:(b:c) a)";
+        for selector in invalid.split(' ').chain([&*"a".repeat(65)]) {
+            let selector = selector.replace(':', " ");
+            assert!(Selector::labels(&selector).is_err(), "{selector:?}");
         }
     }
 }

@@ -42,24 +42,8 @@ mod tests {
     #[test]
     fn invalid_durations_are_refused() {
         let long = "999999999999999h".repeat(400);
-        for text in [
-            &*long,
-            "9999999999999999h",
-            "2562048h",
-            "",
-            "20",
-            "s",
-            "-1s",
-            "1 s",
-            "1d",
-            ".s",
-            "1.2.3s",
-            "99999999999999999999s",
-            "1s2",
-            "+",
-            "é",
-            "infs",
-        ] {
+        let invalid = "9999999999999999h 2562048h 20 s -1s 1d .s 1.2.3s 99999999999999999999s 1s2 + é infs";
+        for text in invalid.split(' ').chain([&*long, "", "1 s"]) {
             assert_eq!(go_duration(text), Err(BAD), "{text}");
         }
     }

@@ -204,137 +204,71 @@ mod tests {
         }
     }
 
-    fn row(pod: Value) -> [String; 7] {
-        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
-        cells(&serde_json::from_value(pod).unwrap(), now)
+    /// The cells of a pod with two containers, of which one is a sidecar if the status has init containers.
+    fn row(status: &Value, deleted: Option<&str>) -> [String; 7] {
+        let mut pod = json!({
+            "metadata": { "name": "web", "creationTimestamp": "2026-01-01T23:00:00Z", "deletionTimestamp": deleted },
+            "spec": { "containers": [{ "name": "a" }, { "name": "b" }], "nodeName": "node-1" },
+            "status": status,
+        });
+        if status.get("initContainerStatuses").is_some() {
+            pod["spec"]["containers"] = json!([{ "name": "a" }]);
+            pod["spec"]["initContainers"] =
+                json!([{ "name": "i" }, { "name": "s", "restartPolicy": "Always" }]);
+        }
+        cells(&serde_json::from_value(pod).unwrap(), "2026-01-02T00:00:00Z".parse().unwrap())
+    }
+
+    /// The status of a container that is not ready, in this state.
+    fn container(name: &str, state: &Value) -> Value {
+        json!({ "name": name, "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": state })
+    }
+
+    fn ended(name: &str, terminated: &Value) -> Value {
+        container(name, &json!({ "terminated": terminated }))
     }
 
     #[test]
-    #[allow(clippy::too_many_lines, reason = "a table of cases")]
     fn each_state_of_a_pod_is_printed_as_by_the_api_server() {
-        let pod = |spec: Value, status: Value| json!({ "metadata": { "name": "web", "creationTimestamp": "2026-01-01T23:00:00Z" }, "spec": spec, "status": status });
-        let two = json!({ "containers": [{ "name": "a" }, { "name": "b" }], "nodeName": "node-1" });
-        let with_init = json!({
-            "containers": [{ "name": "a" }],
-            "initContainers": [{ "name": "i" }, { "name": "s", "restartPolicy": "Always" }],
+        let up = |name: &str| {
+            let mut up = container(name, &json!({ "running": {} }));
+            up["ready"] = true.into();
+            up
+        };
+        let mut crashing = container("a", &json!({ "waiting": { "reason": "CrashLoopBackOff" } }));
+        crashing["restartCount"] = 3.into();
+        crashing["lastState"] =
+            json!({ "terminated": { "exitCode": 1, "finishedAt": "2026-01-01T23:58:00Z" } });
+        let mut sidecar = up("s");
+        (sidecar["started"], sidecar["restartCount"]) = (true.into(), 2.into());
+        let gated = json!([{ "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" }]);
+        let containers = |phase: &str, all: &[Value]| json!({ "phase": phase, "containerStatuses": all });
+        let init = |of: &Value| json!({ "phase": "Pending", "initContainerStatuses": [of] });
+        let both = json!({
+            "phase": "Running", "containerStatuses": [up("a")],
+            "initContainerStatuses": [ended("i", &json!({ "exitCode": 0 })), sidecar],
         });
-        let up = |name: &str| json!({ "name": name, "ready": true, "restartCount": 0, "image": "", "imageID": "", "state": { "running": {} } });
-        let container = |name: &str, state: Value| json!({ "name": name, "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": state });
-        for (what, pod, ready, reason, restarts) in [
-            ("pending", pod(two.clone(), json!({ "phase": "Pending" })), "0/2", "Pending", "0"),
-            (
-                "running",
-                pod(two.clone(), json!({ "phase": "Running", "containerStatuses": [up("a"), up("b")] })),
-                "2/2",
-                "Running",
-                "0",
-            ),
-            (
-                "evicted",
-                pod(two.clone(), json!({ "phase": "Failed", "reason": "Evicted" })),
-                "0/2",
-                "Evicted",
-                "0",
-            ),
-            (
-                "gated",
-                pod(
-                    two.clone(),
-                    json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" }] }),
-                ),
-                "0/2",
-                "SchedulingGated",
-                "0",
-            ),
-            (
-                "crashing",
-                pod(
-                    two.clone(),
-                    json!({ "phase": "Running", "containerStatuses": [
-                    { "name": "a", "ready": false, "restartCount": 3, "image": "", "imageID": "", "state": { "waiting": { "reason": "CrashLoopBackOff" } },
-                      "lastState": { "terminated": { "exitCode": 1, "finishedAt": "2026-01-01T23:58:00Z" } } },
-                    up("b"),
-                ] }),
-                ),
-                "1/2",
-                "CrashLoopBackOff",
-                "3 (2m ago)",
-            ),
-            (
-                "one has ended",
-                pod(
-                    two.clone(),
-                    json!({ "phase": "Running", "containerStatuses": [container("a", json!({ "terminated": { "exitCode": 0, "reason": "Completed" } })), up("b")] }),
-                ),
-                "1/2",
-                "NotReady",
-                "0",
-            ),
-            (
-                "killed",
-                pod(
-                    two.clone(),
-                    json!({ "phase": "Failed", "containerStatuses": [container("a", json!({ "terminated": { "exitCode": 137, "signal": 9 } }))] }),
-                ),
-                "0/2",
-                "Signal:9",
-                "0",
-            ),
-            (
-                "failed",
-                pod(
-                    two.clone(),
-                    json!({ "phase": "Failed", "containerStatuses": [container("a", json!({ "terminated": { "exitCode": 3 } }))] }),
-                ),
-                "0/2",
-                "ExitCode:3",
-                "0",
-            ),
-            (
-                "initializing",
-                pod(
-                    with_init.clone(),
-                    json!({ "phase": "Pending", "initContainerStatuses": [container("i", json!({ "running": {} }))] }),
-                ),
-                "0/2",
-                "Init:0/2",
-                "0",
-            ),
-            (
-                "failing to initialize",
-                pod(
-                    with_init.clone(),
-                    json!({ "phase": "Pending", "initContainerStatuses": [container("i", json!({ "terminated": { "exitCode": 2 } }))] }),
-                ),
-                "0/2",
-                "Init:ExitCode:2",
-                "0",
-            ),
-            (
-                "with a sidecar",
-                pod(
-                    with_init,
-                    json!({
-                        "phase": "Running",
-                        "initContainerStatuses": [
-                            container("i", json!({ "terminated": { "exitCode": 0 } })),
-                            { "name": "s", "ready": true, "started": true, "restartCount": 2, "image": "", "imageID": "", "state": { "running": {} } },
-                        ],
-                        "containerStatuses": [up("a")],
-                    }),
-                ),
-                "2/2",
-                "Running",
-                "2",
-            ),
+        let completed = ended("a", &json!({ "exitCode": 0, "reason": "Completed" }));
+        let killed = ended("a", &json!({ "exitCode": 137, "signal": 9 }));
+        for (status, ready, reason, restarts) in [
+            (json!({ "phase": "Pending" }), "0/2", "Pending", "0"),
+            (containers("Running", &[up("a"), up("b")]), "2/2", "Running", "0"),
+            (json!({ "phase": "Failed", "reason": "Evicted" }), "0/2", "Evicted", "0"),
+            (json!({ "phase": "Pending", "conditions": gated }), "0/2", "SchedulingGated", "0"),
+            (containers("Running", &[crashing, up("b")]), "1/2", "CrashLoopBackOff", "3 (2m ago)"),
+            (containers("Running", &[completed, up("b")]), "1/2", "NotReady", "0"),
+            (containers("Failed", &[killed]), "0/2", "Signal:9", "0"),
+            (containers("Failed", &[ended("a", &json!({ "exitCode": 3 }))]), "0/2", "ExitCode:3", "0"),
+            (init(&container("i", &json!({ "running": {} }))), "0/2", "Init:0/2", "0"),
+            (init(&ended("i", &json!({ "exitCode": 2 }))), "0/2", "Init:ExitCode:2", "0"),
+            (both, "2/2", "Running", "2"),
         ] {
-            let cells = row(pod);
-            assert_eq!((&*cells[1], &*cells[2], &*cells[3]), (ready, reason, restarts), "{what}");
+            let cells = row(&status, None);
+            assert_eq!((&*cells[1], &*cells[2], &*cells[3]), (ready, reason, restarts), "{status}");
             assert_eq!(cells[4], "60m");
         }
-        let mut leaving = pod(two, json!({ "phase": "Running", "podIPs": [{ "ip": "10.0.0.1" }] }));
-        leaving["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
-        let cells = row(leaving);
+        let status = json!({ "phase": "Running", "podIPs": [{ "ip": "10.0.0.1" }] });
+        let cells = row(&status, Some("2026-01-02T00:00:00Z"));
         assert_eq!(&cells[2], "Terminating");
         assert_eq!(cells[5..], ["10.0.0.1", "node-1"]);
     }

@@ -3,17 +3,8 @@
 use crate::support::{Agent, Directory, manifest};
 
 /// Functions that would parse text as markup or code.
-const FORBIDDEN: [&str; 9] = [
-    "innerHTML",
-    "outerHTML",
-    "insertAdjacentHTML",
-    "document.write",
-    "DOMParser",
-    "eval(",
-    "new Function",
-    "javascript:",
-    "http://",
-];
+const FORBIDDEN: &str =
+    "innerHTML,outerHTML,insertAdjacentHTML,document.write,DOMParser,eval(,new Function,javascript:,http://";
 
 #[test]
 fn the_page_may_run_only_its_own_scripts() {
@@ -24,16 +15,9 @@ fn the_page_may_run_only_its_own_scripts() {
     assert_eq!((page.code, page.header("content-type")), (200, Some("text/html; charset=utf-8")));
     assert!(page.body.starts_with("<!doctype html>"));
     let policy = page.header("content-security-policy").unwrap();
-    for directive in [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-    ] {
+    let expected = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+                    form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+    for directive in expected.split("; ") {
         assert!(policy.split("; ").any(|part| part == directive), "{directive} is not in {policy}");
     }
     assert!(!policy.contains("unsafe"), "{policy}");
@@ -61,7 +45,7 @@ fn the_pages_files_are_served_with_their_types_and_do_not_parse_text_as_markup()
         assert_eq!((answer.code, answer.header("content-type")), (200, Some(kind)), "{file}");
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{file}");
         if file != "ui/icon.svg" {
-            for forbidden in FORBIDDEN {
+            for forbidden in FORBIDDEN.split(',') {
                 assert!(!answer.body.contains(forbidden), "{forbidden} in {file}");
             }
         }

@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::watcher;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use pod_index_test_support::dice::Dice;
 use pod_index_test_support::proxy::Proxy;
-use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -29,22 +28,19 @@ fn client(proxy: &Proxy) -> Client {
 }
 
 /// A reflector, and the number of its restarts.
-struct Reflector<K: Resource<DynamicType = ()> + 'static> {
-    store: Store<K>,
+struct Reflector {
+    store: Store<Pod>,
     restarts: Arc<Mutex<usize>>,
     task: JoinHandle<()>,
 }
 
-impl<K> Reflector<K>
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
-{
+impl Reflector {
     fn start(client: Client, config: watcher::Config) -> Self {
         let (store, writer) = reflector::store();
         let restarts = Arc::new(Mutex::new(0));
         let counted = Arc::clone(&restarts);
         let task = tokio::spawn(async move {
-            let mut stream = pin!(reflector::reflector(writer, watcher(Api::all(client), config)));
+            let mut stream = pin!(reflector::reflector(writer, watcher(Api::<Pod>::all(client), config)));
             while let Some(event) = stream.next().await {
                 match event {
                     Ok(watcher::Event::Init) => *counted.lock().unwrap() += 1,
@@ -57,19 +53,14 @@ where
     }
 
     fn knows(&self) -> BTreeMap<String, String> {
-        let key = |object: &K| format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any());
-        self.store.state().iter().map(|object| (key(object), theirs(&**object))).collect()
+        let key = |pod: &Pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+        self.store.state().iter().map(|pod| (key(pod), pod.labels()["change"].clone())).collect()
     }
 }
 
-/// The number of the object's last change.
-fn theirs(object: &impl Resource) -> String {
-    object.labels()["change"].clone()
-}
-
 /// The API server's objects that match this selection.
-fn truth(server: &ApiServer, resource: &str, selected: impl Fn(&Value) -> bool) -> BTreeMap<String, String> {
-    let objects = server.objects(resource).into_iter().filter(|object| selected(object));
+fn truth(server: &ApiServer, selected: impl Fn(&Value) -> bool) -> BTreeMap<String, String> {
+    let objects = server.objects("pods").into_iter().filter(|object| selected(object));
     objects
         .map(|object| {
             let metadata = &object["metadata"];
@@ -80,22 +71,18 @@ fn truth(server: &ApiServer, resource: &str, selected: impl Fn(&Value) -> bool) 
         .collect()
 }
 
-/// Changes objects of this kind and cuts connections on both sides of the agent at random, loses the API server's
+/// Changes pods and cuts connections on both sides of the agent at random, loses the API server's
 /// history, and replaces the agent by another one halfway.
-async fn upheaval(world: &mut World, proxy: &Proxy, resource: &str, flags: &str) {
+async fn upheaval(world: &mut World, proxy: &Proxy) {
     let mut dice = Dice(17);
     for change in 0..CHANGES {
         let name = format!("web-{}", dice.roll(PODS));
-        let (namespace, mut object) = match resource {
-            "pods" => ("shop", pod("shop", &name, &json!({}))),
-            _ => ("", json!({ "metadata": { "name": name }, "status": { "phase": "Active" } })),
-        };
         match dice.roll(10) {
-            0 | 1 => drop(world.server.remove(resource, namespace, &name)),
+            0 | 1 => drop(world.server.remove("pods", "shop", &name)),
             of => {
                 let app = if of < 6 { "web" } else { "db" };
-                object["metadata"]["labels"] = json!({ "app": app, "change": change.to_string() });
-                drop(world.server.put(resource, &object));
+                let labels = json!({ "app": app, "change": change.to_string() });
+                drop(world.server.put("pods", &pod("shop", &name, &labels)));
             }
         }
         match dice.roll(400) {
@@ -109,7 +96,7 @@ async fn upheaval(world: &mut World, proxy: &Proxy, resource: &str, flags: &str)
         }
         if change == CHANGES / 2 {
             // The new agent has none of the previous agent's versions.
-            let agent = World::agent(&world.server, &world.directory, flags);
+            let agent = World::agent(&world.server, &world.directory, "");
             proxy.lead_to(agent.address.port());
             world.agent = agent;
             proxy.cut();
@@ -122,22 +109,17 @@ async fn upheaval(world: &mut World, proxy: &Proxy, resource: &str, flags: &str)
 
 /// Waits until each reflector knows the server's objects, or those with the label `app=web`. Returns the least number of
 /// starts.
-async fn agree<K>(reflectors: &[(Reflector<K>, bool)], server: &ApiServer, resource: &str) -> usize
-where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
-{
+async fn agree(reflectors: &[(Reflector, bool)], server: &ApiServer) -> usize {
     let deadline = Instant::now() + PATIENCE;
     let mut least = usize::MAX;
     for (number, (reflector, of_web)) in reflectors.iter().enumerate() {
-        let expected = truth(server, resource, if *of_web { is_web } else { everything });
+        let expected = truth(server, if *of_web { is_web } else { everything });
         while reflector.knows() != expected {
             assert!(Instant::now() < deadline, "{number}: {} of {}", reflector.knows().len(), expected.len());
             assert!(!reflector.task.is_finished());
             sleep(Duration::from_millis(20)).await;
         }
-        let restarts = *reflector.restarts.lock().unwrap();
-        println!("reflector {number}: {} {resource}, {restarts} starts", expected.len());
-        least = least.min(restarts);
+        least = least.min(*reflector.restarts.lock().unwrap());
     }
     least
 }
@@ -151,37 +133,22 @@ fn is_web(object: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reflectors_end_with_the_namespaces_of_the_api_server() {
-    let extra = "--serve-resources namespaces";
-    let mut world = World::with(extra).await;
-    let proxy = Proxy::before(world.agent.address.port()).await;
-    let lists = watcher::Config::default();
-    let reflectors = [
-        (Reflector::<Namespace>::start(client(&proxy), lists.clone()), false),
-        (Reflector::start(client(&proxy), lists.clone().labels("app=web")), true),
-        (Reflector::start(client(&proxy), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
-    ];
-    upheaval(&mut world, &proxy, "namespaces", extra).await;
-    agree(&reflectors, &world.server, "namespaces").await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reflectors_end_with_the_pods_of_the_index() {
     let mut world = World::new().await;
     let proxy = Proxy::before(world.agent.address.port()).await;
     let lists = watcher::Config::default();
     let reflectors = [
-        (Reflector::<Pod>::start(client(&proxy), lists.clone()), false),
+        (Reflector::start(client(&proxy), lists.clone()), false),
         (Reflector::start(client(&proxy), lists.clone().page_size(50).labels("app=web")), true),
         (Reflector::start(client(&proxy), lists.clone().streaming_lists()), false),
         (Reflector::start(client(&proxy), lists.streaming_lists().labels("app in (web)").timeout(2)), true),
     ];
-    upheaval(&mut world, &proxy, "pods", "").await;
-    let starts = agree(&reflectors, &world.server, "pods").await;
+    upheaval(&mut world, &proxy).await;
+    let starts = agree(&reflectors, &world.server).await;
     assert!(starts >= 2, "the second agent does not know the versions of the first");
     // The index has the same pods.
     let list: Value = world.agent.get("/pods").json();
-    assert_eq!(names(&list).len(), truth(&world.server, "pods", everything).len());
+    assert_eq!(names(&list).len(), truth(&world.server, everything).len());
 }
 
 /// Needs Python with the package `kubernetes`: `POD_INDEX_PYTHON` names it.
@@ -204,9 +171,9 @@ async fn the_python_client_ends_with_the_pods_of_the_index() {
     let web = follow("app=web", "web.json");
     let both = |answer: &Answer| value(&answer.body, "pod_index_watches") == 2;
     world.agent.until("/metrics", both);
-    upheaval(&mut world, &proxy, "pods", "").await;
+    upheaval(&mut world, &proxy).await;
     for ((process, file), selected) in [(all, everything as fn(&Value) -> bool), (web, is_web)] {
-        let truth = serde_json::to_string(&truth(&world.server, "pods", selected)).unwrap();
+        let truth = serde_json::to_string(&truth(&world.server, selected)).unwrap();
         std::fs::write(file.with_extension("new"), truth).unwrap();
         std::fs::rename(file.with_extension("new"), file).unwrap();
         let output = tokio::task::spawn_blocking(|| process.wait_with_output()).await.unwrap().unwrap();
@@ -227,7 +194,7 @@ async fn ten_followers_of_the_agent_cost_the_api_server_as_much_as_one() {
     world.server.watched_by(1).await;
     let agents_own = costs();
     let follow = async |client: &dyn Fn() -> Client| {
-        let followers: Vec<_> = (0..FOLLOWERS).map(|_| Reflector::<Pod>::start(client(), config())).collect();
+        let followers: Vec<_> = (0..FOLLOWERS).map(|_| Reflector::start(client(), config())).collect();
         let deadline = Instant::now() + PATIENCE;
         while followers.iter().any(|follower| follower.store.state().len() < 100) {
             assert!(Instant::now() < deadline);

@@ -11,7 +11,7 @@ mod resources;
 mod watches;
 mod wire;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
@@ -85,66 +85,32 @@ fn version(object: &Value) -> u64 {
 }
 
 /// A watch, read event by event.
-struct Watch {
-    reader: BufReader<TcpStream>,
-    /// The rest of the chunk.
-    left: usize,
-}
+struct Watch(BufReader<TcpStream>);
 
 impl Watch {
     /// Starts the watch. `Err`: the response, if it is not a watch.
     fn open(agent: SocketAddr, path: &str, headers: &str) -> Result<Self, Answer> {
         let mut stream = TcpStream::connect(agent).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").unwrap();
+        // The response to HTTP/1.0 is not chunked: it has one event a line. kube's clients read chunks.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n").unwrap();
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
+        reader.read_line(&mut head).unwrap();
+        if !head.contains(" 200 ") {
+            return Err(Answer::read(head.as_bytes().chain(reader)));
+        }
         while !head.ends_with("\r\n\r\n") {
             assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
         }
-        if head.starts_with("HTTP/1.1 200") {
-            assert!(head.contains("content-type: application/json\r\n"), "{head}");
-            assert!(head.contains("transfer-encoding: chunked"), "{head}");
-            return Ok(Self { reader, left: 0 });
-        }
-        let length =
-            head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
-        let mut body = vec![0; length];
-        std::io::Read::read_exact(&mut reader, &mut body).unwrap();
-        let code = head.split(' ').nth(1).unwrap().parse().unwrap();
-        Err(Answer { code, head, body: String::from_utf8(body).unwrap() })
+        assert!(head.contains("content-type: application/json\r\n"), "{head}");
+        Ok(Self(reader))
     }
 
     /// The next event. `None` at the end.
     fn next(&mut self) -> Option<Value> {
-        let mut line = Vec::new();
-        loop {
-            if self.left == 0 {
-                let mut size = String::new();
-                if self.reader.read_line(&mut size).unwrap() == 0 {
-                    return None;
-                }
-                self.left = usize::from_str_radix(size.trim(), 16).unwrap_or_else(|_| panic!("{size:?}"));
-                if self.left == 0 {
-                    return None;
-                }
-            }
-            let bytes = self.reader.fill_buf().unwrap();
-            let bytes = &bytes[..bytes.len().min(self.left)];
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            let taken = end.map_or(bytes.len(), |end| end + 1);
-            line.extend_from_slice(&bytes[..taken]);
-            self.reader.consume(taken);
-            self.left -= taken;
-            if self.left == 0 {
-                let mut end = [0; 2];
-                std::io::Read::read_exact(&mut self.reader, &mut end).unwrap();
-                assert_eq!(&end, b"\r\n");
-            }
-            if end.is_some() {
-                return Some(serde_json::from_slice(&line).unwrap());
-            }
-        }
+        let mut line = String::new();
+        (self.0.read_line(&mut line).unwrap() > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
     fn take(&mut self, events: usize) -> Vec<Value> {
