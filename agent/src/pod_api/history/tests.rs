@@ -94,6 +94,32 @@ fn follow(watcher: &mut Watcher) -> Result<u64, Refusal> {
 }
 
 #[test]
+fn what_is_shown_again_is_no_event_and_a_pod_of_another_uid_is_two() {
+    let world = World::new(limits(MIB));
+    let mut watcher = world.watch("", None);
+    let pod = |uid: &str| -> Arc<dyn Item> {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(uid.to_owned());
+        Arc::new(pod)
+    };
+    let [one, other] = ["a", "b"].map(pod);
+    for (shown, events) in [
+        (Some((&one, true)), 1),
+        (Some((&one, true)), 0),
+        (Some((&one, false)), 1),
+        (Some((&other, false)), 2),
+        (None, 1),
+        (None, 0),
+    ] {
+        let before = world.history.sizes().0;
+        let shown = shown.map(|(pod, is_listed)| (Arc::clone(pod), is_listed));
+        world.history.show(vec![("ns/web".into(), shown)]);
+        assert_eq!(world.history.sizes().0 - before, events);
+        assert_eq!(follow(&mut watcher).unwrap(), events as u64);
+    }
+}
+
+#[test]
 fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     let mut world = World::new(limits(MIB));
     world.change(LARGE);
