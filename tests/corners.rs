@@ -199,32 +199,6 @@ fn empty_and_ambiguous_names_are_refused_by_their_field_and_do_not_change_the_in
     assert_eq!(uids(reader.load().pods()), ["u"]);
 }
 
-/// With each of the writing methods.
-#[test]
-fn a_refused_update_of_a_known_pod_leaves_it_as_it_was() {
-    let (mut writer, reader) = index();
-    let (pod, mirror) = (TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s"));
-    put(&mut writer, [Arc::clone(&pod), Arc::clone(&mirror)]);
-    for bad in [TestPod::fixed("s", "_default"), TestPod::mirror("m", "web_", "s")] {
-        let error = writer.update_pod(Arc::clone(&bad)).expect_err("refused");
-        assert_eq!(error.uid, bad.uid);
-        assert_eq!(writer.add_pod(Arc::clone(&bad)).expect_err("refused"), error);
-        let applied = writer.apply([Operation::Remove("nobody".into()), Operation::Update(Arc::clone(&bad))]);
-        assert!(!applied.published);
-        assert_eq!((applied.refused.len(), applied.refused[0].operation), (1, 1));
-        assert_eq!(applied.refused[0].error, error);
-        let applied = writer.set_pods([Arc::clone(&pod), bad, Arc::clone(&mirror)]);
-        assert!(!applied.published);
-        assert_eq!((applied.refused.len(), applied.refused[0].position), (1, 1));
-
-        let snapshot = reader.load();
-        assert_eq!(snapshot.generation(), 2, "nothing was published");
-        assert!(snapshot.pod_by_full_name("web_default").is_some_and(|known| Arc::ptr_eq(known, &pod)));
-        assert!(snapshot.mirror_pod_by_uid("m").is_some_and(|known| Arc::ptr_eq(known, &mirror)));
-        assert_eq!(translated(&reader, "m"), "s");
-    }
-}
-
 // Corner 8. Kubelet: upserts into fresh maps, but counts each duplicate's ephemeral containers.
 
 #[test]
@@ -237,23 +211,6 @@ fn of_the_duplicates_in_a_set_only_the_last_one_counts() {
 }
 
 // Publication.
-
-#[test]
-fn a_batch_publishes_once_and_reports_what_it_refused() {
-    let (mut writer, reader) = index();
-    let applied = writer.apply([
-        Operation::Add(TestPod::plain("u1", "a")),
-        Operation::Update(TestPod::plain("", "b")),
-        Operation::Set(vec![TestPod::plain("u2", "c"), TestPod::plain("", "d"), TestPod::plain("u3", "e")]),
-        Operation::Remove("u3".into()),
-        Operation::Remove("unknown".into()),
-    ]);
-    assert_eq!((applied.generation, applied.published), (1, true));
-    let refused: Vec<_> =
-        applied.refused.iter().map(|refused| (refused.operation, refused.position)).collect();
-    assert_eq!(refused, [(1, 0), (2, 1)]);
-    assert_eq!(uids(reader.load().pods()), ["u2"]);
-}
 
 #[test]
 fn a_write_that_changes_nothing_publishes_nothing() {
@@ -272,17 +229,6 @@ fn a_write_that_changes_nothing_publishes_nothing() {
     assert!(writer.set_pods(pods.clone()).published, "one is new");
     assert!(writer.update_pod(TestPod::clone(&pods[2])).is_ok());
     assert_eq!(reader.load().generation(), 4, "an equal pod that is another object is published");
-}
-
-#[test]
-fn a_set_of_the_same_pods_still_ends_the_translation_to_a_gone_static_pod() {
-    let (mut writer, reader) = index();
-    let mirror = TestPod::mirror("m", "web", "s");
-    put(&mut writer, [TestPod::fixed("s", "web"), Arc::clone(&mirror)]);
-    writer.remove_pod_by_uid("s");
-    assert_eq!(translated(&reader, "m"), "s");
-    assert!(writer.set_pods([mirror]).published);
-    assert_eq!(translated(&reader, "m"), "m");
 }
 
 #[test]
@@ -329,16 +275,4 @@ fn a_batch_that_cancels_out_publishes_nothing() {
     }
     assert!(!writer.set_pods(all()).published);
     assert!(writer.apply([Operation::Set(vec![]), add(&web)]).published, "the mirror is gone");
-}
-
-/// Adding the very object that is stored takes back a name that another pod holds: that is a change.
-#[test]
-fn adding_the_same_object_again_is_a_change_only_if_another_holds_its_name() {
-    let (mut writer, reader) = index();
-    let first = TestPod::plain("p1", "web");
-    put(&mut writer, [Arc::clone(&first), TestPod::plain("p2", "web")]);
-    assert!(matches!(writer.add_pod(Arc::clone(&first)), Ok(Upserted::Replaced(_))));
-    assert!(reader.load().pod_by_full_name("web_default").is_some_and(|pod| Arc::ptr_eq(pod, &first)));
-    assert!(matches!(writer.add_pod(first), Ok(Upserted::Unchanged)));
-    assert_eq!(reader.load().generation(), 3);
 }

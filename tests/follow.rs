@@ -13,9 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pod_index::{
-    Change, Changes, FullName, Key, Operation, Options, PodManager, PodUid, Reader, Step, WaitError,
-};
+use pod_index::{Change, Changes, FullName, Key, Options, PodManager, PodUid, Reader, Step, WaitError};
 use support::{TestPod, guarded};
 
 /// Long enough for anything that must happen.
@@ -116,21 +114,6 @@ fn a_slow_subscriber_gets_one_step_for_all_publications() {
     assert!(changes.try_next().is_err(), "nothing has piled up");
     drop(step);
     assert_eq!(writer.reclaim(), 0, "the subscriber holds only the current snapshot");
-}
-
-#[test]
-fn a_pod_replaced_under_its_name_is_a_removal_and_then_an_addition() {
-    let (mut writer, reader) = pod_index::new::<TestPod>();
-    let mut changes = reader.changes();
-    for round in 0..50 {
-        let (old, new) = (format!("u{round}"), format!("u{}", round + 1));
-        writer.add_pod(TestPod::plain(&old, "web")).expect("a good pod");
-        changes.wait().expect("the writer is there");
-        let _ = writer
-            .apply([Operation::Add(TestPod::plain(&new, "web")), Operation::Remove(old.as_str().into())]);
-        let step = changes.wait().expect("the writer is there");
-        assert_eq!(summary(&step), [format!("-{old}"), format!("+{new}")]);
-    }
 }
 
 #[test]

@@ -329,27 +329,6 @@ fn a_snapshot_outlives_the_writer_and_the_reader_and_is_dropped_on_another_threa
     assert!(ledger.live().is_empty());
 }
 
-#[test]
-fn pods_added_and_removed_in_one_batch_are_freed_with_it() {
-    let ledger = Ledger::default();
-    let (mut writer, reader) = pod_index::new();
-    let before = reader.snapshot();
-    let batch = (0..50).map(|_| Operation::Add(ledger.pod(1, 1, Kind::Static)));
-    assert!(writer.apply(batch).published);
-    assert_eq!(ledger.live(), BTreeSet::from([49]));
-    assert!(before.pods().len() == 0);
-}
-
-#[test]
-fn pods_of_a_batch_that_is_not_published_are_freed_with_it() {
-    let ledger = Ledger::default();
-    let (mut writer, _reader) = pod_index::new();
-    let pod = ledger.pod(1, 1, Kind::Static);
-    let remove = Operation::Remove(pod.uid.as_str().into());
-    assert!(!writer.apply([Operation::Add(pod), remove]).published);
-    assert!(ledger.live().is_empty());
-}
-
 /// Although nothing is written. With a pod whose `Drop` panics.
 #[test]
 fn removed_pods_are_freed_when_their_time_is_over() {

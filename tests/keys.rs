@@ -90,25 +90,6 @@ fn many_pods_of_one_key_are_found_in_order_and_removed() {
 }
 
 #[test]
-fn the_strength_of_a_claim_is_that_with_which_it_was_made() {
-    let pod = |uid, created, ip: &'static str| {
-        Named(uid, move |keys: &mut PodKeys<'_>| {
-            keys.ip_text(ip);
-            keys.created(created);
-        })
-    };
-    let (mut writer, reader) = pod_index::new();
-    writer.add_pod(pod("younger", 200, "10.0.0.7")).expect("a good pod");
-    let holder = || Some(reader.load().pod_by_ip("10.0.0.7".parse().ok()?)?.0);
-    writer.add_pod(pod("older", 100, "10.0.0.7")).expect("a good pod");
-    assert_eq!(holder(), Some("younger"));
-    writer.update_pod(pod("older", 100, "10.0.0.8")).expect("a good pod");
-    assert_eq!(reader.load().key_counts().contended, 0);
-    writer.remove_pod_by_uid("younger").expect("a known pod");
-    assert_eq!(holder(), None);
-}
-
-#[test]
 fn only_the_first_thousand_of_a_million_keys_are_kept_and_no_other_pod_is_affected() {
     let (mut writer, reader) = pod_index::new();
     let greedy = |keys: &mut PodKeys<'_>| (0..1_000_000u32).for_each(|n| keys.key(OWNER, n.to_be_bytes()));

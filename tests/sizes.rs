@@ -128,23 +128,3 @@ fn added_pods_are_found_and_removed_pods_are_not_at_every_size() {
 fn twenty_thousand_pods_are_added_in_batches_removed_and_added_again() {
     up_and_down(&[20_000, 0, 5_000, 1_000, 9_000, 0], 64);
 }
-
-#[test]
-fn the_retire_queue_empties_some_publications_after_readers_release() {
-    let (mut writer, reader) = pod_index::new::<TestPod>();
-    let mut publish = |times: u64| {
-        for version in 0..times {
-            writer.update_pod(pod(0, version)).expect("a good pod");
-        }
-        writer.retired_snapshots()
-    };
-    assert_eq!(publish(100), 0, "no handle holds a snapshot");
-    let mut held = Vec::new();
-    for _ in 0..50 {
-        held.push(reader.snapshot());
-        publish(1);
-    }
-    assert!(publish(10) >= 50, "what is held is kept");
-    drop(held);
-    assert_eq!(publish(50), 0, "publications alone free what was held");
-}

@@ -47,25 +47,6 @@ fn add(pod: Pod) -> Operation<Pod> {
     Operation::Add(pod.into())
 }
 
-#[test]
-fn reuse_in_one_publication_is_told_apart() {
-    let mut told = Told::new();
-    told.tell(398, []);
-    // Not heard between 398 and 800.
-    told.writer.set_time(time(400));
-    told.writer.add_pod(pod("one", Life::default())).expect("a good pod");
-    told.tell(800, [Operation::Remove("one".into()), add(pod("two", Life::default()))]);
-    told.tell(1200, []);
-    let who = |tick| told.who(tick, ip(7));
-    let edge = 800 - DELAY - SKEW;
-    assert_eq!([400 + SKEW, edge - 1].map(who), ["one", "one"]);
-    assert_eq!(who(405), "one?", "it may have come a moment later");
-    assert!([edge, 805].map(who).iter().all(|both| both.contains("one?") && both.contains("two?")));
-    assert_eq!([800 + SKEW, 1200 - DELAY - SKEW - 1].map(who), ["two", "two"]);
-    assert_eq!(who(1200 - DELAY - SKEW), "two?", "it may be gone, and nobody has told");
-    assert_eq!([100, -100].map(who), ["NoPod", "TooEarly"]);
-}
-
 /// A manifest that is edited and edited back has its first UID again.
 #[test]
 fn a_static_pod_that_returns_was_gone_meanwhile() {
@@ -175,25 +156,4 @@ fn what_ended_before_the_first_heard_time_is_unknown_although_a_gap_ended_earlie
     told.tell(400, []);
     told.tell(800, []);
     assert_eq!([200, 600].map(|tick| told.who(tick, ip(7))), ["TooEarly", "NoPod"]);
-}
-
-/// A pod whose containers all ended may have got a new sandbox, and another pod the IP meanwhile.
-#[test]
-fn a_pod_that_runs_again_may_have_been_without_its_ip() {
-    let mut told = Told::new();
-    let pod = |uid: &str, may_lack_sandbox, by| {
-        add(pod(uid, Life { may_lack_sandbox, ip_by: Some(time(by)), ..Life::default() }))
-    };
-    told.tell(400, [pod("first", false, 400)]);
-    told.tell(800, [pod("first", true, 400)]);
-    told.tell(1000, [pod("second", false, 1000)]);
-    told.tell(1400, [pod("second", true, 1000)]);
-    told.tell(1500, [Operation::Remove("second".into())]);
-    told.tell(2000, [pod("first", false, 2000)]);
-    told.tell(2400, [pod("first", false, 2000)]);
-    let who = |tick| told.who(tick, ip(7));
-    assert_eq!([600, 1200, 2200].map(who), ["first", "second", "first"]);
-    assert_eq!(who(900), "first?", "it may still have it");
-    assert_eq!(who(1450), "second?", "it may still have it, the first has lost it before");
-    assert_eq!(who(1700), "NoPod");
 }
