@@ -36,12 +36,8 @@ pub fn answer(
     path: &str,
 ) -> Answer {
     let client = Client { trusts: pki.authority.pem.clone(), is };
-    let mut stream = client.connect(agent.address);
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: l\r\nConnection: close\r\n{token}\r\n").unwrap();
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    Answer::read(&*bytes)
+    Answer::to(client.connect(agent.address), &format!("GET {path}"), &token, "")
 }
 
 #[test]
@@ -57,6 +53,7 @@ fn only_allowed_names_and_groups_of_certificates_are_served() {
         ("x", "system:masters", 200),
         ("system:node:node-2", "system:nodes", 403),
         ("system:masters", "prometheus", 403),
+        ("Prometheus", "system:master", 403),
         ("", "", 403),
     ] {
         for path in ["/pods", "/api/v1/pods", "/whois?q=u", "/metrics", "/livez", "/nothing", "/"] {

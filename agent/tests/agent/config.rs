@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::api_server::{ApiServer, Verb};
 use crate::support::{
     Agent, Directory, PATIENCE, binary, manifest, node_1, refused, run, run_within, serve, shipped, stderr,
-    stdout,
+    stdout, succeeded,
 };
 
 #[test]
@@ -25,8 +25,7 @@ fn the_command_line_overrides_the_environment_which_overrides_the_file() {
     let node = |environment: Option<&str>, args: &[&str]| {
         let mut command = binary(&[&["--check", "--config", config], args].concat());
         command.envs(environment.map(|name| ("POD_INDEX_HOSTNAME_OVERRIDE", name)));
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
+        let output = succeeded(command.output().unwrap());
         let line =
             stdout(&output).lines().find(|line| line.starts_with("hostnameOverride")).unwrap().to_owned();
         line.split_whitespace().nth(1).unwrap().to_owned()
@@ -203,8 +202,7 @@ async fn a_check_asks_no_server_and_says_so() {
     let kubeconfig = crate::api::kubeconfig(&directory, &server);
     for args in [format!("--kubeconfig {kubeconfig}"), "--manifest-url http://127.0.0.1:1/".to_owned()] {
         // Blocking, so outside this runtime.
-        let output = tokio::task::block_in_place(|| run(&format!("{args} --node-name n --check")));
-        assert!(output.status.success(), "{}", stderr(&output));
+        let output = succeeded(tokio::task::block_in_place(|| run(&format!("{args} --node-name n --check"))));
         let said = stdout(&output);
         assert!(said.contains("The configuration is valid."), "{said}");
         assert!(said.contains("No server was asked (use doctor)."), "{said}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::kubeconfig;
-use crate::api_server::{ApiServer, Verb};
+use crate::api_server::ApiServer;
 use crate::metrics::value;
 use crate::support::{Agent, Directory, PATIENCE, binary};
 
@@ -14,8 +14,6 @@ use crate::support::{Agent, Directory, PATIENCE, binary};
 const MEASURED: Duration = Duration::from_secs(45);
 /// The most pods with managed fields: 100,000 of them would take the memory of a large machine.
 const MANAGED: u64 = 10_000;
-/// `ReplicaSets` in the cluster: a Deployment keeps ten old ones.
-const REPLICA_SETS: u64 = 250_000;
 /// Changes of pods per second. They are status updates, the most frequent kind.
 const CHANGES: u64 = 100;
 
@@ -163,39 +161,7 @@ async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
         }
         drop(agent);
         println!();
-        if pods == 110 {
-            // The most: each pod has another owner. Others of the cluster are 2,000 times as many.
-            for number in 0..pods {
-                let mut pod = stored(number, pods);
-                pod["metadata"]["ownerReferences"][0] = replica_set(number)["reference"].clone();
-                server.put("pods", &pod);
-            }
-            server.put_all("deployments", (0..pods).map(|number| json!({ "metadata": { "namespace": "shop", "name": format!("web-{number}"), "uid": format!("d{number}") } })));
-            server.put_all(
-                "replicasets",
-                (0..REPLICA_SETS).map(|number| replica_set(number)["object"].clone()),
-            );
-            let before = server.requests(Verb::Get);
-            let agent = start("--serve-resources owners");
-            agent.has("/apis/apps/v1/deployments");
-            println!(
-                "with the owners, each pod another, beside {REPLICA_SETS} ReplicaSets: {:.0} MB, {} objects requested",
-                megabytes(&agent, "VmRSS"),
-                server.requests(Verb::Get) - before
-            );
-        }
     }
-}
-
-/// A `ReplicaSet` of a Deployment, and a reference to it.
-fn replica_set(number: u64) -> Value {
-    let (name, uid) = (format!("web-{number}-7d4b9c6f8d"), format!("r{number}"));
-    let of = |kind: &str, name: &str, uid: &str| json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true });
-    let owners = [of("Deployment", &format!("web-{number}"), &format!("d{number}"))];
-    json!({
-        "reference": of("ReplicaSet", &name, &uid),
-        "object": { "metadata": { "namespace": "shop", "name": name, "uid": uid, "ownerReferences": owners }, "spec": { "replicas": 1 } },
-    })
 }
 
 /// Changes the status of one pod after another.

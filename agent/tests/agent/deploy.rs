@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::api_server::{ApiServer, shipped};
 use crate::health::health_address;
 use crate::kustomize::{base, components, daemonset, deploy, known, objects, rendered};
-use crate::support::{Agent, Directory, binary, get, stderr, stdout};
+use crate::support::{Agent, Directory, binary, get, stdout, succeeded};
 use crate::tls::Authority;
 
 fn pod(daemonset: DaemonSet) -> PodSpec {
@@ -110,8 +110,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     let args = container.args.as_ref().unwrap();
     let mut command = binary(&[&args[..], &["--check".to_owned()]].concat());
     command.envs(environment(&container, &directory)).env("KUBECONFIG", &kubeconfig);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(command.output().unwrap());
     let said = stdout(&output);
     assert!(
         said.contains("node-7") && said.contains("apiServer") && !said.contains("allNodes"),
@@ -128,8 +127,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     std::fs::write(&config, text.replace(credential, &kubeconfig)).unwrap();
     let manifests = directory.0.to_str().unwrap();
     let args = ["--config", config.to_str().unwrap(), "--check", "--pod-manifest-path", manifests];
-    let output = binary(&args).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(binary(&args).output().unwrap());
     assert!(!stdout(&output).contains("manageMirrorPods"), "beside a kubelet: {}", stdout(&output));
     assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
 
@@ -141,8 +139,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
         text.replace(&format!("# {line}"), line)
     });
     std::fs::write(&config, &text).unwrap();
-    let output = binary(&args).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(binary(&args).output().unwrap());
     let said = stdout(&output);
     assert!(said.contains("manageMirrorPods"), "unless there is a kubelet: {said}");
 
@@ -151,8 +148,7 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     assert!(text.contains(suggested) && unit.contains("\nStateDirectory=pod-index\n"));
     let text = text.replace(suggested, &format!("checkpointDir: {}\n", kept.display()));
     std::fs::write(&config, text).unwrap();
-    let output = binary(&args).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(binary(&args).output().unwrap());
     assert!(stdout(&output).contains(kept.to_str().unwrap()), "{}", stdout(&output));
 }
 
@@ -168,8 +164,8 @@ async fn with_all_components_the_agent_has_the_function_of_each() {
     let container = pod(daemonset(&components())).containers.remove(0);
     let mut command = binary(&["--api-server", "--check"]);
     command.envs(environment(&container, &directory));
-    let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output =
+        succeeded(command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap());
     let text = stdout(&output);
     let here = directory.0.display().to_string();
     for (setting, value) in [
@@ -296,8 +292,8 @@ async fn the_daemonset_stores_all_pods_in_a_volume_that_the_kubelet_creates() {
     assert!(volume.empty_dir.is_some(), "{volume:?}");
     let mut command = binary(&["--api-server", "--check"]);
     command.envs(environment(&container, &directory));
-    let output = command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output =
+        succeeded(command.env("KUBECONFIG", crate::api::kubeconfig(&directory, &server)).output().unwrap());
     let text = stdout(&output);
     let line = text.lines().find(|line| line.starts_with("checkpointDir")).unwrap();
     assert!(line.contains(directory.0.to_str().unwrap()) && text.contains("checkpointAllPods"), "{text}");

@@ -59,6 +59,14 @@ fn of<'a>(findings: &'a [Value], check: &str) -> Vec<&'a Value> {
     findings.iter().filter(|finding| finding["check"] == check).collect()
 }
 
+/// The message and the fix of the only finding of this check, which has this result.
+#[track_caller]
+fn only<'a>(findings: &'a [Value], check: &str, result: &str) -> [&'a str; 2] {
+    let [finding] = of(findings, check)[..] else { panic!("{findings:#?}") };
+    assert_eq!(finding["result"], result, "{finding}");
+    ["message", "fix"].map(|part| finding[part].as_str().unwrap())
+}
+
 /// A node with one static pod, its mirror pod and another pod, and the agent's flags.
 async fn node() -> (ApiServer, Directory, String) {
     let server = ApiServer::start().await;
@@ -121,10 +129,8 @@ async fn a_wrong_token_is_a_failure_and_no_output_has_the_token() {
     assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains("the-wrong-one"));
     let (findings, code) = parsed(&output);
     assert_eq!(code, Some(2));
-    let [finding] = of(&findings, "API server")[..] else { panic!("{findings:#?}") };
-    assert_eq!(finding["result"], "failure");
-    assert!(finding["message"].as_str().unwrap().contains("Unauthorized"), "{finding}");
-    assert!(finding["fix"].as_str().unwrap().contains("renew the token"), "{finding}");
+    let [message, fix] = only(&findings, "API server", "failure");
+    assert!(message.contains("Unauthorized") && fix.contains("renew the token"), "{message} {fix}");
     let rights = of(&findings, "rights");
     assert!(rights.len() == 1 && rights[0]["result"] == "skipped", "{rights:?}");
 }
@@ -136,16 +142,13 @@ fn an_api_server_that_does_not_answer_is_named_by_its_address_alone() {
     let kubeconfig = kubeconfig_with(&directory, &cluster, &json!({ "token": "hunter2" }));
     let (findings, code) = report(&format!("--kubeconfig {kubeconfig}"));
     assert_eq!(code, Some(2));
-    let [finding] = of(&findings, "API server")[..] else { panic!("{findings:#?}") };
-    let message = finding["message"].as_str().unwrap();
-    assert_eq!(finding["result"], "failure", "{message}");
+    let [message, _] = only(&findings, "API server", "failure");
     assert!(message.starts_with(&format!("http://{NOWHERE}: ")), "{message}");
     assert!(message.contains("Connection refused"), "{message}");
 
     let (findings, code) = report(&format!("--manifest-url http://{NOWHERE}/"));
-    let [finding] = of(&findings, "URL")[..] else { panic!("{findings:#?}") };
-    assert_eq!((&finding["result"], code), (&json!("failure"), Some(2)), "{findings:#?}");
-    assert!(finding["message"].as_str().unwrap().contains("Connection refused"), "{finding}");
+    let [message, _] = only(&findings, "URL", "failure");
+    assert!(code == Some(2) && message.contains("Connection refused"), "{message}");
 }
 
 #[test]
@@ -154,10 +157,8 @@ fn an_agent_with_tls_cannot_be_asked_without_its_authority() {
     let args = format!("{} {}", node_1(&directory.0), pki.flags());
     let agent = Agent::start(&args);
     let (findings, _) = report(&format!("{args} --port {}", agent.port()));
-    let [finding] = of(&findings, "agent")[..] else { panic!("{findings:#?}") };
-    assert_eq!(finding["result"], "warning");
-    let fix = finding["fix"].as_str().unwrap();
-    assert!(fix.ends_with("signed the agent's certificate: --certificate-authority FILE"), "{finding}");
+    let [_, fix] = only(&findings, "agent", "warning");
+    assert!(fix.ends_with("signed the agent's certificate: --certificate-authority FILE"), "{fix}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -242,11 +243,9 @@ fn without_inotify_watches_file_events_are_a_warning() {
     let args = with_nothing_else(&node_1(&directory.0));
     let Some(mut command) = without_file_events(&args) else { return };
     let (findings, code) = parsed(&command.output().unwrap());
-    let [finding] = of(&findings, "file events")[..] else { panic!("{findings:#?}") };
-    assert_eq!((&finding["result"], code), (&json!("warning"), Some(1)));
-    let message = finding["message"].as_str().unwrap();
-    assert!(message.starts_with("no file events"), "{message}");
-    assert!(finding["fix"].as_str().unwrap().contains("fs.inotify.max_user_watches"), "{finding}");
+    let [message, fix] = only(&findings, "file events", "warning");
+    assert!(code == Some(1) && message.starts_with("no file events"), "{message}");
+    assert!(fix.contains("fs.inotify.max_user_watches"), "{fix}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -284,9 +283,7 @@ fn a_kubelets_pod_that_cannot_be_decoded_is_named_and_the_others_are_served() {
     let problem = "shop/bad: spec.containers[0].image: cannot be decoded: expected a string";
 
     let (findings, _) = report(&args);
-    let [finding] = of(&findings, "kubelet's pods")[..] else { panic!("{findings:#?}") };
-    let message = finding["message"].as_str().unwrap();
-    assert_eq!(finding["result"], "warning", "{message}");
+    let [message, _] = only(&findings, "kubelet's pods", "warning");
     assert!(message.contains(problem), "{message}");
 
     let agent = Agent::start(&args).ready();

@@ -1,6 +1,5 @@
 //! Clients that take all they can get: the others are served meanwhile.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -51,8 +50,9 @@ fn a_selector_may_repeat_terms_but_not_have_thousands() {
     }
 }
 
+/// DNS rebinding: a page in a browser on this machine, whose name points to 127.0.0.1, must not read responses.
 #[test]
-fn a_request_has_one_host() {
+fn a_request_has_one_host_which_is_local() {
     let agent = Agent::on(&shipped());
     let end = "Connection: close\r\n\r\n";
     for (request, code) in [
@@ -60,6 +60,11 @@ fn a_request_has_one_host() {
         ("GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
         ("GET /livez HTTP/1.1\r\nHost: localhost\r\nHost: public.example\r\n", 400),
         ("GET http://localhost/livez HTTP/1.1\r\nHost: localhost\r\n", 200),
+        ("GET / HTTP/1.1\r\nHost: public.example\r\n", 421),
+        ("GET /pods HTTP/1.1\r\nHost: public.example:80\r\n", 421),
+        ("GET /nothing HTTP/1.1\r\nHost: public.example\r\n", 421),
+        ("GET /pods HTTP/1.1\r\nHost: localhost:10270\r\n", 200),
+        ("GET /nothing HTTP/1.1\r\nHost: [::1]\r\n", 404),
         ("GET http://public.example/livez HTTP/1.1\r\nHost: localhost\r\n", 421),
         ("GET http://localhost/livez HTTP/1.1\r\nHost: public.example\r\n", 421),
     ] {
@@ -80,19 +85,12 @@ fn a_proc_that_blocks_delays_only_look_ups_of_processes() {
     }
     let (at, listens) = (proc.0.to_str().unwrap(), socket.to_str().unwrap());
     let agent = Agent::on_with(&shipped(), &["--proc", at, "--socket", listens]);
-    let pids: String = (100..140).fold(String::new(), |mut all, pid| {
-        let _ = writeln!(all, "{pid}");
-        all
-    });
+    let pids: String = (100..140).map(|pid| format!("{pid}\n")).collect::<Vec<_>>().concat();
     let mut open = Vec::new();
     for _ in 0..40 {
-        let mut stream = TcpStream::connect(agent.address).unwrap();
         let head = format!("POST /whois HTTP/1.1\r\nHost: l\r\nContent-Length: {}\r\n\r\n", pids.len());
-        stream.write_all(format!("{head}{pids}").as_bytes()).unwrap();
-        open.push(stream);
-        let mut stream = TcpStream::connect(agent.address).unwrap();
-        stream.write_all(b"GET /whois?q=101&q=102 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
-        open.push(stream);
+        open.push(agent.connect(&(head + &pids)));
+        open.push(agent.connect("GET /whois?q=101&q=102 HTTP/1.1\r\nHost: l\r\n\r\n"));
     }
     for path in ["/livez", "/pods", "/api/v1/pods", "/whois?q=kube-system/etcd-node-1"] {
         assert_eq!(agent.get(path).code, 200, "{path}");
@@ -112,13 +110,8 @@ fn one_client_with_endless_bodies_does_not_refuse_another() {
     let directory = Directory::new();
     let socket = directory.0.join("agent.sock");
     let agent = Agent::on_with(&shipped(), &["--socket", socket.to_str().unwrap()]);
-    let endless: Vec<_> = (0..100)
-        .map(|_| {
-            let mut stream = TcpStream::connect(agent.address).unwrap();
-            stream.write_all(b"POST /whois HTTP/1.1\r\nHost: l\r\nContent-Length: 1000000\r\n\r\nx").unwrap();
-            stream
-        })
-        .collect();
+    let endless = "POST /whois HTTP/1.1\r\nHost: l\r\nContent-Length: 1000000\r\n\r\nx";
+    let endless = [(); 100].map(|()| agent.connect(endless));
     assert_eq!(agent.get("/livez").code, 200);
     let answer = of_another_client(&socket);
     assert_eq!((answer.code, answer.body.starts_with("{\"found\":true")), (200, true), "{}", answer.body);
@@ -131,13 +124,7 @@ fn bodies_of_small_chunks_take_little_memory() {
     let before = agent.kib("VmRSS");
     let body = "POST /whois HTTP/1.1\r\nHost: l\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
     let body = body.to_owned() + &"1\r\nx\r\n".repeat(100_000);
-    let streams = (0..16).map(|_| {
-        let mut stream = TcpStream::connect(agent.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(body.as_bytes()).unwrap();
-        stream
-    });
-    for stream in streams.collect::<Vec<_>>() {
+    for stream in [(); 16].map(|()| agent.connect(&body)) {
         assert_eq!(Answer::read(stream).code, 408);
     }
     let grown = (agent.kib("VmHWM") - before) / 1024;

@@ -1,7 +1,7 @@
 //! Separate addresses for clients without a certificate: one serves only liveness and readiness, one only the metrics.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
@@ -75,8 +75,7 @@ fn at_the_limit_of_open_files_probes_are_answered() {
     let mut watches = Vec::new();
     loop {
         assert!(watches.len() < LIMIT, "not even a descriptor for each watch");
-        let mut stream = TcpStream::connect(agent.address).unwrap();
-        write!(stream, "GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
+        let mut stream = agent.connect("GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n");
         let mut head = [0; 12];
         stream.read_exact(&mut head).unwrap();
         if head.ends_with(b"429") {

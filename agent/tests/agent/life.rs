@@ -1,7 +1,6 @@
 //! Start, shutdown and exit codes.
 
-use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 
 use nix::sys::stat::Mode;
@@ -38,9 +37,8 @@ fn the_first_signal_waits_for_open_requests_and_the_second_does_not() {
     let directory = Directory::new();
     fill(&directory);
     let mut agent = Agent::on(&directory.0);
-    let mut stream = TcpStream::connect(agent.address).unwrap();
     // Requested but not read: the agent cannot finish its response.
-    stream.write_all(b"GET /pods HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let stream = agent.connect("GET /pods HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.peek(&mut [0]).unwrap();
     agent.signal("TERM");
     agent.wait_for_log("shutting down after the open requests");
@@ -121,7 +119,6 @@ fn a_wrong_command_line_is_exit_code_2() {
         "",
         "--no-such-flag",
         "--pod-manifest-path x --hostname-override \t",
-        "--pod-manifest-path x --address 0.0.0.0",
         "--pod-manifest-path x get y",
         "--pod-manifest-path x --check --checkpoint-all-pods",
     ] {

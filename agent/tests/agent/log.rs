@@ -29,10 +29,7 @@ fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
             "{line}"
         );
         assert_eq!((&line["namespace"], &line["name"]), (&"default".into(), &"web-node-1".into()), "{line}");
-        assert_eq!(
-            (&line["uid"], &line["source"], &line["level"]),
-            (&"u-1".into(), &"file".into(), &"DEBUG".into())
-        );
+        assert_eq!(json!([line["uid"], line["source"], line["level"]]), json!(["u-1", "file", "DEBUG"]));
         generations.push(line["generation"].as_u64().unwrap());
         // Only published changes are logged.
         let code = agent.get("/pods/default/web-node-1").code;

@@ -46,7 +46,7 @@ use k8s_openapi::jiff::Timestamp;
 use pod_index::PodMeta;
 use serde_json::Value;
 
-use support::{Agent, Directory, binary, manifest, node_1, run, shipped, stderr, stdout};
+use support::{Agent, Directory, binary, manifest, node_1, run, shipped, stderr, stdout, succeeded};
 
 const SHIPPED: [(&str, &str); 5] = [
     ("default", "static-web-node-1"),
@@ -62,8 +62,7 @@ fn once(path: &Path) -> String {
 
 #[test]
 fn once_prints_the_shipped_manifests_as_a_table_and_ends() {
-    let output = run(&once(&shipped()));
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(run(&once(&shipped())));
     let lines: Vec<Vec<&str>> =
         stdout(&output).lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0], ["NAMESPACE", "NAME", "UID", "SOURCE", "KIND", "PHASE"]);

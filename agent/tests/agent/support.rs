@@ -115,6 +115,13 @@ pub fn run_within(patience: Duration, args: &(impl Args + ?Sized)) -> Output {
     child.wait_with_output().unwrap()
 }
 
+/// The output, after which it must have ended with 0.
+#[track_caller]
+pub fn succeeded(output: Output) -> Output {
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
 pub fn stdout(output: &Output) -> &str {
     std::str::from_utf8(&output.stdout).unwrap()
 }
@@ -253,11 +260,17 @@ impl Agent {
         get(self.address, path)
     }
 
+    /// A connection on which these words were sent.
+    pub fn connect(&self, words: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(words.as_bytes()).unwrap();
+        stream
+    }
+
     /// Sends a request with additional headers and a body.
     pub fn send(&self, request: &str, headers: &str, body: &str) -> Answer {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Answer::to(stream, request, headers, body)
+        Answer::to(self.connect(""), request, headers, body)
     }
 
     /// Repeats the request until the response is as expected.
@@ -400,28 +413,6 @@ impl Drop for AtTheEnd<'_> {
     fn drop(&mut self) {
         self.0.0.store(true, Ordering::Relaxed);
     }
-}
-
-#[test]
-fn background_threads_stop_when_a_test_fails() {
-    let (ended, end) = mpsc::channel();
-    // Not waited for, in case it never ends.
-    std::thread::spawn(move || {
-        let stop = Stop::default();
-        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            std::thread::scope(|scope| {
-                let _end = stop.at_the_end();
-                scope.spawn(|| {
-                    while !stop.is_set() {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
-                });
-                panic!("a panic that the test wants");
-            });
-        }));
-        ended.send(failed.is_err())
-    });
-    assert_eq!(end.recv_timeout(PATIENCE), Ok(true));
 }
 
 impl Drop for Agent {

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::{
     Agent, Answer, Args, Directory, PATIENCE, binary, get, node_1, refused, run, shipped, stderr, stdout,
-    wait_for,
+    succeeded, wait_for,
 };
 
 /// A certificate authority.
@@ -192,8 +192,7 @@ fn clients_that_trust_the_agents_authority_are_served_and_others_see_why_not() {
     // A certificate for a name, as nodes have, requested over loopback.
     pki.renew("node", "node-1.example.com");
     agent.wait_for_log("new connections use the new TLS certificate");
-    let output = agent.ask(&format!("{get} --ca-file {ca} --tls-server-name node-1.example.com"));
-    assert!(output.status.success(), "{}", stderr(&output));
+    succeeded(agent.ask(&format!("{get} --ca-file {ca} --tls-server-name node-1.example.com")));
 }
 
 #[test]
@@ -340,8 +339,7 @@ fn with_a_client_authority_only_its_clients_are_served() {
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).to_lowercase().contains("certificate"), "{}", stderr(&output));
     let (certificate, key) = (pki.at("me.crt"), pki.at("me.key"));
-    let output = agent.ask(&format!("{get} --client-certificate {certificate} --client-key {key}"));
-    assert!(output.status.success(), "{}", stderr(&output));
+    succeeded(agent.ask(&format!("{get} --client-certificate {certificate} --client-key {key}")));
     // Variables and flags complete each other.
     for (variables, flags) in [
         (vec![("CLIENT_CERTIFICATE", &certificate), ("CLIENT_KEY", &key)], format!("--ca-file {ca}")),
@@ -418,8 +416,7 @@ fn the_configuration_file_has_the_kubelets_keys_and_tls_is_enough_to_serve_beyon
         pki.directory.write("config.yaml", &text);
         run(&["--config", &pki.at("config.yaml"), "--check"])
     };
-    let output = config("");
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(config(""));
     let shows = |output: &std::process::Output, [key, value]: [&str; 2]| {
         let said = stdout(output);
         let is_shown = |line: &str| line.split_whitespace().eq([key, value]);

@@ -8,8 +8,6 @@
 mod webdriver;
 
 use std::fs;
-use std::io::Write;
-use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
@@ -237,8 +235,7 @@ fn the_ages_of_sources_and_the_number_of_watchers_are_shown() {
     for figure in ["generation", "publications", "changed"] {
         browser.until(&format!("/^[\\d.,]+$/.test(document.querySelector('#figure-{figure}').textContent)"));
     }
-    let mut other = TcpStream::connect(agent.address).unwrap();
-    write!(other, "GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let other = agent.connect("GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n");
     browser.until("document.querySelector('#figure-watchers').innerText === '2'");
     drop(other);
     browser.until("document.querySelector('#figure-watchers').innerText === '1'");

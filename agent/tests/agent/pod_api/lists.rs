@@ -12,10 +12,7 @@ async fn discovery_lists_pods_with_get_list_and_watch() {
     let resources = get("/api/v1");
     assert_eq!((&resources["kind"], &resources["groupVersion"]), (&json!("APIResourceList"), &json!("v1")));
     let [pods] = resources["resources"].as_array().unwrap().as_slice() else { panic!("{resources}") };
-    assert_eq!(
-        (&pods["name"], &pods["kind"], &pods["namespaced"]),
-        (&json!("pods"), &json!("Pod"), &json!(true))
-    );
+    assert_eq!(json!([pods["name"], pods["kind"], pods["namespaced"]]), json!(["pods", "Pod", true]));
     assert_eq!(pods["verbs"], json!(["get", "list", "watch"]));
     assert_eq!(get("/version")["major"], "1");
     // The requests that kubectl makes first.

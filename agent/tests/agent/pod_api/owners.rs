@@ -11,7 +11,7 @@ use kube::{Api, Client, Config};
 
 use super::*;
 use crate::api_server::{Fault, Verb, shipped};
-use crate::support::{binary, refused, stderr, stdout};
+use crate::support::{binary, refused, stdout, succeeded};
 
 /// An object in the namespace `shop` with this controller: API version, kind, name. Its UID is `KIND-NAME`.
 fn owned(kind: &str, name: &str, controller: Option<(&str, &str, &str)>) -> Value {
@@ -396,8 +396,7 @@ async fn a_kubeconfig_of_the_agent_is_enough_for_a_typed_client() {
     put_all(&server);
     let agent = agent(&server, &directory);
     agent.has("/apis/apps/v1/deployments");
-    let output = agent.ask("kubeconfig");
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(agent.ask("kubeconfig"));
     let config = Kubeconfig::from_yaml(stdout(&output)).unwrap();
     let config = Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await.unwrap();
     let client = Client::try_from(config).unwrap();
@@ -444,7 +443,6 @@ print(*(len(list().items) for list in (
     apps.list_deployment_for_all_namespaces, apps.list_stateful_set_for_all_namespaces,
     apps.list_daemon_set_for_all_namespaces, batch.list_job_for_all_namespaces, batch.list_cron_job_for_all_namespaces)))";
     let url = format!("http://{}", agent.address);
-    let output = std::process::Command::new(&python).args(["-c", script, &url]).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(std::process::Command::new(&python).args(["-c", script, &url]).output().unwrap());
     assert_eq!(stdout(&output).trim(), "11 1 1 3 1 1 1 2 1");
 }

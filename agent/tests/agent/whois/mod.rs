@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::api::{following, pod};
 use crate::api_server::ApiServer;
 use crate::metrics::value;
-use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout};
+use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout, succeeded};
 
 const WEB: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";
@@ -194,12 +194,10 @@ async fn each_form_of_identity_finds_the_pod() {
     // The same through the body, the command line, standard input and /pods.
     let body = setup.agent.send("POST /whois", "", &queries.join("\n")).body;
     assert_eq!(lines(&body), answers);
-    let output = setup.agent.ask(&[&["whois", "-o", "json"], &*queries].concat());
-    assert!(output.status.success(), "{}", stderr(&output));
+    let output = succeeded(setup.agent.ask(&[&["whois", "-o", "json"], &*queries].concat()));
     assert_eq!(lines(stdout(&output)), answers);
     for args in [&["-o", "json"][..], &["-o", "json", "-"]] {
-        let output = setup.pipe(args, queries.join("\n").as_bytes());
-        assert!(output.status.success(), "{}", stderr(&output));
+        let output = succeeded(setup.pipe(args, queries.join("\n").as_bytes()));
         assert_eq!(stdout(&output), body);
     }
     for (query, ..) in forms.iter().filter(|(_, kind, ..)| *kind != "pid") {
