@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::metrics::{OF_TLS, agent_with_everything, families};
-use crate::support::Directory;
+use crate::support::{Directory, REFERENCE, table};
 
 fn deployed(path: &str) -> String {
     fs::read_to_string(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("deploy").join(path))
@@ -172,12 +172,9 @@ fn the_reference_describes_every_alert() {
     let rules = alerts()
         .into_iter()
         .map(|alert| [format!("`{}`", said(&alert["alert"])), said(&alert["labels"]["severity"])]);
-    let reference = include_str!("../../../docs/reference.md");
-    let table = reference.split("| alert | severity |").nth(1).expect("the table of alerts");
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|')).map(|row| {
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        assert!(cells[3].len() > 10, "{cells:?}");
-        [cells[1].to_owned(), cells[2].to_owned()]
+    let rows = table(REFERENCE, "| alert | severity |").into_iter().map(|cells| {
+        assert!(cells[2].len() > 10, "{cells:?}");
+        [cells[0].to_owned(), cells[1].to_owned()]
     });
     assert_eq!(rows.collect::<Vec<_>>(), rules.collect::<Vec<_>>());
 }

@@ -48,10 +48,8 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
         assert!(volume.host_path.is_none(), "{}: nothing of the host's", volume.name);
     }
     let security = serde_json::to_value(pod.security_context).unwrap();
-    assert_eq!(
-        (&security["runAsNonRoot"], &security["seccompProfile"]["type"]),
-        (&json!(true), &json!("RuntimeDefault"))
-    );
+    let rules = json!([security["runAsNonRoot"], security["seccompProfile"]["type"]]);
+    assert_eq!(rules, json!([true, "RuntimeDefault"]));
     let [container] = pod.containers.as_slice() else { panic!("one container") };
     let restricted = json!({
         "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },

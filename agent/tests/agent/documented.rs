@@ -5,7 +5,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
-use crate::support::{Agent, Directory, shipped, started_by};
+use crate::support::{Agent, Directory, REFERENCE, code, shipped, started_by, table};
 
 #[test]
 fn every_path_in_the_reference_is_served() {
@@ -13,11 +13,8 @@ fn every_path_in_the_reference_is_served() {
     let agent = Agent::on(&manifests);
     let etcd: Pod = agent.get("/pods/kube-system/etcd-node-1").json();
 
-    let reference = include_str!("../../../docs/reference.md");
-    let table = reference.split("| path | answer |").nth(1).expect("the table of paths");
-    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let cells = rows.filter_map(|row| row.split('|').nth(1));
-    let paths: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let rows = table(REFERENCE, "| path | answer |");
+    let paths: Vec<_> = rows.iter().flat_map(|row| code(row[0])).collect();
     assert!(paths.len() > 10, "{paths:?}");
     for path in paths {
         let asked = path

@@ -170,14 +170,6 @@ async fn after_a_cut_connection_each_missed_event_is_a_line_of_its_own() {
     }
 }
 
-#[test]
-fn an_invalid_selector_of_a_watch_is_an_error() {
-    let agent = Agent::on(&crate::support::shipped());
-    for selector in ["a\tb", "a==b==c"] {
-        agent.refuses(&format!("list -w --selector {selector}"), 2, "labelSelector");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_are_listed_in_kubectls_forms() {
     let (server, directory) = (ApiServer::start().await, Directory::new());
@@ -218,6 +210,9 @@ async fn pods_are_listed_in_kubectls_forms() {
     }
     let nothing = agent.ask(&["list", "-n", "nowhere"]);
     assert_eq!((nothing.status.code(), stdout(&nothing), stderr(&nothing)), (Some(0), "", "No pods found\n"));
+    for selector in ["a\tb", "a==b==c"] {
+        agent.refuses(&format!("list -w --selector {selector}"), 2, "labelSelector");
+    }
     for invalid in ["list -A -n shop", "list --field-selector spec.image=x", "get db -o wide"] {
         agent.refuses(invalid, 2, "");
     }

@@ -23,11 +23,7 @@ fn each_added_changed_or_removed_pod_is_one_log_line_with_its_fields() {
             None => std::fs::remove_file(directory.0.join("web.yaml")).unwrap(),
         }
         let line: Value = serde_json::from_str(&agent.wait_for_log("\"event\":")).unwrap();
-        assert_eq!(
-            (&line["event"], &line["message"]),
-            (&event.into(), &format!("pod {event}").into()),
-            "{line}"
-        );
+        assert_eq!(json!([line["event"], line["message"]]), json!([event, format!("pod {event}")]));
         assert_eq!((&line["namespace"], &line["name"]), (&"default".into(), &"web-node-1".into()), "{line}");
         assert_eq!(json!([line["uid"], line["source"], line["level"]]), json!(["u-1", "file", "DEBUG"]));
         generations.push(line["generation"].as_u64().unwrap());
@@ -72,11 +68,7 @@ fn a_duplicate_pod_is_reported_in_the_log_sources_and_metrics() {
     agent.has("/readyz");
     let sources: Value = agent.get("/sources").json();
     let problem = &sources["sources"][0]["problems"][0];
-    assert_eq!(
-        (&problem["kind"], &problem["field"]),
-        (&"duplicate".into(), &"metadata.name".into()),
-        "{sources}"
-    );
+    assert_eq!(json!([problem["kind"], problem["field"]]), json!(["duplicate", "metadata.name"]));
     let series = "pod_index_source_problems{source=\"http\",kind=\"duplicate\"} 1";
     assert!(agent.get("/metrics").body.contains(series));
 

@@ -8,7 +8,9 @@ use serde_json::json;
 
 use crate::api::{following, pod};
 use crate::api_server::{ApiServer, Fault, Verb};
-use crate::support::{Agent, Args, Directory, manifest, node_1, shipped, started_by};
+use crate::support::{
+    Agent, Answer, Args, Directory, REFERENCE, code, manifest, node_1, shipped, started_by, table,
+};
 
 /// Gauges that exist only with TLS, for which `tls` is set.
 pub const OF_TLS: [&str; 2] =
@@ -18,6 +20,11 @@ pub const OF_TLS: [&str; 2] =
 pub fn value(metrics: &str, series: &str) -> u64 {
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
+}
+
+/// The answered requests to this path.
+pub fn asked(metrics: &Answer, path: &str) -> u64 {
+    value(&metrics.body, &format!("pod_index_http_requests_total{{path=\"{path}\",outcome=\"ok\"}}"))
 }
 
 /// Every family with its type, and every series with its labels, without values and without the bounds of
@@ -168,12 +175,10 @@ pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) 
 async fn a_used_agent_has_at_most_150_samples() {
     let directory = Directory::new();
     let (agent, server) = agent_with_everything(&directory).await;
-    let reference = include_str!("../../../docs/reference.md");
-    let table = reference.split("| path | answer |").nth(1).expect("the table of paths");
-    let paths = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let paths: Vec<_> = paths.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    let rows = table(REFERENCE, "| path | answer |");
+    let paths = rows.iter().flatten().flat_map(|cell| code(cell));
     let of_the_api = ["/api", "/apis", "/version", "/api/v1/pods", "/api/v1/namespaces/default/pods/plain"];
-    for path in paths.into_iter().chain(of_the_api).filter(|path| path.starts_with('/')) {
+    for path in paths.chain(of_the_api).filter(|path| path.starts_with('/')) {
         let found = path.replace("{namespace}", "default").replace("{name}", "plain");
         for path in
             [found, path.replace(['{', '}'], ""), format!("{path}/x"), format!("{path}?limit=x&q=%00")]
@@ -202,10 +207,7 @@ async fn the_reference_has_every_metric_with_its_type_and_its_labels() {
     let (agent, _server) = agent_with_everything(&directory).await;
     let metrics = agent.get("/metrics").body;
 
-    let reference = include_str!("../../../docs/reference.md");
-    let table = reference.split("| metric | type | labels |").nth(1).expect("the table of metrics");
-    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let rows: Vec<Vec<&str>> = lines.map(|line| line.split('|').skip(1).map(str::trim).collect()).collect();
+    let rows = table(REFERENCE, "| metric | type | labels |");
     let documented: BTreeMap<_, _> = rows.iter().map(|row| (row[0].trim_matches('`'), row[1])).collect();
     assert_eq!(documented.len(), rows.len(), "a metric is there twice");
     let mut families = families(&metrics);
@@ -222,8 +224,7 @@ async fn the_reference_has_every_metric_with_its_type_and_its_labels() {
             .flat_map(|(labels, _)| labels.split("\",").filter_map(|label| label.split('=').next()))
             .filter(|label| *label != "le")
             .collect();
-        let documented_labels: BTreeSet<_> = row[2].split('`').skip(1).step_by(2).collect();
-        assert_eq!(documented_labels, labels, "the labels of {name}");
+        assert_eq!(code(row[2]).collect::<BTreeSet<_>>(), labels, "the labels of {name}");
     }
 }
 

@@ -156,19 +156,16 @@ fn no_other_file_is_quoted_either() {
     manifests.write("time.yaml", &format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec:\n  containers: [{{name: c, image: i}}]\nstatus: {{startTime: {CANARY}}}\n"
     ));
-    directory.write(
-        "header.yaml",
-        &format!("staticPodURL: http://localhost:1/\nstaticPodURLHeader: {{Token: {CANARY}}}\n"),
-    );
-    directory
-        .write("list.yaml", &format!("staticPodURL: http://localhost:1/\nstaticPodURLHeader: {CANARY}\n"));
-    directory.write(
-        "broken.yaml",
-        &format!("staticPodURL: http://localhost:1/\nstaticPodURLHeader: {{Token: [\"{CANARY}\n"),
-    );
-    directory.write("key.pem", &format!("-----BEGIN {CANARY}\nAAAA\n"));
-    directory
-        .write("base64.pem", &format!("-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n"));
+    let url = "staticPodURL: http://localhost:1/\nstaticPodURLHeader: ";
+    for (name, text) in [
+        ("header.yaml", format!("{url}{{Token: {CANARY}}}\n")),
+        ("list.yaml", format!("{url}{CANARY}\n")),
+        ("broken.yaml", format!("{url}{{Token: [\"{CANARY}\n")),
+        ("key.pem", format!("-----BEGIN {CANARY}\nAAAA\n")),
+        ("base64.pem", format!("-----BEGIN PRIVATE KEY-----\n{CANARY}\n-----END PRIVATE KEY-----\n")),
+    ] {
+        directory.write(name, &text);
+    }
     let manifests = node_1(&manifests.0);
     let with_tls =
         |file: &str| format!("--check {manifests} --tls-cert-file {0} --tls-private-key-file {0}", at(file));

@@ -546,6 +546,20 @@ pub fn serve(answer: impl Fn(&str) -> (&'static str, String) + Send + 'static) -
     address
 }
 
+/// The rows of the only table of a document with this heading: their cells.
+pub fn table(document: &'static str, heading: &str) -> Vec<Vec<&'static str>> {
+    let table = document.split(heading).nth(1).unwrap_or_else(|| panic!("no table {heading}"));
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split('|').skip(1).map(str::trim).collect()).collect()
+}
+
+/// What is formatted as code.
+pub fn code(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+pub const REFERENCE: &str = include_str!("../../../docs/reference.md");
+
 /// A small valid manifest.
 pub fn manifest(name: &str) -> String {
     format!(

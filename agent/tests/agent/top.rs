@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
-use crate::metrics::value;
+use crate::metrics::{asked, value};
 use crate::support::{
-    Agent, Answer, Directory, binary, manifest, node_1, refused, run, shipped, stderr, stdout, wait_for,
+    Agent, Directory, binary, manifest, node_1, refused, run, shipped, stderr, stdout, wait_for,
 };
 use crate::terminal::Terminal;
 
@@ -145,9 +145,6 @@ fn top_watches_the_pods_and_both_it_and_get_use_the_socket() {
 
     let mut terminal = Terminal::run(&["top", "--socket", socket], SIZE);
     terminal.until(|seen| seen.contains("first-node-1") && seen.contains("● ready"));
-    let asked = |answer: &Answer, path: &str| {
-        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",outcome=\"ok\"}}"))
-    };
     let before = agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
     directory.write("second.yaml", &manifest("second"));
     terminal.until(|seen| seen.contains("second-node-1") && seen.contains("Pods 2"));

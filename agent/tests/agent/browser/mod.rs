@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use self::webdriver::Browser;
 use crate::api::{kubeconfig, pod};
 use crate::api_server::ApiServer;
-use crate::metrics::value;
-use crate::support::{Agent, Answer, Directory, PATIENCE, manifest, shipped};
+use crate::metrics::{asked, value};
+use crate::support::{Agent, Directory, PATIENCE, manifest, shipped};
 
 const WINDOW: (u32, u32) = (1280, 720);
 
@@ -55,9 +55,6 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     assert_eq!(browser.text("#pods .count"), "5 pods");
     assert_eq!(browser.text("#node"), "node-1");
     // While nothing changes, the pods are not sent again.
-    let asked = |answer: &Answer, path: &str| {
-        value(&answer.body, &format!("pod_index_http_requests_total{{path=\"{path}\",outcome=\"ok\"}}"))
-    };
     let before = agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
     let rounds = asked(&before, "/mirrors") + 3;
     let after = agent.until("/metrics", |answer| asked(answer, "/mirrors") >= rounds);

@@ -158,10 +158,8 @@ async fn a_version_that_is_too_old_of_another_run_or_of_the_future_is_410_at_onc
             let event = event.expect(what);
             assert_eq!(event["type"], "ERROR", "{what}");
             let status = &event["object"];
-            assert_eq!(
-                (&status["kind"], &status["code"], &status["reason"]),
-                (&json!("Status"), &json!(410), &json!("Expired"))
-            );
+            let status = [&status["kind"], &status["code"], &status["reason"]];
+            assert_eq!(json!(status), json!(["Status", 410, "Expired"]));
             assert_eq!(watch.next(), None, "{what}");
         } else {
             assert!(event.is_none_or(|event| event["type"] == "ADDED"), "{what}");
@@ -198,11 +196,8 @@ async fn a_watch_ends_when_its_time_is_over_with_a_bookmark() {
     world.server.put("pods", &pod("shop", "b", &json!({})));
     let now = version(&world.until("", 2));
     let bookmark = watch.next().unwrap();
-    assert_eq!(
-        (&bookmark["type"], version(&bookmark["object"])),
-        (&json!("BOOKMARK"), now),
-        "its version passes events that it does not select"
-    );
+    // Its version passes events that it does not select.
+    assert_eq!(json!([bookmark["type"], version(&bookmark["object"])]), json!(["BOOKMARK", now]));
     assert_eq!(bookmark["object"]["metadata"]["annotations"], Value::Null);
     assert_eq!(watch.next(), None);
     assert_eq!(world.watch(&format!("{from}&timeoutSeconds=-5")).next(), None);
@@ -227,10 +222,8 @@ async fn a_watch_sends_events_in_the_requested_form() {
     for watch in [&mut partial, &mut table, &mut rows] {
         firsts.push(watch.next().unwrap());
     }
-    assert_eq!(
-        (&firsts[0]["object"]["kind"], &firsts[0]["object"]["spec"]),
-        (&json!("PartialObjectMetadata"), &Value::Null)
-    );
+    let first = &firsts[0]["object"];
+    assert_eq!(json!([first["kind"], first["spec"]]), json!(["PartialObjectMetadata", null]));
     assert_eq!(firsts[1]["object"]["columnDefinitions"].as_array().unwrap().len(), 7);
     assert_eq!(firsts[1]["object"]["rows"][0]["object"]["metadata"]["name"], "a");
     assert_eq!(firsts[2]["object"]["rows"][0]["cells"][1], "a");

@@ -5,18 +5,24 @@ use super::*;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
     let setup = Setup::new().await;
-    let found = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="found"}"#);
+    // Adds the pod once a lookup more had this outcome.
+    let after = |outcome: &str, later: &Value, ask: &dyn Fn() -> Output| {
+        let series = format!("pod_index_lookups_total{{outcome=\"{outcome}\"}}");
+        let before = value(&setup.agent.get("/metrics").body, &series);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                setup.agent.until("/metrics", |answer| value(&answer.body, &series) > before);
+                setup.server.put("pods", later);
+            });
+            ask()
+        })
+    };
     for args in [&["later-uid", WEB, "-o", "json"][..], &["-o", "json"]] {
         let uid = if args.len() > 2 { "later-uid" } else { "still-later-uid" };
         let mut later = pod(uid, "node-1", &json!({}));
         later["metadata"]["uid"] = json!(uid);
-        let before = found(&setup.agent.get("/metrics").body);
-        let output = thread::scope(|scope| {
-            scope.spawn(|| {
-                // The pod that is known has been found, so the query waits for the other one.
-                setup.agent.until("/metrics", |answer| found(&answer.body) > before);
-                setup.server.put("pods", &later);
-            });
+        // The pod that is known has been found, so the query waits for the other one.
+        let output = after("found", &later, &|| {
             setup.pipe(&[args, &["--wait", "60s"]].concat(), format!("{uid}\n{WEB}\n").as_bytes())
         });
         assert!(output.status.success(), "{} {}", stdout(&output), stderr(&output));
@@ -29,15 +35,8 @@ async fn waiting_finds_a_pod_that_comes_later_and_ends_when_it_does_not() {
     setup.process("4712", "0::/kubepods/podu-of-4712\n");
     let mut later = pod("of-4712", "node-1", &json!({}));
     later["metadata"]["uid"] = json!("u-of-4712");
-    let unknown = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="unknown"}"#);
-    let before = unknown(&setup.agent.get("/metrics").body);
-    let output = thread::scope(|scope| {
-        scope.spawn(|| {
-            setup.agent.until("/metrics", |answer| unknown(&answer.body) > before);
-            setup.server.put("pods", &later);
-        });
-        setup.agent.ask(&["whois", "4712", "--wait", "60s", "-o", "json"])
-    });
+    let output =
+        after("unknown", &later, &|| setup.agent.ask(&["whois", "4712", "--wait", "60s", "-o", "json"]));
     assert_eq!(lines(stdout(&output))[0]["podUID"], "u-of-4712", "{}", stderr(&output));
 
     let began = Instant::now();
