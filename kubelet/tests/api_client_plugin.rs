@@ -305,19 +305,17 @@ async fn an_answer_with_empty_or_half_credentials_is_refused() {
 }
 
 #[tokio::test]
-async fn a_proxy_is_refused_without_its_password() {
-    let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
-    config.proxy_url = Some("http://user:hunter2@proxy.example.com:3128".parse().unwrap());
-    let error = ApiClient::new(config, "test", &ConnectionOptions::default()).await.err().unwrap();
-    let error = format!("{} {error} {error:?}", api_causes(&error));
-    assert!(error.contains("proxies are not supported") && !error.contains("hunter2"), "{error}");
-}
-
-#[tokio::test]
-async fn an_authentication_provider_that_kubernetes_has_removed_is_refused() {
-    let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
-    config.auth_info.auth_provider =
-        Some(serde_json::from_value(json!({ "name": "gcp", "config": {} })).unwrap());
-    let error = ApiClient::new(config, "test", &ConnectionOptions::default()).await.err().unwrap();
-    assert!(api_causes(&error).contains("the auth-provider \"gcp\" is not supported"), "{error}");
+async fn a_proxy_and_an_authentication_provider_that_kubernetes_has_removed_are_refused() {
+    let nowhere = Config::new("http://127.0.0.1:1".parse().unwrap());
+    let (mut proxied, mut removed) = (nowhere.clone(), nowhere);
+    proxied.proxy_url = Some("http://user:hunter2@proxy.example.com:3128".parse().unwrap());
+    let provider = json!({ "name": "gcp", "config": {} });
+    removed.auth_info.auth_provider = Some(serde_json::from_value(provider).unwrap());
+    for (config, expected) in
+        [(proxied, "proxies are not supported"), (removed, "the auth-provider \"gcp\" is not supported")]
+    {
+        let error = ApiClient::new(config, "test", &ConnectionOptions::default()).await.err().unwrap();
+        let error = format!("{} {error} {error:?}", api_causes(&error));
+        assert!(error.contains(expected) && !error.contains("hunter2"), "{error}");
+    }
 }

@@ -19,6 +19,14 @@ fn comparing(server: &ApiServer) -> Source {
     Source { times: Times { compare_after: 4 * QUICK, ..quick() }, ..source(server) }
 }
 
+/// A server with three lasting pods, and an index that follows it and compares soon.
+async fn followed_comparing() -> (ApiServer, Followed) {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let followed = follow_with(&server, comparing(&server)).await;
+    (server, followed)
+}
+
 /// A server with three lasting pods, its backup, and an index that follows later changes and compares soon.
 async fn followed_since_a_backup() -> (ApiServer, Store, Followed) {
     let (server, followed) = followed().await;
@@ -99,9 +107,7 @@ async fn a_restored_server_with_the_same_pods_is_watched_from_its_own_version() 
 
 #[tokio::test]
 async fn after_a_cut_the_pods_are_compared_and_an_unchanged_server_is_not_listed_again() {
-    let (server, followed) = followed().await;
-    drop(followed);
-    let mut followed = follow_with(&server, comparing(&server)).await;
+    let (server, mut followed) = followed_comparing().await;
     let lists = server.requests(Verb::List);
     for round in 1..=3 {
         if round == 2 {
@@ -129,9 +135,7 @@ async fn after_a_cut_the_pods_are_compared_and_an_unchanged_server_is_not_listed
 
 #[tokio::test]
 async fn a_stale_cache_causes_a_relist_and_removes_no_pod() {
-    let (server, followed) = followed().await;
-    drop(followed);
-    let mut followed = follow_with(&server, comparing(&server)).await;
+    let (server, mut followed) = followed_comparing().await;
     server.fall_behind();
     server.put("pods", &changed("stays-0", 1));
     followed.equals(&server, of_n1).await;

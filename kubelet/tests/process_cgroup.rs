@@ -32,18 +32,13 @@ impl Cgroups {
         CgroupOptions::default().clock(self.clock.read())
     }
 
-    /// A resolver that forgets removed cgroups at once.
-    fn forgetful(&self) -> CgroupResolver {
-        let mut options = self.options();
-        options.keep_removed = Duration::ZERO;
-        self.resolver_with(options)
-    }
-
     fn resolver(&self) -> CgroupResolver {
-        self.resolver_with(self.options())
+        self.resolver_with(|_| {})
     }
 
-    fn resolver_with(&self, options: CgroupOptions) -> CgroupResolver {
+    fn resolver_with(&self, change: impl Fn(&mut CgroupOptions)) -> CgroupResolver {
+        let mut options = self.options();
+        change(&mut options);
         CgroupResolver::new(self.directory.path(), options).expect("a directory")
     }
 
@@ -112,9 +107,8 @@ fn a_reused_id_belongs_to_its_new_cgroup() {
         let cgroups = Cgroups::new();
         let container = cgroups.make(&container_path(1, 2));
         cgroups.make(&pod_path(3));
-        let mut options = cgroups.options();
-        options.keep_removed = Duration::from_millis(keep);
-        let mut resolver = cgroups.resolver_with(options);
+        let mut resolver =
+            cgroups.resolver_with(|options| options.keep_removed = Duration::from_millis(keep));
         assert_eq!(resolver.resolve(container), pod(1, Some(2)));
         let (from, to) = (container_path(1, 2), container_path(3, 4));
         fs::rename(cgroups.directory.at(&from), cgroups.directory.at(&to)).expect("a rename");
@@ -145,9 +139,9 @@ fn after_lost_events_exactly_the_existing_cgroups_are_known() {
     let removed = cgroups.make(&container_path(1, 2));
     cgroups.make("noise");
     cgroups.make("system.slice");
-    let mut options = cgroups.options();
-    (options.rescan, options.keep_removed) = (Duration::MAX, Duration::ZERO);
-    let mut resolver = cgroups.resolver_with(options);
+    let mut resolver = cgroups.resolver_with(|options| {
+        (options.rescan, options.keep_removed) = (Duration::MAX, Duration::ZERO);
+    });
     cgroups.directory.write("noise/a", "");
     let (a, b) = (cgroups.directory.at("noise/a"), cgroups.directory.at("noise/b"));
     // Two events each.
@@ -173,9 +167,7 @@ fn after_lost_events_exactly_the_existing_cgroups_are_known() {
 fn cgroups_beyond_the_limit_are_found_by_infrequent_scans() {
     let cgroups = Cgroups::new();
     cgroups.make("a/b");
-    let mut options = cgroups.options();
-    options.max_cgroups = 4;
-    let mut resolver = cgroups.resolver_with(options);
+    let mut resolver = cgroups.resolver_with(|options| options.max_cgroups = 4);
     cgroups.make("c");
     let later = cgroups.make("d");
     assert_eq!(resolver.resolve(later), Placement::Gone, "no room");
@@ -191,12 +183,8 @@ fn cgroups_beyond_the_limit_are_found_by_infrequent_scans() {
 #[test]
 fn one_pod_does_not_use_up_the_limit_of_others() {
     let cgroups = Cgroups::new();
-    let resolver = || {
-        let mut options = cgroups.options();
-        options.max_in_pod = 3;
-        cgroups.resolver_with(options)
-    };
-    let (mut resolver, fresh) = (resolver(), resolver);
+    let fresh = || cgroups.resolver_with(|options| options.max_in_pod = 3);
+    let mut resolver = fresh();
     let greedy = container_path(1, 2);
     for number in 0..10 {
         cgroups.make(&format!("{greedy}/{number}"));
@@ -357,7 +345,7 @@ fn the_descriptor_is_readable_when_events_are_waiting() {
 #[test]
 fn after_many_changes_it_equals_a_new_resolver() {
     let cgroups = Cgroups::new();
-    let mut resolver = cgroups.forgetful();
+    let mut resolver = cgroups.resolver_with(|options| options.keep_removed = Duration::ZERO);
     let mut dice = Dice(1);
     let mut ids = std::collections::BTreeSet::new();
     for step in 0..2_000 {

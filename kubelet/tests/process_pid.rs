@@ -6,7 +6,7 @@ mod sources_support;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use pod_index_kubelet::process::{PidResolver, Placement};
@@ -277,28 +277,12 @@ fn symbolic_links_are_not_followed() {
     }
 }
 
-/// A child process, killed at the end.
-struct Running(Child);
-
-impl Running {
-    fn new() -> Self {
-        Self(Command::new("sleep").arg("600").spawn().expect("a process"))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn real_processes_exist_until_they_end_and_have_one_start_time() {
     let clock = Clock::new();
     let mut resolver = PidResolver::new("/proc").expect("it is mounted").clock(clock.read());
-    let child = Running::new();
-    let pid = child.0.id();
+    let mut child = Command::new("sleep").arg("60").spawn().expect("a process");
+    let pid = child.id();
     assert_ne!(resolver.resolve(pid), Ok(Placement::Gone));
 
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("a process");
@@ -312,7 +296,8 @@ fn real_processes_exist_until_they_end_and_have_one_start_time() {
         Ok(Placement::Gone)
     );
 
-    drop(child);
+    child.kill().expect("a child");
+    child.wait().expect("a child");
     clock.pass(1_000);
     assert_eq!(resolver.resolve(pid), Ok(Placement::Gone));
 }

@@ -14,14 +14,19 @@
 //! ```
 #![cfg(feature = "api-server")]
 
+use pod_index_test_support::api_server;
+#[path = "support/followed.rs"]
+mod followed;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use followed::Followed;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use pod_index::{Operation, PodMeta, Reader, Writer};
+use pod_index::{Operation, PodMeta, Reader};
 use pod_index_kubelet::mirror::{
     KubeMirrorClient, Kubelet, KubeletWatch, MirrorState, Mirrors, MirrorsStatus,
 };
@@ -30,14 +35,8 @@ use pod_index_kubelet::sources::manifest::{self, Origin};
 use pod_index_kubelet::sources::{NodeName, SourceUpdate};
 use tokio::sync::{mpsc, watch};
 
-fn apply(writer: &mut Writer<Pod>, update: SourceUpdate<Pod>) {
-    let applied = match update {
-        SourceUpdate::Set(pods) => writer.set_pods(pods),
-        SourceUpdate::Upsert(pods) => writer.apply(pods.into_iter().map(Operation::Update)),
-        SourceUpdate::Remove(uids) => writer.apply(uids.into_iter().map(Operation::Remove)),
-    };
-    assert_eq!(applied.refused, []);
-}
+/// Long enough for any cluster.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// UID and version of each pod.
 fn indexed(reader: &Reader<Pod>) -> BTreeMap<String, Option<String>> {
@@ -51,13 +50,7 @@ fn indexed(reader: &Reader<Pod>) -> BTreeMap<String, Option<String>> {
 async fn the_index_holds_what_a_real_cluster_holds() {
     let client = connect(None).await.expect("a kubeconfig, or a service account");
     let api: Api<Pod> = Api::all(client.clone());
-    let (mut writer, reader) = pod_index::new();
-    let mut pods = ApiServer::new(client).pods();
-    let follow = async {
-        while let Some(update) = pods.next().await {
-            apply(&mut writer, update);
-        }
-    };
+    let followed = Followed::whole(ApiServer::new(client).pods());
     // A busy cluster changes all the time, so it is enough that both agree once.
     let compare = async {
         loop {
@@ -66,25 +59,16 @@ async fn the_index_holds_what_a_real_cluster_holds() {
             let truth = truth.map(|pod| (pod.uid().to_owned(), pod.metadata.resource_version.clone()));
             let truth: BTreeMap<_, _> = truth.collect();
             for _ in 0..20 {
-                if indexed(&reader) == truth {
+                if indexed(&followed.reader) == truth {
                     return truth.len();
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     };
-    let agreed = async {
-        tokio::select! {
-            () = follow => unreachable!("the source has no end"),
-            pods = compare => pods,
-        }
-    };
-    let pods = tokio::time::timeout(Duration::from_secs(120), agreed).await.expect("a moment of agreement");
+    let pods = tokio::time::timeout(PATIENCE, compare).await.expect("a moment of agreement");
     println!("the index and the cluster agree on {pods} pods");
 }
-
-/// Long enough for any cluster.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn static_pod(name: &str, image: &str, node: &NodeName) -> Pod {
     let text = format!(

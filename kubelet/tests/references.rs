@@ -29,6 +29,13 @@ fn quick() -> Options {
     Options { times, first_sync: DEADLINE, ..Options::default() }
 }
 
+/// A server, and a manager that follows it.
+async fn started() -> (ApiServer, SecretManager) {
+    let server = ApiServer::start().await;
+    let secrets = SecretManager::new(server.client(), quick());
+    (server, secrets)
+}
+
 fn secret(name: &str, value: &str) -> Value {
     object("Secret", name, &json!({ "k": base64(value) }))
 }
@@ -92,8 +99,7 @@ async fn until_cached<K: ReferencedKind>(
 
 #[tokio::test]
 async fn an_object_is_watched_once_however_many_pods_name_it_and_not_at_all_after_the_last() {
-    let server = ApiServer::start().await;
-    let secrets = SecretManager::new(server.client(), quick());
+    let (server, secrets) = started().await;
     secrets.register_pod(&pod("u1", &["a", "b"], &["a"]));
     secrets.register_pod(&pod("u2", &["a"], &[]));
     watched(&server, &watches(&["a", "b"])).await;
@@ -113,8 +119,7 @@ async fn an_object_is_watched_once_however_many_pods_name_it_and_not_at_all_afte
 #[tokio::test]
 async fn a_pod_that_has_ended_needs_nothing() {
     for (before, phase) in [("Running", "Failed"), ("Pending", "Succeeded")] {
-        let server = ApiServer::start().await;
-        let secrets = SecretManager::new(server.client(), quick());
+        let (server, secrets) = started().await;
         secrets.register_pod(&in_phase(pod("u1", &["a"], &[]), before));
         watched(&server, &watches(&["a"])).await;
         secrets.register_pod(&in_phase(pod("u1", &["a"], &[]), phase));
@@ -126,8 +131,7 @@ async fn a_pod_that_has_ended_needs_nothing() {
 
 #[tokio::test]
 async fn with_the_last_handle_of_a_manager_all_watches_end() {
-    let server = ApiServer::start().await;
-    let secrets = SecretManager::new(server.client(), quick());
+    let (server, secrets) = started().await;
     secrets.register_pod(&pod("u1", &["a", "b"], &[]));
     let other = secrets.clone();
     drop(secrets);
@@ -158,9 +162,8 @@ async fn a_get_waits_for_the_first_answer_and_then_follows_changes() {
 
 #[tokio::test]
 async fn an_object_that_no_pod_names_is_not_registered_in_the_kubelets_words() {
-    let server = ApiServer::start().await;
+    let (server, secrets) = started().await;
     server.put("secrets", &secret("a", "one"));
-    let secrets = SecretManager::new(server.client(), quick());
     secrets.register_pod(&pod("u1", &["other"], &["a"]));
     let error = secrets.get("ns", "a").await.unwrap_err();
     assert_eq!(error, GetError::NotRegistered(r#"object "ns"/"a" not registered"#.to_owned()));
@@ -170,8 +173,7 @@ async fn an_object_that_no_pod_names_is_not_registered_in_the_kubelets_words() {
 
 #[tokio::test]
 async fn invalid_object_names_are_ignored_and_enter_no_path() {
-    let server = ApiServer::start().await;
-    let secrets = SecretManager::new(server.client(), quick());
+    let (server, secrets) = started().await;
     for name in ["", "../../nodes/n1", "a?watch=true", "a,metadata.name=b", "A"] {
         secrets.register_pod(&pod("u1", &[name], &[]));
         assert_eq!(secrets.status().objects, 0);
@@ -282,9 +284,8 @@ async fn an_idle_watch_stops_and_the_next_get_starts_it_again() {
 
 #[tokio::test]
 async fn a_watch_survives_all_failures() {
-    let server = ApiServer::start().await;
+    let (server, secrets) = started().await;
     server.put("secrets", &secret("a", "0"));
-    let secrets = SecretManager::new(server.client(), quick());
     secrets.register_pod(&pod("u1", &["a"], &[]));
     watched(&server, &watches(&["a"])).await;
     let faults: [fn(&ApiServer); 12] = [

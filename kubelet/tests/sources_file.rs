@@ -116,13 +116,6 @@ fn a_manifest_over_the_limit_is_refused() {
     assert_eq!(problems(&listing), [(ProblemKind::TooLarge, "b.yaml")]);
 }
 
-#[test]
-fn a_path_that_is_not_there_is_an_empty_set_and_a_problem() {
-    let directory = Directory::new();
-    let listing = file::list(directory.at("nothing"), &NodeName::new("n1"));
-    assert_eq!((names(&listing), problems(&listing)), (vec![], vec![(ProblemKind::Missing, "nothing")]));
-}
-
 #[cfg(unix)]
 mod unix {
     use std::os::unix::fs::symlink;
@@ -178,24 +171,5 @@ mod unix {
         fs::remove_file(directory.at("..data")).expect("removed");
         symlink("..2026_11_22", directory.at("..data")).expect("a link");
         assert_eq!(list(&directory).pods[0].uid(), uid);
-    }
-
-    #[test]
-    fn a_link_to_itself_is_unreadable_and_costs_nothing_else() {
-        let directory = Directory::new();
-        directory.write("a.yaml", manifest("a"));
-        symlink("b.yaml", directory.at("b.yaml")).expect("a link");
-        let listing = list(&directory);
-        assert_eq!(
-            (names(&listing), problems(&listing)),
-            (vec!["a-n1"], vec![(ProblemKind::Unreadable, "b.yaml")])
-        );
-        // The same in place of a directory.
-        let listing = file::list(directory.at("b.yaml"), &NodeName::new("n1"));
-        assert_eq!(
-            (names(&listing), problems(&listing)),
-            (vec![], vec![(ProblemKind::Unreadable, "b.yaml")])
-        );
-        assert!(listing.problems[0].message.starts_with("cannot be listed: "), "{}", listing.problems[0]);
     }
 }

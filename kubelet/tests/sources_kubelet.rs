@@ -67,6 +67,13 @@ fn pod(uid: &str, name: &str, source: &str) -> Value {
     json!({"metadata": {"uid": uid, "name": name, "namespace": "ns", "annotations": {"kubernetes.io/config.source": source}}})
 }
 
+/// A kubelet with these pods, its token, and a source that has both.
+async fn trusted(pods: &[Value]) -> (Kubelet, Directory, Updates<Pod>) {
+    let (kubelet, token) = (Kubelet::start("secret", &list(pods)).await, token("secret"));
+    let source = kubelet.trusted(&token);
+    (kubelet, token, source)
+}
+
 fn list(pods: &[Value]) -> Value {
     json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods})
 }
@@ -114,9 +121,7 @@ async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {
 #[tokio::test]
 async fn another_order_is_no_change_and_unchanged_pods_stay_the_same_objects() {
     let (one, two) = (pod("1", "one", "api"), pod("2", "two", "api"));
-    let kubelet = Kubelet::start("secret", &list(&[one.clone(), two.clone()])).await;
-    let token = token("secret");
-    let mut source = kubelet.trusted(&token);
+    let (kubelet, _token, mut source) = trusted(&[one.clone(), two.clone()]).await;
     let first = next(&mut source).await;
     kubelet.answers(&list(&[two.clone(), one.clone()]));
     let checks = source.status().borrow().checks;
@@ -152,9 +157,7 @@ async fn a_rotated_token_is_read_again_and_never_shown() {
 
 #[tokio::test]
 async fn an_answer_that_is_not_a_list_of_pods_changes_nothing() {
-    let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
-    let token = token("secret");
-    let mut source = kubelet.trusted(&token);
+    let (kubelet, _token, mut source) = trusted(&[pod("1", "one", "api")]).await;
     assert_eq!(next(&mut source).await.len(), 1);
     let mut mirror = pod("m", "mirror", "file");
     mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("x");
@@ -184,9 +187,7 @@ async fn problems(source: &mut Updates<Pod>, count: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_others_change() {
-    let kubelet = Kubelet::start("secret", &list(&["1", "2", "3"].map(|uid| pod(uid, uid, "api")))).await;
-    let token = token("secret");
-    let mut source = kubelet.trusted(&token);
+    let (kubelet, _token, mut source) = trusted(&["1", "2", "3"].map(|uid| pod(uid, uid, "api"))).await;
     let first = next(&mut source).await;
     assert_eq!(names(&first), ["1", "2", "3"]);
 

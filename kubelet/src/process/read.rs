@@ -69,11 +69,11 @@ mod tests {
 
     #[test]
     fn a_missing_or_invalid_start_time_is_none() {
-        let cut = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0";
-        let word = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 soon 3133440";
-        let negative = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 -1 3133440";
-        let large = b"42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0 99999999999999999999 3133440";
-        for stat in [&b""[..], b"42", b"42 (cat)", b")", b"\xff)\xff", cut, word, negative, large] {
+        let before = "42 (cat) S 1 1 1 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 1 0";
+        let wrong = ["", " soon 3133440", " -1 3133440", " 99999999999999999999 3133440"];
+        let wrong = wrong.map(|after| format!("{before}{after}").into_bytes());
+        let short = [&b""[..], b"42", b"42 (cat)", b")", b"\xff)\xff"];
+        for stat in short.into_iter().chain(wrong.iter().map(Vec::as_slice)) {
             assert_eq!(start_time(stat), None, "{}", stat.escape_ascii());
         }
     }

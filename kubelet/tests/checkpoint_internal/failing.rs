@@ -1,4 +1,4 @@
-//! A disk on which one step fails.
+//! A disk on which one step fails, or none.
 
 use super::*;
 
@@ -38,4 +38,19 @@ fn a_disk_that_fails_once_at_any_step_is_retried_until_all_is_written() {
         failures += status.failures;
     }
     assert!(failures > 0);
+}
+
+#[test]
+fn unchanged_pods_are_not_written_again() {
+    let platter = Arc::default();
+    let disk = FakeDisk::new(&platter, |_| Ok(()));
+    let (mut writer, reader) = pod_index::new();
+    let mut keeper = Keeper::new(disk, Which::Annotated);
+    writer.add_pod(pod("a", 1, true)).unwrap();
+    assert_eq!(keeper.pass(reader.snapshot(), true), []);
+    // Another object with the same content, as after a relist.
+    writer.update_pod(pod("a", 1, true)).unwrap();
+    writer.add_pod(pod("not-kept", 1, false)).unwrap();
+    assert_eq!(keeper.pass(reader.snapshot(), true), []);
+    assert_eq!(platter.lock().unwrap().files.len(), 1);
 }

@@ -5,7 +5,6 @@
 mod failing;
 mod hanging;
 mod power;
-mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

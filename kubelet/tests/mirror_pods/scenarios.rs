@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::api_server::{ApiServer, DEADLINE, Fault, Verb};
 use crate::support::{
-    Agent, NODE, QUICK, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server, static_pod,
-    status_of, strict_server, wanted,
+    Agent, Manifests, NODE, QUICK, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server,
+    static_pod, status_of, strict_server, wanted,
 };
 
 #[tokio::test]
@@ -82,18 +82,37 @@ async fn two_agents_by_mistake_come_to_agree_on_the_same_manifests() {
     assert!(server.writes() <= 3 + 4, "one replacement each at most: {}", server.writes());
 }
 
+/// Two agents by mistake, with these manifests. Each waits an hour before it undoes the other's change again.
+fn contending(server: &ApiServer, manifests: [&Manifests; 2]) -> [Agent; 2] {
+    manifests.map(|manifests| {
+        let mut mirrors = mirrors_of(server);
+        let hour = Duration::from_secs(3600);
+        mirrors.contention = (hour, hour);
+        let agent = Agent::start_with(server, mirrors);
+        agent.has(manifests);
+        agent
+    })
+}
+
+/// Checks that they write nothing any more. Returns the number of writes until then.
+async fn come_to_rest(server: &ApiServer, agents: &mut [Agent; 2]) -> u64 {
+    for agent in &mut *agents {
+        agent.looks(5).await;
+    }
+    let writes = server.writes();
+    for agent in agents {
+        agent.looks(5).await;
+    }
+    assert_eq!(server.writes(), writes, "nothing is written any more");
+    writes
+}
+
 /// Each of them takes the other's mirror for a wrong one.
 #[tokio::test]
 async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
     let server = server().await;
-    let hour = Duration::from_secs(3600);
-    let mut agents = [1, 2].map(|version| {
-        let mut mirrors = mirrors_of(&server);
-        mirrors.contention = (hour, hour);
-        let agent = Agent::start_with(&server, mirrors);
-        agent.has(&manifests(&[("web", version), ("etcd", 1)]));
-        agent
-    });
+    let [one, two] = [1, 2].map(|version| manifests(&[("web", version), ("etcd", 1)]));
+    let mut agents = contending(&server, [&one, &two]);
     for agent in &mut agents {
         let contended = |status: &MirrorsStatus| {
             let failure = status_of(status, "web").and_then(|web| web.last_failure.as_ref());
@@ -110,15 +129,8 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
         assert!([lost, holds].contains(&(web.state, web.waits_for)), "{web:?}");
         web.state == MirrorState::WrongHash
     };
-    for agent in &mut agents {
-        agent.looks(5).await;
-    }
-    let writes = server.writes();
-    for agent in &mut agents {
-        agent.looks(5).await;
-    }
+    come_to_rest(&server, &mut agents).await;
     assert_eq!(agents.each_ref().map(has_lost).iter().filter(|lost| **lost).count(), 1);
-    assert_eq!(server.writes(), writes, "nothing is written any more");
     // Mirrors that both agree on are not touched.
     let etcd = agents.each_ref().map(|agent| status_of(&agent.status.borrow(), "etcd").unwrap().clone());
     assert!(etcd.iter().all(|etcd| etcd.state == MirrorState::InSync && etcd.last_failure.is_none()));
@@ -136,23 +148,9 @@ async fn two_agents_with_different_manifests_come_to_rest_and_say_why() {
 #[tokio::test]
 async fn two_agents_of_which_one_lacks_a_manifest_come_to_rest_too() {
     let server = server().await;
-    let hour = Duration::from_secs(3600);
-    let mut agents = [&[("web", 1)][..], &[]].map(|pods| {
-        let mut mirrors = mirrors_of(&server);
-        mirrors.contention = (hour, hour);
-        let agent = Agent::start_with(&server, mirrors);
-        agent.has(&manifests(pods));
-        agent
-    });
+    let mut agents = contending(&server, [&manifests(&[("web", 1)]), &Manifests::new()]);
     agents[0].until("three creations", |status| status.created == 3).await;
-    for agent in &mut agents {
-        agent.looks(5).await;
-    }
-    let writes = server.writes();
-    for agent in &mut agents {
-        agent.looks(5).await;
-    }
-    assert_eq!(server.writes(), writes);
+    let writes = come_to_rest(&server, &mut agents).await;
     assert!(writes <= 6, "{writes}");
 }
 

@@ -41,29 +41,22 @@ impl Server {
         Self::on("127.0.0.1:0".parse().expect("an address"), None, answers).await
     }
 
-    /// With a certificate of an authority of its own.
+    /// With a certificate that is its own authority.
     pub async fn start_with_tls(answers: impl FnMut(&str) -> Option<Answer> + Send + 'static) -> Self {
-        let authority_key = rcgen::KeyPair::generate().expect("a key");
-        let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
-        authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let pem = authority.self_signed(&authority_key).expect("an authority").pem();
-        let authority = rcgen::Issuer::new(authority, authority_key);
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let certificate = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()])
-            .expect("parameters")
-            .signed_by(&key, &authority)
-            .expect("a certificate");
+        let names = ["127.0.0.1".to_owned()];
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(names).expect("a certificate");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).expect("a key");
+        let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).expect("a key");
         let config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
+            .with_single_cert(vec![cert.der().clone()], key)
             .expect("a server");
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let address = "127.0.0.1:0".parse().expect("an address");
-        Self { authority: pem, ..Self::on(address, Some(acceptor), answers).await }
+        Self { authority: cert.pem(), ..Self::on(address, Some(acceptor), answers).await }
     }
 
     pub async fn on(
