@@ -49,7 +49,7 @@ struct Contention {
 impl Visit for Contention {
     fn visit<D: Design>(&mut self) {
         let (mut writer, reader) = D::new(self.workload.all().collect());
-        let keys: Arc<[D::Key]> = self.workload.hits(100_000, D::key).into();
+        let keys: Arc<[D::Key]> = self.workload.hits(100_000, |pod| D::Key::from(pod)).into();
         for pace in PACES {
             if !D::CONCURRENT && pace != Pace::Idle {
                 continue;

@@ -79,7 +79,7 @@ impl Visit for Latency {
             return;
         }
         let (mut writer, reader) = D::new(self.workload.all().collect());
-        let keys = self.workload.hits(100_000, D::key);
+        let keys = self.workload.hits(100_000, |pod| D::Key::from(pod));
         for (situation, pace, scan) in SITUATIONS {
             let background = Background::writing(writer, pace, &self.versions);
             let scanner = scan.then(|| Background::scanning(reader.clone()));

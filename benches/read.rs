@@ -43,8 +43,9 @@ struct Reads<'a> {
 impl Visit for Reads<'_> {
     fn visit<D: Design>(&mut self) {
         let (_writer, mut reader) = D::new(self.workload.all().collect());
-        let hits = self.workload.hits(100_000, D::key);
-        let misses: Vec<_> = self.workload.strangers(hits.len()).iter().map(|pod| D::key(pod)).collect();
+        let hits = self.workload.hits(100_000, |pod| D::Key::from(pod));
+        let misses: Vec<_> =
+            self.workload.strangers(hits.len()).iter().map(|pod| D::Key::from(pod)).collect();
         self.bench("UID hit", D::NAME, &hits, |key| reader.find(key));
         self.bench("UID miss", D::NAME, &misses, |key| reader.find(key));
     }

@@ -54,8 +54,8 @@ impl Visit for Reads<'_> {
     fn visit<D: Design>(&mut self) {
         let (writer, reader) = D::new(self.workload.all().collect());
         let writer = Rc::new(writer);
-        let hits = self.workload.hits(RUN, D::key);
-        let misses = self.workload.strangers(hits.len()).iter().map(|pod| D::key(pod)).collect();
+        let hits = self.workload.hits(RUN, |pod| D::Key::from(pod));
+        let misses = self.workload.strangers(hits.len()).iter().map(|pod| D::Key::from(pod)).collect();
         for (what, keys) in [("UID, hit", hits), ("UID, miss", misses)] {
             // The writer lives as long as its readers are used.
             let (mut reader, writer) = (reader.clone(), Rc::clone(&writer));

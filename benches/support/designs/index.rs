@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pod_index::{CachedReader, Operation, PodMeta, PodUid, Reader, Snapshot, Writer};
 
-use super::{Design, Read, Write, at, uid};
+use super::{Design, Read, Write, at};
 use crate::workload::Pod;
 
 /// A handle per thread, UIDs as strings.
@@ -24,10 +24,6 @@ impl Design for Cached {
         let (writer, reader) = filled(pods);
         (writer, reader.cached())
     }
-
-    fn key(pod: &Pod) -> Box<str> {
-        uid(pod)
-    }
 }
 
 impl Design for Load {
@@ -38,10 +34,6 @@ impl Design for Load {
 
     fn new(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, Reader<Pod>) {
         filled(pods)
-    }
-
-    fn key(pod: &Pod) -> Box<str> {
-        uid(pod)
     }
 }
 
@@ -54,8 +46,10 @@ impl Design for Parsed {
     fn new(pods: Vec<Arc<Pod>>) -> (Writer<Pod>, CachedReader<Pod>) {
         Cached::new(pods)
     }
+}
 
-    fn key(pod: &Pod) -> PodUid {
+impl From<&Pod> for PodUid {
+    fn from(pod: &Pod) -> Self {
         pod.uid().into()
     }
 }

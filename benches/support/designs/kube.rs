@@ -67,9 +67,11 @@ impl Design for KubeStore {
         let reader = writer.as_reader();
         (writer, reader)
     }
+}
 
-    fn key(pod: &Pod) -> ObjectRef<Object<Pod>> {
-        ObjectRef::new_with(pod.name(), ()).within(pod.namespace())
+impl From<&Pod> for ObjectRef<Object<Pod>> {
+    fn from(pod: &Pod) -> Self {
+        Self::new_with(pod.name(), ()).within(pod.namespace())
     }
 }
 

@@ -70,10 +70,6 @@ impl Design for Kubelet {
         new.set(pods);
         (new.clone(), new)
     }
-
-    fn key(pod: &Pod) -> Box<str> {
-        uid(pod)
-    }
 }
 
 impl Read<Box<str>> for Kubelet {

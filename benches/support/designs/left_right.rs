@@ -54,10 +54,6 @@ impl Design for LeftRight {
         writer.publish();
         (writer, reader)
     }
-
-    fn key(pod: &Pod) -> Box<str> {
-        uid(pod)
-    }
 }
 
 impl Read<Box<str>> for ReadHandle<Map> {

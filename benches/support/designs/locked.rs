@@ -31,10 +31,6 @@ macro_rules! locked {
                 let new = Self(Arc::new(<$lock>::new(map(pods))));
                 (new.clone(), new)
             }
-
-            fn key(pod: &Pod) -> Box<str> {
-                uid(pod)
-            }
         }
 
         impl Read<Box<str>> for $name {

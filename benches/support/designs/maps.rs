@@ -26,10 +26,6 @@ impl Design for DashMap {
         let new = Self(Arc::new(pods.into_iter().map(|pod| (uid(&pod), pod)).collect()));
         (new.clone(), new)
     }
-
-    fn key(pod: &Pod) -> Box<str> {
-        uid(pod)
-    }
 }
 
 impl Read<Box<str>> for DashMap {
@@ -69,10 +65,6 @@ impl Design for Papaya {
     fn new(pods: Vec<Arc<Pod>>) -> (Self, Self) {
         let new = Self(Arc::new(pods.into_iter().map(|pod| (uid(&pod), pod)).collect()));
         (new.clone(), new)
-    }
-
-    fn key(pod: &Pod) -> Box<str> {
-        uid(pod)
     }
 }
 

@@ -37,8 +37,8 @@ pub trait Design {
     const NAME: &'static str;
     /// Whether readers may run during writes.
     const CONCURRENT: bool = true;
-    /// The form of UIDs that its readers take.
-    type Key: Clone + Send + Sync + 'static;
+    /// The form of UIDs that its readers take, allocated outside the map.
+    type Key: for<'p> From<&'p Pod> + Clone + Send + Sync + 'static;
     /// The state of each reading thread.
     type Reader: Read<Self::Key> + Clone + Send + 'static;
     /// The state of the writing thread.
@@ -46,8 +46,6 @@ pub trait Design {
 
     /// Writer and reader of a map of these pods.
     fn new(pods: Vec<Arc<Pod>>) -> (Self::Writer, Self::Reader);
-    /// A pod's UID, allocated outside the map.
-    fn key(pod: &Pod) -> Self::Key;
 }
 
 /// Lookups on one thread.
@@ -111,10 +109,6 @@ impl Design for Bare {
     fn new(pods: Vec<Arc<Pod>>) -> (Self, Arc<Self>) {
         (Self::of(pods.clone()), Arc::new(Self::of(pods)))
     }
-
-    fn key(pod: &Pod) -> Box<str> {
-        uid(pod)
-    }
 }
 
 impl Read<Box<str>> for Arc<Bare> {
@@ -138,6 +132,12 @@ impl Write for Bare {
 
     fn set(&mut self, pods: Vec<Arc<Pod>>) {
         *self = Self::of(pods);
+    }
+}
+
+impl From<&Pod> for Box<str> {
+    fn from(pod: &Pod) -> Self {
+        uid(pod)
     }
 }
 
