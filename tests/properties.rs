@@ -9,14 +9,19 @@ mod seeded;
 mod support;
 
 use std::cell::Cell;
+use std::sync::Arc;
 
+use pod_index::is_mirror_pod;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 use seeded::seeded;
-use support::history::{Kind, NAMES, NAMESPACES, Replayed, Run, Spec, Step, UIDS, replay};
+use support::TestPod;
+use support::history::{Kind, NAMES, NAMESPACES, Replayed, Run, Spec, Step, UIDS, replay, universe};
 use support::keys::COMBINATIONS;
+use support::kubelet::Kubelet;
+use support::model::Model;
 use support::observation::Observation;
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -146,5 +151,98 @@ fn the_changes_between_any_two_snapshots_lead_from_one_to_the_other() {
             .iter()
             .map(|snapshot| Run::compare_changes(snapshot, &last) + Run::compare_changes(&last, snapshot));
         next + far.sum::<usize>()
+    });
+}
+
+/// A well-formed history for the kubelet's manager: a UID keeps its full name and kind, a full name has at
+/// most one live pod and one live mirror, and only existing pods are removed.
+fn well_formed_steps() -> impl Strategy<Value = WellFormed> {
+    let who = (0..3usize, 0..2usize, any::<bool>(), 0..3usize);
+    prop_oneof![
+        3 => (who.clone(), 0..3usize).prop_map(|(who, ephemeral)| WellFormed::Upsert(who, ephemeral)),
+        2 => (0..16usize).prop_map(WellFormed::Remove),
+        1 => vec((who, 0..3usize), 0..6).prop_map(WellFormed::Set),
+    ]
+}
+
+/// Name, kind, whether static, incarnation.
+type Who = (usize, usize, bool, usize);
+
+#[derive(Clone, Debug)]
+enum WellFormed {
+    Upsert(Who, usize),
+    /// An index into the live pods.
+    Remove(usize),
+    Set(Vec<(Who, usize)>),
+}
+
+fn well_formed((name, kind, fixed, incarnation): Who, ephemeral: usize, version: u64) -> Arc<TestPod> {
+    let (name, uid) = (NAMES[name], format!("{kind}-{fixed}-{name}-{incarnation}"));
+    let pod = match (kind, fixed) {
+        (0, true) => TestPod::fixed(&uid, name),
+        (0, false) => TestPod::plain(&uid, name),
+        _ => TestPod::mirror(&uid, name, "hash"),
+    };
+    Arc::new(TestPod { ephemeral, version, ..Arc::unwrap_or_clone(pod) })
+}
+
+/// Whether another live pod of the same kind has the full name.
+fn is_contested<'a>(pod: &TestPod, mut live: impl Iterator<Item = &'a Arc<TestPod>>) -> bool {
+    live.any(|other| {
+        other.uid != pod.uid
+            && other.name == pod.name
+            && other.namespace == pod.namespace
+            && is_mirror_pod(&**other) == is_mirror_pod(pod)
+    })
+}
+
+#[test]
+fn on_well_formed_histories_the_index_is_the_kubelets() {
+    holds(&vec(well_formed_steps(), 1..100), 10, |history| {
+        let (mut writer, reader) = pod_index::new::<TestPod>();
+        let (mut kubelet, mut model) = (Kubelet::default(), Model::default());
+        let mut universe = universe();
+        for name in &NAMES[..3] {
+            for kind in ["0-true", "0-false", "1-true", "1-false"] {
+                universe.uids.extend((0..3).map(|incarnation| format!("{kind}-{name}-{incarnation}")));
+            }
+        }
+        let mut compared = 0;
+        for (step, version) in history.into_iter().zip(1..) {
+            match step {
+                WellFormed::Upsert(who, ephemeral) => {
+                    let pod = well_formed(who, ephemeral, version);
+                    if is_contested(&pod, model.live()) {
+                        continue;
+                    }
+                    writer.update_pod(Arc::clone(&pod)).expect("a good pod");
+                    kubelet.update_pod(&pod);
+                    model.upsert(&pod);
+                }
+                WellFormed::Remove(which) => {
+                    let Some(pod) = model.live().nth(which).cloned() else { continue };
+                    writer.remove_pod(&pod).expect("a known pod");
+                    kubelet.remove_pod(&pod);
+                    model.remove(&pod.uid);
+                }
+                WellFormed::Set(pods) => {
+                    let mut set: Vec<Arc<TestPod>> = Vec::new();
+                    for (who, ephemeral) in pods {
+                        let pod = well_formed(who, ephemeral, version);
+                        if !is_contested(&pod, set.iter()) && !set.iter().any(|other| other.uid == pod.uid) {
+                            set.push(pod);
+                        }
+                    }
+                    let _ = writer.set_pods(set.clone());
+                    kubelet.set_pods(&set);
+                    model.set(&set);
+                }
+            }
+            let observation = Observation::of(&reader.load(), &universe);
+            assert_eq!(observation, kubelet.observe(&universe));
+            assert_eq!(observation, model.observe(&universe));
+            compared += observation.mirror_to_pod.len();
+        }
+        compared
     });
 }

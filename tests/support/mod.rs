@@ -4,6 +4,7 @@
 pub mod history;
 pub mod invariants;
 pub mod keys;
+pub mod kubelet;
 pub mod model;
 pub mod observation;
 pub mod removed;
