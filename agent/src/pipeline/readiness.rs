@@ -161,6 +161,8 @@ impl Readiness {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use pod_index_kubelet::sources::http::HttpConfig;
     use pod_index_kubelet::sources::{NodeName, file, http};
@@ -171,6 +173,22 @@ mod tests {
         let url = HttpConfig::new("http://localhost:1/").unwrap();
         let sources = [file::follow("/nonexistent", node.clone()), http::follow(url, node).unwrap()];
         Readiness::new(sources.map(|source| (source.status(), Nudge::default())), false)
+    }
+
+    #[test]
+    fn the_oldest_source_and_all_lists_count() {
+        let read = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        let sources = of_two_sources().sources().into_iter().zip([2, 3]).map(|(mut status, relists)| {
+            (status.relists, status.last_read) = (relists, Some(read));
+            (watch::channel(status).1, Nudge::default())
+        });
+        let readiness = Readiness::new(sources, false);
+        assert_eq!((readiness.relists(), readiness.age()), (5, None));
+        readiness.indexed(&[Source::File]);
+        assert_eq!(readiness.age(), None, "the other one is not in the index");
+        readiness.indexed(&[Source::Http]);
+        let age = readiness.age().unwrap();
+        assert!((60..120).contains(&age.as_secs()), "{age:?}");
     }
 
     #[test]
