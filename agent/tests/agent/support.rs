@@ -450,11 +450,9 @@ impl Answer {
     /// Sends a request with additional headers and a body, and reads its response.
     pub fn to(mut stream: impl Read + Write, request: &str, headers: &str, body: &str) -> Self {
         let length = body.len();
-        write!(
-            stream,
-            "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
-        )
-        .unwrap();
+        let head = format!("Host: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}");
+        // The agent may refuse a request before its end, and close the connection after its response.
+        let _ = stream.write_all(format!("{request} HTTP/1.1\r\n{head}\r\n{body}").as_bytes());
         Self::read(stream)
     }
 
