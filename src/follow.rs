@@ -10,8 +10,8 @@ use std::time::Instant;
 use crate::pod::PodMeta;
 use crate::reader::{OwnedSnapshot, Reader};
 use crate::snapshot::{Change, Key, Snapshot};
-use crate::wake::Follower;
-pub use crate::wake::WaitError;
+use crate::table::wake::Follower;
+pub use crate::table::wake::WaitError;
 
 /// A subscriber: yields the changes of an index, step by step. Created by [`Reader::changes`].
 ///

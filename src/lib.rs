@@ -134,18 +134,14 @@ mod follow;
 mod id;
 pub mod identity;
 mod manager;
-mod map;
 mod options;
 mod pod;
 mod reader;
 mod resolve;
 mod snapshot;
-mod sync;
+mod table;
 mod text;
 mod update;
-#[expect(unsafe_code, reason = "see the file's own account of it")]
-mod versions;
-mod wake;
 mod writer;
 
 /// Tests the README's example.
@@ -170,7 +166,7 @@ pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use snapshot::{Change, Found, FoundBy, Key, KeyCounts, RemovedPods, Snapshot};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
-pub use sync::freed_by_this_thread;
+pub use table::sync::freed_by_this_thread;
 pub use update::Upserted;
 pub use writer::{Applied, Operation, Refused, Writer};
 
@@ -207,9 +203,9 @@ pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
 /// See [`Options`].
 #[must_use]
 pub fn with_options<P: PodMeta>(options: Options) -> (Writer<P>, Reader<P>) {
-    let versions = versions::Versions::new(options);
+    let versions = table::versions::Versions::new(options);
     let published = versions.published().clone();
-    let wake = std::sync::Arc::new(wake::Wake::default());
-    let announcer = wake::Announcer(std::sync::Arc::clone(&wake));
+    let wake = std::sync::Arc::new(table::wake::Wake::default());
+    let announcer = table::wake::Announcer(std::sync::Arc::clone(&wake));
     (Writer { versions, announcer }, Reader { published, wake })
 }

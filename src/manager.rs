@@ -8,7 +8,7 @@ use crate::id::{ResolvedPodUid, UidRef};
 use crate::options::Options;
 use crate::pod::PodMeta;
 use crate::reader::Reader;
-use crate::sync::{self, Mutex};
+use crate::table::sync::{self, Mutex};
 use crate::update::Upserted;
 use crate::writer::{Applied, Writer};
 

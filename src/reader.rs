@@ -6,9 +6,9 @@ use std::ops::Deref;
 
 use crate::pod::PodMeta;
 use crate::snapshot::{Found, Key, Snapshot};
-use crate::sync::{self, Published};
-use crate::versions::Version;
-use crate::wake::Wake;
+use crate::table::sync::{self, Published};
+use crate::table::versions::Version;
+use crate::table::wake::Wake;
 
 /// Reads an index, from any thread. Clone it freely.
 ///

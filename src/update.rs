@@ -25,10 +25,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
-use crate::map::{Entry, Place};
 use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta};
 use crate::snapshot::{Contender, Mirror, RemovedSet, Translation, UidKey, between};
-use crate::versions::Draft;
+use crate::table::versions::Draft;
+use crate::table::{Entry, Place};
 
 /// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
 /// [`Writer::update_pod`](crate::Writer::update_pod).

@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::id::{PodUid, UidRef};
 use crate::pod::{PodMeta, Time};
 use crate::snapshot::Snapshot;
+use crate::table::versions::{Draft, Versions};
+use crate::table::wake::Announcer;
 use crate::update::Upserted;
-use crate::versions::{Draft, Versions};
-use crate::wake::Announcer;
 
 /// Number of retired snapshots that a publication checks. More than one, so that the queue shrinks after
 /// readers held many; few, so that a thousand idle readers do not slow down each publication.

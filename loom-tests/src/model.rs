@@ -1,4 +1,4 @@
-//! The index's module `sync` for the models: the published cell and the parking of threads, on loom's or shuttle's
+//! The index's module `table::sync` for the models: the published cell and the parking of threads, on loom's or shuttle's
 //! atomics. The cell has arc-swap's guarantees:
 //!
 //! - *One* atomic word holds the current value's number and how many of its loads have not yet reached its

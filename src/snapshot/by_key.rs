@@ -7,8 +7,8 @@ use super::Snapshot;
 use super::found::{Found, Key};
 use super::tables::Tables;
 use crate::identity::ContainerId;
-use crate::map::OrdSet;
 use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, ip_number};
+use crate::table::OrdSet;
 
 /// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

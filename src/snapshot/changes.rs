@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use crate::id::UidRef;
-use crate::map::Side;
 use crate::pod::PodMeta;
+use crate::table::Side;
 
 /// One difference between two snapshots. Mirror pods are included; [`is_mirror_pod`](crate::is_mirror_pod)
 /// distinguishes them.

@@ -4,8 +4,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::id::{Form, Packed, PodUid, UidRef};
-use crate::map::{Hashing, Value, Words, tag};
 use crate::pod::PodMeta;
+use crate::table::{Hashing, Value, Words, tag};
 
 /// A mirror pod, and its UID's translation.
 pub(crate) struct Mirror<V> {
@@ -103,8 +103,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::{Mirror, OTHER, UidKey};
-    use crate::map::{Entry, Hashing, Words};
     use crate::pod::PodMeta;
+    use crate::table::{Entry, Hashing, Words};
 
     struct Pod(&'static str);
 
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_page_holds_entries_of_three_six_and_seven_words() {
         assert_eq!(size_of::<Entry<Words, Arc<Pod>>>(), 24);
-        assert_eq!(size_of::<Entry<crate::map::Text, Arc<Pod>>>(), 56);
+        assert_eq!(size_of::<Entry<crate::table::Text, Arc<Pod>>>(), 56);
         assert_eq!(size_of::<Entry<Words, Mirror<Arc<Pod>>>>(), 48);
     }
 }

@@ -36,9 +36,9 @@ pub(crate) use tables::{
 pub(crate) use times::{Hold, Moment, Stay, Times};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
-use crate::map::{Hashing, OrdMap};
 use crate::options::Options;
 use crate::pod::{KeyRef, PodKind, PodMeta, is_mirror_pod, is_static_pod};
+use crate::table::{Hashing, OrdMap};
 
 /// One complete, immutable state of the index.
 ///

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::map::OrdMap;
 use crate::options::KeepRemoved;
+use crate::table::OrdMap;
 
 /// Items by number. A clone shares them.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use super::key::Mirror;
 use super::queue::Queue;
 use super::tables::{Claimant, Tables};
 use crate::id::{PodUid, UidRef};
-use crate::map::{Hashing, Value};
 use crate::options::KeepRemoved;
 use crate::pod::{Claims, PodMeta, Strength};
+use crate::table::{Hashing, Value};
 
 /// The removed pods of a snapshot. Only an index that keeps them has one.
 pub(crate) struct RemovedSet<P> {

@@ -18,9 +18,9 @@ use super::found::{Found, FoundBy, Key as Sought};
 use super::key::{Mirror, UidKey};
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
-use crate::map::{Hashing, Key, OrdSet, Place, Table, Text, Value, Words, any_tag, tag};
 pub(crate) use crate::pod::OwnedKey;
 use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength};
+use crate::table::{Hashing, Key, OrdSet, Place, Table, Text, Value, Words, any_tag, tag};
 
 /// Declares the tables. This is the only list of them.
 macro_rules! tables {

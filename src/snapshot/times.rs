@@ -9,9 +9,9 @@ use std::time::Instant;
 use super::queue::Queue;
 use super::tables::{Before, Keyed, OwnedKey};
 use crate::id::PodUid;
-use crate::map::OrdMap;
 use crate::options::KeepRemoved;
 use crate::pod::{KeyRef, Life, Time};
+use crate::table::OrdMap;
 
 /// All holds of the keys of a snapshot's pods, and of those that ended lately.
 pub(crate) struct Times {

@@ -8,12 +8,12 @@
 //! it is replaced or removed.
 
 use crate::id::{PodUid, UidRef};
-use crate::map::{Place, Text, any_tag};
 use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta, Strength};
 use crate::snapshot::{
     Claimant, Container, Contender, Mirror, Translation, UidKey, container_key, ip_key, name_key, own_key,
 };
-use crate::versions::TablesMut;
+use crate::table::versions::TablesMut;
+use crate::table::{Place, Text, any_tag};
 
 impl<V: Claimant> TablesMut<'_, V> {
     /// Replaces the claims of the old pod by those of the new one, which has the same UID. Returns the numbers of their ignored

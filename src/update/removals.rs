@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
-use crate::map::Words;
 use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
 use crate::snapshot::{Claimant, RemovedPod, Translation, UidKey};
-use crate::versions::Draft;
+use crate::table::Words;
+use crate::table::versions::Draft;
 
 /// A current pod that a set may remove. For a mirror, with its translation.
 pub(super) struct Living<P> {
@@ -135,8 +135,8 @@ impl<P: PodMeta> Draft<'_, P> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use crate::map::OrdSet;
     use crate::pod::{KeyKind, PodKeys, PodMeta};
+    use crate::table::OrdSet;
     use crate::{Options, Writer};
 
     struct Pod(String);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::pod::PodMeta;
 use crate::snapshot::History;
-use crate::versions::Draft;
+use crate::table::versions::Draft;
 
 /// Maximum number of keys of a pod for which pages are reserved.
 const RESERVED: usize = 4;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::id::PodUid;
 use crate::pod::{Claims, KeyRef, OwnedKey, PodKind, PodMeta};
-use crate::versions::Draft;
+use crate::table::versions::Draft;
 
 impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.

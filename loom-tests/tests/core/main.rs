@@ -18,10 +18,6 @@ mod handles;
 mod hostile_input;
 #[path = "../../../tests/keys.rs"]
 mod keys;
-// Includes its unit tests, which check internal state.
-#[path = "../../../src/map/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "what the index uses and the module's own tests do not")]
-mod map;
 #[path = "../../../tests/no_waiting.rs"]
 mod no_waiting;
 #[path = "../../../tests/properties.rs"]

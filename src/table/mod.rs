@@ -8,18 +8,22 @@
 //! Only this module names the map crate and the hasher. It does not know what a pod is.
 
 mod hash;
+mod hash_table;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
 mod node;
 mod pool;
-mod table;
+pub(crate) mod sync;
+#[expect(unsafe_code, reason = "see the file's own account of it")]
+pub(crate) mod versions;
+pub(crate) mod wake;
 
 use std::num::NonZero;
 use std::sync::Arc;
 
 pub(crate) use hash::Hashing;
+pub(crate) use hash_table::{Place, Side, Table, TableMut};
 pub(crate) use im::{OrdMap, OrdSet};
 pub(crate) use node::{DeadList, Memory};
-pub(crate) use table::{Place, Side, Table, TableMut};
 
 /// An entry of a page: a key and its value.
 pub(crate) struct Entry<K, V> {

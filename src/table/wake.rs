@@ -23,7 +23,7 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use crate::sync::{AtomicBool, Mutex, Parker, has_failed};
+use crate::table::sync::{AtomicBool, Mutex, Parker, has_failed};
 
 /// State shared by the writer, the readers and the followers of one index.
 #[derive(Default)]

@@ -15,7 +15,7 @@ pub(crate) use self::{
 };
 
 #[cfg(any(loom, shuttle))]
-#[path = "../../loom-tests/src/model.rs"]
+#[path = "../../../loom-tests/src/model.rs"]
 mod model;
 #[cfg(any(loom, shuttle))]
 pub use self::model::freed_by_this_thread;

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::super::table::{Table, TableMut};
+use super::super::hash_table::{Table, TableMut};
 use super::super::{Hashing, Key, Value};
 use super::{Array, Memory};
 

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::super::pool as audit;
 use super::{Array, Chunk, Entry, Hashing, MAX_LEN, Memory, PRESIZE_LOAD, Side, Table, TableMut, each_entry};
-use crate::map::{DeadList, Key, Place, any_tag};
+use crate::table::{DeadList, Key, Place, any_tag};
 
 #[path = "../../../tests/support/seeded.rs"]
 mod seeded;

@@ -16,13 +16,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use std::{ptr, thread};
 
-use crate::map::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Value};
 use crate::options::Options;
 use crate::pod::{KeyRef, Time};
 use crate::snapshot::{
     Contender, EachTable, History, Moment, Removals, RemovedPod, RemovedSet, Snapshot, Tables, Times, set_of,
 };
-use crate::sync::{self, Published};
+use crate::table::sync::{self, Published};
+use crate::table::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Value};
 
 /// A published snapshot. All versions share `last`, which is empty until the writer is dropped.
 pub(crate) struct Version<P> {
