@@ -1,8 +1,6 @@
 //! The API server client: number of connections, detection of dead peers, and its `User-Agent`.
-#![cfg(feature = "api-server")]
 
-#[path = "support/followed.rs"]
-mod followed;
+use crate::followed;
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +11,7 @@ use kube::{Client, Config};
 use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
 use pod_index_kubelet::references::{Options, SecretManager};
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
-use pod_index_test_support::api_server::{self, ApiServer, DEADLINE, Fault, Verb};
+use pod_index_test_support::api_server::{ApiServer, DEADLINE, Fault, Verb};
 use pod_index_test_support::files::Directory;
 use pod_index_test_support::proxy::{Forwards, Proxy};
 use rcgen::{CertificateParams, CertifiedKey, KeyPair, generate_simple_self_signed};

@@ -1,7 +1,6 @@
 //! The API server client with a credential plugin that hangs.
-#![cfg(all(feature = "api-server", target_os = "linux"))]
 
-mod sources_support;
+use crate::sources_support;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

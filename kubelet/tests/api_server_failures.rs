@@ -1,13 +1,10 @@
 //! The API server source against a server with every kind of failure.
 //! After each step the index is compared with the server's pods, field by field. No change may be emitted twice,
 //! and no pod may be missing for a moment.
-#![cfg(feature = "api-server")]
 
+use crate::followed;
+use crate::node_followed;
 use pod_index_test_support::api_server;
-#[path = "support/followed.rs"]
-mod followed;
-#[path = "support/node_followed.rs"]
-mod node_followed;
 
 use std::time::{Duration, Instant};
 

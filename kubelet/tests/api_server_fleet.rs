@@ -2,12 +2,11 @@
 //! of the server. Ignored by default, because it measures:
 //!
 //! ```text
-//! cargo test --release -p pod-index-kubelet --test api_server_fleet --all-features -- --ignored --nocapture
+//! cargo test --release -p pod-index-kubelet --test kubelet --all-features -- --ignored --nocapture
 //! ```
 //!
 //! Every node has a client of its own, with TLS and HTTP/2, as an agent has. All of them and the server share this
 //! process, so the times say little. The counts are exact.
-#![cfg(feature = "api-server")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,10 +1,8 @@
 //! Pods that cannot be decoded: each one is a separate problem, and all others are indexed.
-#![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
 
-#[path = "support/followed.rs"]
-mod followed;
+use crate::followed;
 
 use std::time::Duration;
 

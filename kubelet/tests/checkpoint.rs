@@ -1,7 +1,7 @@
 //! Checkpoints in real files: restarts, damaged or foreign files, and a full disk. `checkpoint_internal` has disks that fail
 //! at any step, and the tests of `checkpoint::load` files that cannot be read.
 
-mod checkpoint_support;
+use crate::checkpoint_support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -258,7 +258,7 @@ fn the_child_whose_disk_is_full() {
 fn a_full_disk_loses_no_other_pod_and_is_reported_by_file() {
     let place = Place::new();
     // 32 blocks of 512 bytes. A larger file is an error (EFBIG) if the signal is ignored, as on a full disk.
-    let script = "trap '' XFSZ; ulimit -f 32; exec \"$0\" --exact the_child_whose_disk_is_full --nocapture";
+    let script = "trap '' XFSZ; ulimit -f 32; exec \"$0\" --exact checkpoint::the_child_whose_disk_is_full --nocapture";
     let output = Command::new("sh")
         .args(["-c", script, std::env::current_exe().unwrap().to_str().unwrap()])
         .env("POD_INDEX_TEST_FULL_DISK", place.directory())

@@ -1,6 +1,6 @@
 //! Checkpoints of a process that is killed repeatedly while it writes.
 
-mod checkpoint_support;
+use crate::checkpoint_support;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,7 +66,12 @@ fn the_child_that_is_killed() {
 fn child(directory: &Path, seed: u64, from: u64) -> Child {
     let arguments = format!("{}\n{seed}\n{from}", directory.display());
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "the_child_that_is_killed", "--nocapture", "--test-threads=1"]);
+    command.args([
+        "--exact",
+        "checkpoint_kills::the_child_that_is_killed",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     command
         .env(CHILD, arguments)
         .stdin(Stdio::null())
@@ -164,7 +169,7 @@ fn a_kill_at_any_moment_loses_nothing_that_was_acknowledged() {
 }
 
 /// A longer run:
-/// `cargo test -p pod-index-kubelet --test checkpoint_kills -- --ignored --nocapture five_hundred`
+/// `cargo test -p pod-index-kubelet --all-features --test kubelet -- --ignored --nocapture five_hundred`
 #[test]
 #[ignore = "takes minutes: .ci/run figures"]
 fn five_hundred_kills_lose_nothing_that_was_acknowledged() {

@@ -5,7 +5,7 @@
 //! API server: a pod of the API server, a static pod, and a static pod with a UID that no file name can have.
 //! Add a directory for each release; never change one.
 
-mod checkpoint_support;
+use crate::checkpoint_support;
 
 use std::fs;
 use std::path::Path;

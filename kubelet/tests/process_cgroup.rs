@@ -1,9 +1,8 @@
 //! Resolving cgroup IDs to pods: on directories with cgroupfs's structure, and on cgroupfs itself if a test
 //! may write to it.
-#![cfg(target_os = "linux")]
 
-mod process_support;
-mod sources_support;
+use crate::process_support;
+use crate::sources_support;
 
 use std::fs;
 use std::os::fd::AsFd;

@@ -1,8 +1,7 @@
 //! Resolving process IDs to pods: on directories with the structure of `/proc`, and on `/proc` itself.
-#![cfg(target_os = "linux")]
 
-mod process_support;
-mod sources_support;
+use crate::process_support;
+use crate::sources_support;
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -3,20 +3,17 @@
 //! To list and watch the pods of all namespaces, without writing:
 //!
 //! ```text
-//! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test real_cluster the_index -- --ignored
+//! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test kubelet real_cluster::the_index -- --ignored
 //! ```
 //!
 //! To manage the mirror pods of a node that is registered for the test and deleted afterwards, in the namespace
 //! `default`. Nothing else is changed, but use a test cluster:
 //!
 //! ```text
-//! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test real_cluster mirrors -- --ignored
+//! KUBECONFIG=~/.kube/config cargo test -p pod-index-kubelet --test kubelet real_cluster::mirrors -- --ignored
 //! ```
-#![cfg(feature = "api-server")]
 
-use pod_index_test_support::api_server;
-#[path = "support/followed.rs"]
-mod followed;
+use crate::followed;
 
 use std::collections::BTreeMap;
 use std::path::Path;

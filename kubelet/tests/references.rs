@@ -1,11 +1,9 @@
 //! Managers of Secrets and `ConfigMaps` against an API server over real HTTP that counts the watches of each
 //! object.
-#![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
 
-#[path = "../../tests/support/seeded.rs"]
-mod seeded;
+use crate::seeded;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -499,7 +497,7 @@ proptest! {
 }
 
 /// One long history:
-/// `cargo test -p pod-index-kubelet --test references -- --ignored --nocapture ten_thousand`
+/// `cargo test -p pod-index-kubelet --all-features --test kubelet -- --ignored --nocapture ten_thousand`
 #[test]
 #[ignore = "takes a minute: .ci/run figures"]
 fn a_history_of_ten_thousand_steps_ends_without_a_watch_too_many_or_too_few_at_any_step() {

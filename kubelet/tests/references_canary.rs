@@ -1,12 +1,10 @@
 //! No output reveals the content of a Secret: no log line of any level, no debug output, no error, no status.
 //! A canary is placed in valid Secrets and in unreadable answers. Then all output is searched for it, in
 //! every form in which bytes are printed.
-#![cfg(feature = "api-server")]
 
 use pod_index_test_support::api_server;
 
-#[path = "support/log.rs"]
-mod log;
+use crate::log;
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Every field by which a pod can name a Secret or a `ConfigMap`, one by one, in a pod with only that field.
-#![cfg(feature = "api-server")]
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::references::{Referenced, ReferencingPod};

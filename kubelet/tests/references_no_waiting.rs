@@ -2,7 +2,6 @@
 //! holds the registrations' lock.
 //!
 //! A read that did wait would wait for ever, so the deadlines may be generous.
-#![cfg(all(feature = "api-server", target_os = "linux"))]
 
 use pod_index_test_support::api_server;
 

@@ -1,6 +1,6 @@
 //! Real directories with everything that real directories contain.
 
-mod sources_support;
+use crate::sources_support;
 
 use std::fs;
 

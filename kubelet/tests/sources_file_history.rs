@@ -1,8 +1,7 @@
 //! Random histories of edits to a manifest directory. At the end, the source's pods and problems must equal
 //! those of a model that knows only the last valid content of each file.
-#![cfg(target_os = "linux")]
 
-mod sources_support;
+use crate::sources_support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -2,11 +2,9 @@
 //!
 //! A process of its own: tracing decides once per call site whether it is enabled, and another test might
 //! reach the call site before there is a subscriber.
-#![cfg(target_os = "linux")]
 
-#[path = "support/log.rs"]
-mod log;
-mod sources_support;
+use crate::log;
+use crate::sources_support;
 
 use std::fs;
 use std::time::Duration;

@@ -2,9 +2,8 @@
 //! files.
 //!
 //! Nearly all of these tests list once an hour, so they see changes through events.
-#![cfg(target_os = "linux")]
 
-mod sources_support;
+use crate::sources_support;
 
 use std::fs;
 use std::os::unix::fs::symlink;

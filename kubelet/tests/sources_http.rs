@@ -1,8 +1,7 @@
 //! The http source against a real, badly behaved server on loopback.
 
-#[path = "support/http_server.rs"]
-mod http_server;
-mod sources_support;
+use crate::http_server;
+use crate::sources_support;
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -269,7 +268,7 @@ async fn tls_trusts_the_given_authority_and_no_other() {
 
 /// Tells a child process which URL to request, with the system's authorities.
 const ASKED: &str = "POD_INDEX_ASKED_WITH_THE_SYSTEMS_AUTHORITIES";
-const THIS_TEST: &str = "without_a_given_authority_tls_trusts_the_systems_authorities";
+const THIS_TEST: &str = "sources_http::without_a_given_authority_tls_trusts_the_systems_authorities";
 
 /// The system's authorities are read from environment variables, which a test cannot change for itself alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,8 +1,7 @@
 //! The kubelet as a source, against an HTTPS server on loopback that answers like a kubelet.
 
-#[path = "support/http_server.rs"]
-mod http_server;
-mod sources_support;
+use crate::http_server;
+use crate::sources_support;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! The merge: order, differences, duplicates, readiness; and the resulting index, compared with a model.
 
-#[path = "support/updates.rs"]
-mod updates;
+use crate::updates;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -11,8 +11,8 @@ use pod_index_kubelet::mirror::{
 };
 use serde_json::json;
 
-use crate::api_server::{ApiServer, Fault, Right, Verb, shipped};
-use crate::support::{NODE, agent, manifests, mirrored, on_server, plain, server, static_pod};
+use super::support::{NODE, agent, manifests, mirrored, on_server, plain, server, static_pod};
+use pod_index_test_support::api_server::{ApiServer, Fault, Right, Verb, shipped};
 
 #[tokio::test]
 async fn the_client_reports_the_result_of_each_request() {

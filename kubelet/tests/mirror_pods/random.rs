@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::json;
 
-use crate::api_server::{ApiServer, Fault, Verb};
+use super::support::{Agent, Manifests, NODE, agent, manifests, mirrored, on_server, plain, server};
 use crate::seeded::seeded;
-use crate::support::{Agent, Manifests, NODE, agent, manifests, mirrored, on_server, plain, server};
+use pod_index_test_support::api_server::{ApiServer, Fault, Verb};
 
 /// If a mirror is deleted before the agent has seen it, the agent waits half a minute. Everything else takes
 /// a fraction of a second.

@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorState, MirrorsStatus, WaitsFor};
 use serde_json::json;
 
-use crate::api_server::{ApiServer, DEADLINE, Fault, Verb};
-use crate::support::{
+use super::support::{
     Agent, Manifests, NODE, QUICK, agent, manifests, mirrored, mirrors, mirrors_of, on_server, server,
     static_pod, status_of, strict_server, wanted,
 };
+use pod_index_test_support::api_server::{ApiServer, DEADLINE, Fault, Verb};
 
 #[tokio::test]
 async fn a_hundred_static_pods_take_a_hundred_creations_none_at_rest_and_two_requests_for_an_edit() {

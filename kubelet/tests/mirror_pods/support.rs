@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::api_server::{ApiServer, DEADLINE, shipped};
+use pod_index_test_support::api_server::{ApiServer, DEADLINE, shipped};
 
 pub const NODE: &str = "n1";
 pub const QUICK: Duration = Duration::from_millis(20);

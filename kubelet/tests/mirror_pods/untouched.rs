@@ -9,11 +9,11 @@ use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorFailure, MirrorState, Mir
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::api_server::{Fault, Verb};
-use crate::support::{
+use super::support::{
     Agent, Manifests, NODE, agent, manifests, mirrored, mirrors, mirrors_of, on_server, plain, server,
     static_pod, status_of,
 };
+use pod_index_test_support::api_server::{Fault, Verb};
 
 /// Both if this agent sees the pod on its own node and if only the API server's refusal reveals it.
 #[tokio::test]

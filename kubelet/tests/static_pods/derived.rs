@@ -8,7 +8,7 @@ use pod_index_kubelet::sources::static_pods::{CLAIMED_ANNOTATION, UNCONFIRMED_FO
 use pod_index_kubelet::sources::{Merge, NodeName, Source};
 use serde_json::json;
 
-use crate::support::{
+use super::support::{
     Merging, api_pod, deleted, is_unconfirmed, mirror, remove, set, static_pod, status, upsert,
 };
 

@@ -11,7 +11,7 @@ use pod_index_kubelet::sources::Source;
 use pod_index_kubelet::sources::static_pods::UNCONFIRMED_FOR;
 use pod_index_test_support::dice::Dice;
 
-use crate::support::{Merging, api_pod, mirror, remove, set, static_pod, upsert};
+use super::support::{Merging, api_pod, mirror, remove, set, static_pod, upsert};
 
 fn pod_of(dice: &mut Dice, source: Source) -> Pod {
     let name = dice.pick(&["p", "q", "r"]);

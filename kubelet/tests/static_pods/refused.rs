@@ -8,7 +8,7 @@ use pod_index::PodMeta;
 use pod_index_kubelet::sources::Source;
 use pod_index_kubelet::sources::static_pods::CLAIMED_ANNOTATION;
 
-use crate::support::{
+use super::support::{
     Merging, api_pod, deleted, is_unconfirmed, mirror, owned_by, remove, set, static_pod, upsert,
 };
 

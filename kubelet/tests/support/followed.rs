@@ -11,7 +11,7 @@ use pod_index_kubelet::sources::{SourceStatus, SourceUpdate, Updates};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::api_server::{ApiServer, DEADLINE};
+use pod_index_test_support::api_server::{ApiServer, DEADLINE};
 
 /// The source's updates, abbreviated.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,8 +8,8 @@ use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use serde_json::{Value, json};
 
-use crate::api_server::{ApiServer, DEADLINE};
 use crate::followed::{Followed, STAYS};
+use pod_index_test_support::api_server::{ApiServer, DEADLINE};
 
 pub const QUICK: Duration = Duration::from_millis(20);
 

@@ -5,5 +5,3 @@ mod derived;
 mod random;
 mod refused;
 mod support;
-#[path = "../support/updates.rs"]
-mod updates;
