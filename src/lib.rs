@@ -155,13 +155,13 @@ pub use follow::{Changes, Step, WaitError};
 pub use id::{FullName, MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef};
 pub use manager::PodManager;
 pub use options::Options;
-#[cfg(feature = "k8s-openapi")]
-pub use pod::workload;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
     CONFIG_SOURCE_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, SimplePod,
     Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
+#[cfg(feature = "k8s-openapi")]
+pub use pod::{name_keys, workload};
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use snapshot::{Change, Found, FoundBy, Key, KeyCounts, RemovedPods, Snapshot};
 #[cfg(any(loom, shuttle))]

@@ -6,6 +6,7 @@
 //! | [`sources`] | manifests from a directory or a URL, pods from the kubelet or the API server, and the merge of all of them |
 //! | `api_client` | the API server client: few connections, and a timeout for every silence |
 //! | `mirror` | mirror pods: creates and deletes them so that they match the static pods |
+//! | [`records`] | pods joined with their Namespace, workload and Node, and the attributes for telemetry |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
 //! | `process` | finds the pod of a process ID or a cgroup ID (Linux) |
@@ -41,6 +42,7 @@ pub mod mirror;
 pub mod names;
 #[cfg(target_os = "linux")]
 pub mod process;
+pub mod records;
 #[cfg(feature = "api-server")]
 pub mod references;
 #[cfg(feature = "api-server")]

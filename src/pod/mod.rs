@@ -14,6 +14,8 @@ pub(crate) use keys::{Claims, KeyRef, NamedKey, OwnedKey, Strength, ip_number};
 pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
 pub(crate) use life::nanos;
 pub use life::{Life, Time};
+#[cfg(feature = "k8s-openapi")]
+pub use openapi::name_keys;
 pub use simple::SimplePod;
 
 /// Names the pod's source: `file`, `http` or `api`. A pod with another value than `api` is static.

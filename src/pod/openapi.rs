@@ -27,23 +27,7 @@ impl PodMeta for Pod {
     /// The IDs of all containers, including the last terminated ones, the IPs, unless the pod uses its node's, and the
     /// [workload](WORKLOAD).
     fn keys(&self, keys: &mut PodKeys<'_>) {
-        if let Some(created) = &self.metadata.creation_timestamp {
-            keys.created(created.0.as_second());
-        }
-        keys.terminating(self.metadata.deletion_timestamp.is_some());
-        if let Some(workload) = Workload::of(&self.metadata, None::<&ObjectMeta>) {
-            keys.key(WORKLOAD, workload.key(self.namespace()));
-        }
-        let Some(status) = &self.status else { return };
-        keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
-        containers(status).for_each(|container| name_ids(container, keys));
-        let uses_nodes_network = self.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
-        if !uses_nodes_network {
-            let ips = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str());
-            // `podIP` repeats the first of `podIPs`, if the server sends those.
-            let ip = status.pod_ip.as_deref().filter(|_| status.pod_ips.as_ref().is_none_or(Vec::is_empty));
-            ips.chain(ip).for_each(|ip| keys.ip_text(ip));
-        }
+        name_keys(self, Workload::of(&self.metadata, None::<&ObjectMeta>), keys);
     }
     /// | fact | says |
     /// |---|---|
@@ -92,6 +76,56 @@ impl PodMeta for Pod {
             || sandbox.map_or(has_run, |condition| condition.status != "True");
         let may_lack_sandbox = is_final || (is_any && !runs && may_end);
         Life { created, ip_not_before, ip_by, may_lack_sandbox, ip_until }
+    }
+}
+
+/// Names a pod's keys, as [`PodMeta::keys`] does for a `Pod`, with this workload. For a type that has a pod in it, and
+/// knows more of its owner.
+///
+/// # Complexity
+/// Linear in the number of containers and IPs.
+///
+/// # Examples
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use pod_index::workload::Workload;
+/// use pod_index::{PodKeys, PodMeta, name_keys};
+///
+/// struct OfTeam { pod: Pod, team: String }
+///
+/// impl PodMeta for OfTeam {
+///     fn uid(&self) -> &str { self.pod.uid() }
+///     fn name(&self) -> &str { self.pod.name() }
+///     fn namespace(&self) -> &str { self.pod.namespace() }
+///     fn annotation(&self, key: &str) -> Option<&str> { self.pod.annotation(key) }
+///     fn keys(&self, keys: &mut PodKeys<'_>) {
+///         name_keys(&self.pod, Some(Workload { kind: "Team", name: &self.team, derived: false }), keys);
+///     }
+/// }
+/// # let mut pod = Pod::default();
+/// # (pod.metadata.uid, pod.metadata.name) = (Some("u".into()), Some("web".into()));
+/// # pod.metadata.namespace = Some("shop".into());
+/// # let (mut writer, reader) = pod_index::new();
+/// # writer.add_pod(OfTeam { pod, team: "a".into() }).unwrap();
+/// # assert_eq!(reader.load().pods_by_key(pod_index::workload::WORKLOAD, b"shop/Team/a").count(), 1);
+/// ```
+pub fn name_keys(pod: &Pod, workload: Option<Workload<'_>>, keys: &mut PodKeys<'_>) {
+    if let Some(created) = &pod.metadata.creation_timestamp {
+        keys.created(created.0.as_second());
+    }
+    keys.terminating(pod.metadata.deletion_timestamp.is_some());
+    if let Some(workload) = workload {
+        keys.key(WORKLOAD, workload.key(pod.namespace()));
+    }
+    let Some(status) = &pod.status else { return };
+    keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
+    containers(status).for_each(|container| name_ids(container, keys));
+    let uses_nodes_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
+    if !uses_nodes_network {
+        let ips = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str());
+        // `podIP` repeats the first of `podIPs`, if the server sends those.
+        let ip = status.pod_ip.as_deref().filter(|_| status.pod_ips.as_ref().is_none_or(Vec::is_empty));
+        ips.chain(ip).for_each(|ip| keys.ip_text(ip));
     }
 }
 
