@@ -128,6 +128,7 @@ macro_rules! shown {
 }
 
 mod at;
+mod batch;
 pub mod docs;
 mod error;
 mod follow;
@@ -150,6 +151,7 @@ mod writer;
 struct Readme;
 
 pub use at::{AtTime, Bounds, Candidate, Holder, NotFound};
+pub use batch::{Event, Tolerance};
 pub use error::{Error, ErrorKind};
 pub use follow::{Changes, Step, WaitError};
 pub use id::{FullName, MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef};
