@@ -147,7 +147,12 @@ mod tests {
         }
         for (source, period, result, words) in [
             (source(true, Some(3), &[]), short, Outcome::Ok, "file (/pods): 2 pods, last heard 3 s ago"),
-            (source(true, Some(3), &["skipped", "warning", "unhinted"]), short, Outcome::Ok, "3 s ago"),
+            (
+                source(true, Some(3), &["skipped", "warning", "unhinted", "incomplete"]),
+                short,
+                Outcome::Ok,
+                "3 s ago",
+            ),
             (source(true, Some(3), &["skipped", "syntax"]), short, Outcome::Warning, "a.yaml:4: spec: bad"),
             (
                 Source { origin: "a.yaml".to_owned(), ..source(false, None, &["syntax"]) },

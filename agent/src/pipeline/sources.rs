@@ -121,11 +121,12 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
     }
 }
 
-/// Whether the source has reported all its pods and no problem hides one. An API server's list is complete even if its
+/// Whether the source has reported all its pods and no problem hides one, nor may its list be incomplete. An API server's list is complete even if its
 /// watch broke later.
 fn is_sound(status: &SourceStatus) -> bool {
-    let is_whole = || !status.problems.iter().any(|problem| problem.kind.is_grave());
-    status.seen && (status.source == Source::Api || is_whole())
+    let hides_none = || !status.problems.iter().any(|problem| problem.kind.is_grave());
+    let is_complete = || status.last_complete_read == status.last_read;
+    status.seen && (status.source == Source::Api || hides_none() && is_complete())
 }
 
 #[cfg(test)]

@@ -159,7 +159,7 @@ impl Work {
         for Report { source, update, sound: is_sound, read } in reports {
             sound.extend(is_sound.then_some(source));
             if let Some(update) = update {
-                let whole = matches!(update, SourceUpdate::Set(_));
+                let whole = matches!(update, SourceUpdate::Set(_) | SourceUpdate::Incomplete(_));
                 let mut merged = self.merge.update(source, update);
                 merged.due.iter().for_each(|source| self.readiness.nudge(*source));
                 for problem in self.readiness.passed_over(source, whole, mem::take(&mut merged.problems)) {
