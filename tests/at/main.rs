@@ -1,7 +1,7 @@
 //! Lookups at a time: generated truths of which the index learns late, in pieces and in bursts, and random histories
 //! compared with a plain list of intervals. The same histories show which current keys are contested.
 //!
-//! More cases: `PROPTEST_CASES=100000 cargo test --release --test at`.
+//! More cases: `PROPTEST_CASES=100000 cargo test --release --test index at::`.
 
 mod by_hand;
 mod model;
