@@ -5,7 +5,6 @@ pub mod api_server;
 pub mod canary;
 pub mod dice;
 pub mod files;
-pub mod kubelet;
 pub mod port;
 pub mod proxy;
 

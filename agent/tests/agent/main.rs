@@ -15,7 +15,6 @@ mod greedy;
 mod health;
 mod hostile;
 mod http;
-mod kubelet;
 mod kustomize;
 mod languages;
 mod life;

@@ -54,7 +54,6 @@
 
 #[cfg(feature = "api-server")]
 pub mod api_server;
-mod completeness;
 pub mod file;
 pub mod http;
 pub mod kubelet;
@@ -69,7 +68,6 @@ mod status;
 mod stream;
 mod update;
 
-pub use completeness::INCOMPLETE_FOR;
 pub use merge::{Merge, Merged};
 pub use node::NodeName;
 pub use pod::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference};

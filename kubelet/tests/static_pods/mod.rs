@@ -2,7 +2,6 @@
 //! independence of the sources' order.
 
 mod derived;
-mod incomplete;
 mod random;
 mod refused;
 mod support;
