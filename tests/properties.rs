@@ -1,6 +1,6 @@
 //! Arbitrary histories, including hostile ones, compared with models: every read of every state.
 //!
-//! More cases: `PROPTEST_CASES=100000 cargo test --release --test properties`. A failing test prints how to
+//! More cases: `PROPTEST_CASES=100000 cargo test --release --test index properties::`. A failing test prints how to
 //! repeat its cases.
 
 // Not in `support`, which is also used without proptest.

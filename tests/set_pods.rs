@@ -1,6 +1,6 @@
 //! A set gives the same index as if all pods were stored in an empty one, whatever was there before.
 //!
-//! The sets here are large, and most of their pods stay, as in a list that is read again. More cases: `PROPTEST_CASES=100000 cargo test --release --test set_pods`. A failing test prints how to
+//! The sets here are large, and most of their pods stay, as in a list that is read again. More cases: `PROPTEST_CASES=100000 cargo test --release --test index set_pods::`. A failing test prints how to
 //! repeat its cases.
 
 #[path = "support/seeded.rs"]

@@ -38,28 +38,29 @@ mod whois;
 
 use std::process::ExitCode;
 
-use self::cli::{Command, kubeconfig, query};
-use self::config::failure;
+use self::cli::{Cli, Command, kubeconfig, query};
+use self::config::failure::{self, Failure};
 use self::run::check;
 
 /// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let cli = cli::help::parse(&arguments);
-    let given = |run| config::Given { command: cli::help::command(), arguments, run, output: cli.output };
-    let done = match cli.command {
+    failure::code(cli::help::parse(&arguments).and_then(|cli| perform(&cli)))
+}
+
+/// Does what the command line says.
+fn perform(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
         None => {
-            let given = given(cli.run);
-            cli.client.is_not_for_serving().and_then(|()| given.resolve()).and_then(|settings| {
-                if given.run.check { check::check(&settings) } else { run::run(settings) }
-            })
+            config::no_client_options(&cli.client, &cli.written)?;
+            let settings = cli.given().resolve()?;
+            if cli.run.check { check::check(&settings) } else { run::run(settings) }
         }
-        Some(Command::Query(query)) => query::ask(&query, &cli.server, &cli.client, cli.output),
-        Some(Command::Doctor { run }) => doctor::examine(&given(*run), &cli.server, &cli.client),
+        Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, cli.output),
+        Some(Command::Doctor { .. }) => doctor::examine(&cli.given(), &cli.server, &cli.client),
         Some(Command::Kubeconfig { token_file }) => {
             kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())
         }
-    };
-    failure::code(done)
+    }
 }

@@ -39,7 +39,9 @@ async fn run(client: Client, node: &str, mut show: impl FnMut(ManagerStatus, Man
         while let Some(update) = pods.next().await {
             let _ = match update {
                 SourceUpdate::Set(pods) => writer.set_pods(pods),
-                SourceUpdate::Upsert(pods) => writer.apply(pods.into_iter().map(Operation::Update)),
+                SourceUpdate::Upsert(pods) | SourceUpdate::Incomplete(pods) => {
+                    writer.apply(pods.into_iter().map(Operation::Update))
+                }
                 SourceUpdate::Remove(uids) => writer.apply(uids.into_iter().map(Operation::Remove)),
             };
         }

@@ -28,6 +28,7 @@ mod process_cgroup;
 mod process_pid;
 #[cfg(feature = "api-server")]
 mod real_cluster;
+mod records;
 #[cfg(feature = "api-server")]
 mod references;
 #[cfg(feature = "api-server")]

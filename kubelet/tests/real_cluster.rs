@@ -115,7 +115,7 @@ async fn mirrors(client: kube::Client, node: NodeName) {
         loop {
             let operations: Vec<_> = tokio::select! {
                 Some(update) = pods.next() => match update {
-                    SourceUpdate::Set(pods) | SourceUpdate::Upsert(pods) => pods.into_iter().map(Operation::Update).collect(),
+                    SourceUpdate::Set(pods) | SourceUpdate::Incomplete(pods) | SourceUpdate::Upsert(pods) => pods.into_iter().map(Operation::Update).collect(),
                     SourceUpdate::Remove(uids) => uids.into_iter().map(Operation::Remove).collect(),
                 },
                 Some(operations) = changes.recv() => operations,

@@ -13,8 +13,9 @@ use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::{
     Merge, Nudge, ProblemKind, Source, SourceStatus, SourceUpdate, Updates, kubelet,
 };
+use pod_index_test_support::kubelet::{Kubelet as Restarting, Stage, pod as running};
 use serde_json::{Value, json};
-use sources_support::{Directory, names, next, problem, until_status};
+use sources_support::{Directory, names, next_complete as next, problem, until_status, update};
 
 /// A kubelet's answer to a client with the token.
 struct Kubelet {
@@ -111,7 +112,8 @@ async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {
     let first = status.borrow().last_read.expect("a read");
     nudge.notify_one();
     // The kubelet has the change only after the first of the reads that follow.
-    until_status(&mut source, |status| status.checks == 2).await;
+    let checks = status.borrow().checks;
+    until_status(&mut source, |status| status.checks == checks + 1).await;
     assert!(status.borrow().last_read > Some(first));
     kubelet.answers(&list(&[pod("2", "two", "api")]));
     assert_eq!(names(&next(&mut source).await), ["two"]);
@@ -245,4 +247,99 @@ async fn an_untrusted_certificate_is_accepted_only_if_configured() {
     trusting.insecure = true;
     let mut trusting = kubelet::follow(trusting).expect("a source");
     assert_eq!(names(&next(&mut trusting).await), ["one"]);
+}
+
+/// What a source says, as `+` for a complete list and `-` for an incomplete one, and the names.
+async fn said(source: &mut Updates<Pod>) -> String {
+    match update(source).await {
+        SourceUpdate::Set(pods) => format!("+{}", names(&pods).join(" ")),
+        SourceUpdate::Incomplete(pods) => format!("-{}", names(&pods).join(" ")),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A kubelet that behaves as measured, and a source that asks it all the time.
+async fn restarting() -> (Restarting, Updates<Pod>) {
+    let static_pod = running("s", "static", "file", "10.0.0.1");
+    let api_pods = ["a", "b"].map(|name| running(name, name, "api", "10.0.0.2"));
+    let kubelet = Restarting::start(vec![static_pod], api_pods.into());
+    let mut config = HttpConfig::of_kubelet(&kubelet.url()).expect("a URL");
+    config.period = Duration::from_millis(10);
+    let mut source = kubelet::follow(config).expect("a source");
+    assert_eq!(said(&mut source).await, "-a b static", "the first list may be incomplete");
+    assert_eq!(said(&mut source).await, "+a b static");
+    assert_eq!(source.status().borrow().problems, []);
+    (kubelet, source)
+}
+
+fn is_incomplete(status: &SourceStatus) -> bool {
+    status.problems.iter().any(|problem| problem.kind == ProblemKind::Incomplete)
+}
+
+#[tokio::test]
+async fn a_kubelet_that_was_restarted_says_nothing_about_the_pods_that_it_does_not_list_yet() {
+    let (kubelet, mut source) = restarting().await;
+    let status = source.status();
+    let (read, relists) = {
+        let status = status.borrow();
+        (status.last_complete_read.expect("a read"), status.relists)
+    };
+    // So quick that no request fails. Only the connection is another one.
+    kubelet.restart(Stage::Nothing);
+    assert_eq!(said(&mut source).await, "-");
+    kubelet.reach(Stage::Manifests);
+    assert_eq!(said(&mut source).await, "-static");
+    // The API server is away.
+    let checks = status.borrow().checks;
+    let later = until_status(&mut source, |status| status.checks > checks + 5).await;
+    assert!(
+        is_incomplete(&later) && !later.problems.iter().any(|problem| problem.kind.is_grave()),
+        "{later:?}"
+    );
+    let (newest, at_the_restart) = (later.last_complete_read.expect("a read"), std::time::Instant::now());
+    assert!(read <= newest && newest < at_the_restart && later.last_read > Some(newest));
+    assert_eq!((later.failed_checks, later.relists), (0, relists));
+    kubelet.set_api_pods(vec![running("a", "a", "api", "10.0.0.2")]);
+    kubelet.reach(Stage::All);
+    assert_eq!(said(&mut source).await, "-a static");
+    assert_eq!(said(&mut source).await, "+a static", "b is gone");
+    let status = status.borrow();
+    assert_eq!((status.relists, status.last_complete_read), (relists + 1, status.last_read));
+}
+
+#[tokio::test]
+async fn a_kubelet_that_was_unreachable_is_asked_twice_before_its_list_counts_and_nothing_changes_if_it_has_all()
+ {
+    let (kubelet, mut source) = restarting().await;
+    kubelet.stop();
+    until_status(&mut source, |status| status.problems.iter().any(|it| it.kind == ProblemKind::Request))
+        .await;
+    kubelet.reach(Stage::All);
+    let relists = source.status().borrow().relists;
+    until_status(&mut source, is_incomplete).await;
+    until_status(&mut source, |status| status.problems.is_empty() && status.relists == relists + 1).await;
+    // On this connection, the same process answers.
+    kubelet.set_api_pods(Vec::new());
+    assert_eq!(said(&mut source).await, "+static");
+}
+
+/// As some proxies do.
+#[tokio::test]
+async fn behind_a_server_that_closes_each_connection_the_loss_of_all_api_pods_is_an_interruption() {
+    let body = Arc::new(Mutex::new(list(&[pod("s", "static", "file"), pod("a", "a", "api")])));
+    let current = Arc::clone(&body);
+    let close = "connection: close\r\n";
+    let server =
+        Server::start(move |_| Some(answer("200 OK", close, &current.lock().expect("a body").to_string())));
+    let server = server.await;
+    let mut config = HttpConfig::of_kubelet(&server.url("")).expect("a URL");
+    config.period = Duration::from_millis(10);
+    let mut source = kubelet::follow(config).expect("a source");
+    assert_eq!(said(&mut source).await, "-a static");
+    assert_eq!(said(&mut source).await, "+a static");
+    *body.lock().expect("a body") = list(&[pod("s", "static", "file")]);
+    assert_eq!(said(&mut source).await, "-static");
+    *body.lock().expect("a body") = list(&[pod("b", "b", "api")]);
+    assert_eq!(said(&mut source).await, "-b");
+    assert_eq!(said(&mut source).await, "+b");
 }

@@ -1,13 +1,12 @@
 //! Removed pods: which are kept, and until when.
 //!
 //! A pod is kept when its UID leaves the index, and forgotten when the UID returns, when its time is over, or when too
-//! many were removed after it. The time is that of the write.
+//! many were removed after it. The time is the last one that the writer was given.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
-use crate::moment::Moment;
 use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
 use crate::snapshot::{Claimant, RemovedPod, Translation, UidKey};
 use crate::table::Words;
@@ -22,12 +21,12 @@ pub(super) struct Living<P> {
 
 impl<P: PodMeta> Draft<'_, P> {
     /// Removes the pod or mirror with this UID, and keeps it.
-    pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>, now: &Moment) -> Option<Arc<P>> {
+    pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
         let key = UidKey::new(uid, &self.hashing);
         let (_, kind, pod) = self.known(key)?;
         let living = self.living_one(kind, pod);
         let pod = self.remove_known(key)?;
-        self.keep(uid, &living, now);
+        self.keep(uid, &living);
         Some(pod)
     }
 
@@ -45,9 +44,9 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// Keeps those that no longer live. The one with the strongest claim counts as the last one removed.
-    pub(super) fn keep_missing(&mut self, mut living: Vec<Living<P>>, now: &Moment) {
+    pub(super) fn keep_missing(&mut self, mut living: Vec<Living<P>>) {
         let Some(limits) = self.removed.as_ref().map(|removed| removed.queue.limits) else { return };
-        self.record_all(living.iter().map(|one| &one.pod), now);
+        self.record_all(living.iter().map(|one| &one.pod));
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
             let strength = (one.kind == PodKind::Pod).then(|| Claimant::strength(&one.pod));
@@ -55,9 +54,9 @@ impl<P: PodMeta> Draft<'_, P> {
         });
         // More than this would only push each other out.
         let surplus = living.len().saturating_sub(limits.max_pods);
-        living.iter().take(surplus).for_each(|one| self.record_removal(&one.pod, now));
+        living.iter().take(surplus).for_each(|one| self.record_removal(&one.pod));
         for one in living.iter().skip(surplus) {
-            self.keep(one.pod.uid().into(), one, now);
+            self.keep(one.pod.uid().into(), one);
         }
     }
 
@@ -67,27 +66,27 @@ impl<P: PodMeta> Draft<'_, P> {
         self.drop_removal(key, |words, pod| key.is(words, pod));
     }
 
-    /// Forgets the removed pods and the ended holds that are too old. Returns the number of those pods.
-    pub(crate) fn forget(&mut self, now: &Moment) -> usize {
-        if let Some(times) = self.times() {
-            times.forget(now.instant);
+    /// Drops the removed pods whose time is over. Returns their number.
+    pub(crate) fn expire(&mut self) -> usize {
+        let mut expired = 0;
+        let now = self.now();
+        if let Some((times, _)) = self.times() {
+            times.expire(now);
         }
-        let mut forgotten = 0;
-        while self.queue().and_then(|queue| queue.deadline()).is_some_and(|deadline| now.instant >= deadline)
-        {
+        while self.queue().and_then(|queue| queue.deadline()).is_some_and(|deadline| now >= deadline) {
             self.drop_first();
-            forgotten += 1;
+            expired += 1;
         }
-        forgotten
+        expired
     }
 
-    fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>, now: &Moment) {
+    fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>) {
         self.drop_removed(uid);
-        self.record_removal(pod, now);
-        let owner = PodUid::from(uid);
+        self.record_removal(pod);
+        let (at, owner) = (self.now(), PodUid::from(uid));
         let Some(queue) = self.queue() else { return };
         let number = queue.number();
-        let at = queue.insert(number, now.instant, owner.clone());
+        queue.insert(number, at, owner.clone());
         let max_pods = queue.limits.max_pods;
         let removed = RemovedPod { pod: Arc::clone(pod), at, number };
         let key = UidKey::new(uid, &self.hashing);
@@ -134,11 +133,11 @@ impl<P: PodMeta> Draft<'_, P> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::time::{Duration, Instant, SystemTime};
+    use std::time::{Duration, Instant};
 
     use crate::pod::{KeyKind, PodKeys, PodMeta};
     use crate::table::OrdSet;
-    use crate::{Moment, Operation, Options, Writer};
+    use crate::{Options, Writer};
 
     struct Pod(String);
 
@@ -180,29 +179,22 @@ mod tests {
             );
             assert_eq!(lens, (left, left, 5 * left));
         };
-        let (start, wall) = (Instant::now(), SystemTime::now());
-        let after = |seconds| {
-            let passed = Duration::from_secs(seconds);
-            Moment::new(start + passed, wall + passed)
-        };
+        let start = Instant::now();
         for round in 0..5u64 {
-            let pods = (0..8).map(|number| Pod(format!("{round}-{number}")).into());
-            let applied = writer.apply_at(after(4 * round), [Operation::Set(pods.collect())]);
-            assert!(applied.refused.is_empty());
+            writer.expire(start + Duration::from_secs(4 * round));
+            let pods = (0..8).map(|number| Pod(format!("{round}-{number}")));
+            assert!(writer.set_pods(pods).refused.is_empty());
             check(&writer, [0, 8, 16, 20, 20][usize::try_from(round).unwrap_or_default()]);
         }
         for number in 0..8 {
-            let applied =
-                writer.apply_at(after(16), [Operation::Remove(format!("4-{number}").as_str().into())]);
-            assert!(applied.published);
+            assert!(writer.remove_pod_by_uid(&format!("4-{number}")).is_some());
         }
         check(&writer, 20);
         for (number, left) in (0..8).zip((0..20).rev()) {
-            let pod = Pod(format!("4-{number}"));
-            assert!(writer.apply_at(after(16), [Operation::Add(pod.into())]).refused.is_empty());
+            assert!(writer.add_pod(Pod(format!("4-{number}"))).is_ok());
             check(&writer, left);
         }
-        assert_eq!(writer.advance(after(60)), 12);
+        assert_eq!(writer.expire(start + Duration::from_secs(60)), 12);
         check(&writer, 0);
         // The eight pods that returned have an IP, two custom keys and a name.
         let times = writer.current().times.as_ref().expect("kept");

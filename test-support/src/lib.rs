@@ -5,6 +5,7 @@ pub mod api_server;
 pub mod canary;
 pub mod dice;
 pub mod files;
+pub mod kubelet;
 pub mod port;
 pub mod proxy;
 

@@ -192,6 +192,8 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
     let removed: BTreeMap<_, _> = removals.map(|(_, told, uid, _)| (uid.clone(), *told)).collect();
     let (mut news, mut seen, mut counts) = (news.into_iter().peekable(), Vec::new(), [0; 3]);
     for now in 0..=asked.last().map_or(0, |(asked, ..)| *asked) {
+        writer.expire(start + span(now));
+        writer.set_time(time(now));
         let batch: Vec<_> = std::iter::from_fn(|| news.next_if(|(_, told, ..)| *told <= now))
             .map(|(_, _, uid, state)| match state {
                 Some(pod) => {
@@ -203,12 +205,10 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
                 None => Operation::Remove(uid.as_str().into()),
             })
             .collect();
-        let mut moment = moment(start, now);
+        assert!(writer.apply(batch).refused.is_empty());
         if now >= 60 && !is_away(now) {
-            let since = outage.map_or(60, |(_, until)| if now >= until { until.max(60) } else { 60 });
-            moment = moment.covering(time(since), time(now));
+            writer.heard(time(now));
         }
-        assert!(writer.apply_at(moment, batch).refused.is_empty());
         for (_, happened, key, skew) in asked.iter().filter(|(at, ..)| *at == now) {
             let owner = held.iter().find(|one| one.key == *key && (one.from..one.until).contains(happened));
             let snapshot = reader.load();

@@ -39,7 +39,7 @@ pub(crate) struct Problem {
 impl Problem {
     /// Whether the problem may hide a pod and needs attention.
     pub(crate) fn is_grave(&self) -> bool {
-        !["skipped", "warning", "unhinted"].contains(&&*self.kind)
+        !["skipped", "warning", "unhinted", "incomplete"].contains(&&*self.kind)
     }
 
     /// Leaves out the place if it is only `source`, the origin of the source.

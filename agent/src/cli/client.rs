@@ -21,8 +21,8 @@ use tower::util::BoxCloneSyncService;
 use tower::{ServiceExt, service_fn};
 
 use super::tls;
-use super::{ClientArgs, ServerArgs};
 use crate::config::failure::Failure;
+use crate::config::subjects::{ClientTls, ServerAddress};
 
 /// Characters that a path need not escape (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -44,7 +44,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// The agent that the flags name: its socket, or else its address and port.
-    pub(crate) fn new(server: &ServerArgs, client: &ClientArgs) -> Result<Self, Failure> {
+    pub(crate) fn new(server: &ServerAddress, client: &ClientTls) -> Result<Self, Failure> {
         let builder = Client::builder(TokioExecutor::new());
         let Some(socket) = &server.socket else {
             let address = SocketAddr::new(server.address, server.port);

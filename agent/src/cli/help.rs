@@ -1,57 +1,33 @@
 //! The command line with its help in groups.
 
-use std::any::TypeId;
 use std::ffi::OsString;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
 
 use super::{Cli, Command, Query};
 use crate::config::args::Output;
+use crate::config::check_client_options;
+use crate::config::define;
+use crate::config::failure::Failure;
+use crate::config::subjects::definitions;
+use crate::config::written::Written;
 
-/// The groups of the help, each with the ID of its first option. The others follow it in the definition.
-const GROUPS: [(&str, &str); 9] = [
-    ("config", "Run"),
-    ("static_pod_path", "Sources"),
-    ("manage_mirror_pods", "Mirror pods"),
-    ("proc", "Look-ups"),
-    ("health_address", "Serving"),
-    ("allow_remote_clients", "Security"),
-    ("log_level", "Output"),
-    ("address", "Address of the agent"),
-    ("output", "Output"),
-];
+/// The arguments that are no settings: they have neither a variable nor a key.
+pub(super) const NO_SETTINGS: [&str; 5] = ["once", "check", "output", "help", "version"];
 
-/// Gives an option of the agent its environment variable, and refuses an empty text: it would silently switch off what
-/// it was meant to set. clap refuses empty paths itself.
-fn with_variable(mut argument: Arg) -> Arg {
-    if argument.get_value_parser().type_id() == TypeId::of::<String>() {
-        argument = argument.value_parser(NonEmptyStringValueParser::new());
-    }
-    match argument.get_long() {
-        None | Some("once" | "check" | "output" | "help" | "version") => argument,
-        Some(flag) => {
-            let variable = format!("POD_INDEX_{}", flag.replace('-', "_").to_uppercase());
-            // The help of `--config` has the rule.
-            argument.env(variable).hide_env(true)
-        }
-    }
+/// The argument in its final form.
+fn finished(argument: Arg) -> Arg {
+    let is_setting = !NO_SETTINGS.contains(&argument.get_id().as_str());
+    if is_setting { define::finished(argument) } else { argument }
 }
 
 /// The definition of the command line.
 pub(crate) fn command() -> clap::Command {
-    let mut group = "";
     Cli::command()
-        .mut_args(|argument| {
-            let first = GROUPS.iter().find(|(id, _)| argument.get_id() == id);
-            group = first.map_or(group, |(_, name)| *name);
-            let argument = with_variable(argument);
-            // Those of TLS have theirs.
-            if argument.get_help_heading().is_some() { argument } else { argument.help_heading(group) }
-        })
+        .mut_args(finished)
         // The settings are many, and the same.
-        .mut_subcommand("doctor", |doctor| doctor.mut_args(|argument| with_variable(argument).hide(true)))
+        .mut_subcommand("doctor", |doctor| doctor.mut_args(|argument| finished(argument).hide(true)))
         // One line for each option. What can be looked up needs a longer help.
         .mut_subcommands(|command| match command.get_name() {
             "whois" => command,
@@ -61,16 +37,35 @@ pub(crate) fn command() -> clap::Command {
         })
 }
 
-/// Parses the command line. Ends the process if it is wrong.
-pub(crate) fn parse(arguments: &[OsString]) -> Cli {
-    let matches = command().get_matches_from(arguments);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+/// Parses the command line and the environment. Ends the process if clap refuses the command line.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {
+    let command = command();
+    let matches = command.clone().get_matches_from(arguments);
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let is_list = matches!(cli.command, Some(Command::Query(Query::List(_))));
     if matches!(cli.output, Output::Wide | Output::Name) && !is_list {
         let message = "--output: wide and name are for `pod-index list`";
-        command().error(ErrorKind::InvalidValue, message).exit();
+        self::command().error(ErrorKind::InvalidValue, message).exit();
     }
-    cli
+    let mut subjects = cli.subjects();
+    let of_the_command = innermost(&matches);
+    let mut written = Written::on_the_command_line(
+        &definitions(&subjects),
+        of_the_command,
+        arguments,
+        define::aliases(&command),
+    );
+    written.add_environment(&mut subjects)?;
+    if cli.command.is_some() {
+        check_client_options(&cli.client, &written)?;
+    }
+    cli.written = written;
+    Ok(cli)
+}
+
+/// What the subcommand was given, or else the program. It includes the options that all commands have.
+fn innermost(matches: &ArgMatches) -> &ArgMatches {
+    matches.subcommand().map_or(matches, |(_, of_the_command)| innermost(of_the_command))
 }
 
 #[cfg(test)]

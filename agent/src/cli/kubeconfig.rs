@@ -5,18 +5,18 @@ use std::path::{Path, absolute};
 
 use serde_json::{Map, Value, json};
 
-use super::ClientArgs;
 use super::format::print;
-use crate::config::args::ServerArgs;
 use crate::config::failure::Failure;
 use crate::config::rule;
+use crate::config::subjects::{ClientTls, ServerAddress};
 
 /// Prints it. Files are named, not copied.
-pub(crate) fn show(server: &ServerArgs, client: &ClientArgs, token: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn show(server: &ServerAddress, client: &ClientTls, token: Option<&Path>) -> Result<(), Failure> {
+    let has_tls = client.certificate_authority.is_some();
+    rule(has_tls || token.is_none(), "--token-file needs --certificate-authority")?;
     rule(server.socket.is_none(), "a kubeconfig cannot name a Unix socket (--socket)")?;
     rule(server.port != 0, "a kubeconfig needs the port that the agent has picked (--port)")?;
     let address = SocketAddr::new(server.address, server.port);
-    let has_tls = client.certificate_authority.is_some();
     let file = |path: Option<&Path>| {
         let Some(path) = path else { return Ok(None) };
         let whole = absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())));
@@ -29,7 +29,7 @@ pub(crate) fn show(server: &ServerArgs, client: &ClientArgs, token: Option<&Path
     let cluster = filled([
         ("server", Some(format!("{scheme}://{address}"))),
         ("certificate-authority", file(client.certificate_authority.as_deref())?),
-        ("tls-server-name", client.tls_server_name.clone()),
+        ("tls-server-name", client.server_name.clone()),
     ]);
     let user = filled([
         ("client-certificate", file(client.client_certificate.as_deref())?),

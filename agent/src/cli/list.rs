@@ -81,7 +81,7 @@ fn watched(
 /// of their name. After a lost version, the list has all pods again.
 fn changed(known: &mut HashMap<PodUid, Arc<Pod>>, update: SourceUpdate<Pod>) -> Vec<Arc<Pod>> {
     let (pods, mut changed) = match update {
-        SourceUpdate::Upsert(pods) => (pods, Vec::new()),
+        SourceUpdate::Upsert(pods) | SourceUpdate::Incomplete(pods) => (pods, Vec::new()),
         SourceUpdate::Set(pods) => {
             let listed: HashSet<PodUid> = pods.iter().map(|pod| pod.uid().into()).collect();
             let gone = known.extract_if(|uid, _| !listed.contains(uid)).map(|(_, pod)| pod).collect();

@@ -20,10 +20,13 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::config::args::{Output, RunArgs, ServerArgs};
+use crate::config::Given;
+use crate::config::args::{Output, RunArgs};
+use crate::config::define::Subject;
 use crate::config::duration::go_duration;
 use crate::config::failure::Failure;
-use crate::config::rule;
+use crate::config::subjects::{ClientTls, ServerAddress};
+use crate::config::written::Written;
 
 /// An index of the node's pods: which pod is this?
 ///
@@ -48,14 +51,50 @@ pub(crate) struct Cli {
     pub(crate) run: RunArgs,
 
     #[command(flatten)]
-    pub(crate) server: ServerArgs,
+    pub(crate) server: ServerAddress,
 
     #[command(flatten)]
-    pub(crate) client: ClientArgs,
+    pub(crate) client: ClientTls,
 
     /// The output format; wide and name only for list.
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table)]
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, help_heading = "Output")]
     pub(crate) output: Output,
+
+    /// The settings that flags and environment variables give.
+    #[arg(skip)]
+    pub(crate) written: Written,
+}
+
+impl Cli {
+    /// The subjects of the settings that this command takes.
+    pub(crate) fn subjects(&mut self) -> Vec<&mut dyn Subject> {
+        let run = match &mut self.command {
+            None => Some(&mut self.run),
+            Some(Command::Doctor { run }) => Some(&mut **run),
+            Some(Command::Query(_) | Command::Kubeconfig { .. }) => None,
+        };
+        let of_the_agent = run.into_iter().flat_map(|run| {
+            let config: &mut dyn Subject = &mut run.config;
+            run.settings.each().into_iter().chain([config])
+        });
+        let server: &mut dyn Subject = &mut self.server;
+        let client: &mut dyn Subject = &mut self.client;
+        of_the_agent.chain([server, client]).collect()
+    }
+
+    /// The settings of the agent that this command line runs or examines.
+    pub(crate) fn given(&self) -> Given {
+        let run = match &self.command {
+            Some(Command::Doctor { run }) => run,
+            _ => &self.run,
+        };
+        Given {
+            run: run.clone(),
+            server: self.server.clone(),
+            output: self.output,
+            written: self.written.clone(),
+        }
+    }
 }
 
 /// A runtime with a thread of its own, so that its connections go on while this thread does something else.
@@ -81,7 +120,7 @@ Exit codes: 0 all is well; 1 warnings; 2 failures.")]
     /// Print a kubeconfig for programs that ask the agent.
     Kubeconfig {
         /// The file with a token of the API server, for an agent that accepts tokens.
-        #[arg(long, value_name = "FILE", requires = "certificate_authority")]
+        #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
     },
 }
@@ -189,39 +228,4 @@ pub(crate) struct WhoisArgs {
     /// How long to wait for unknown pods, for example 5s.
     #[arg(long, value_name = "DURATION", value_parser = go_duration)]
     pub(crate) wait: Option<Duration>,
-}
-
-/// How client commands connect to an agent with TLS. The flags have kubectl's names.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Connecting over TLS")]
-pub(crate) struct ClientArgs {
-    /// Use TLS and trust these authorities, in PEM.
-    #[arg(long, global = true, visible_alias = "ca-file", value_name = "FILE")]
-    pub(crate) certificate_authority: Option<PathBuf>,
-
-    /// The name to expect in the agent's certificate, instead of its address.
-    #[arg(long, global = true, value_name = "NAME", requires = "certificate_authority")]
-    pub(crate) tls_server_name: Option<String>,
-
-    /// The client certificate to present, in PEM.
-    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_key"])]
-    pub(crate) client_certificate: Option<PathBuf>,
-
-    /// The client certificate's private key, in PEM.
-    #[arg(long, global = true, value_name = "FILE", requires_all = ["certificate_authority", "client_certificate"])]
-    pub(crate) client_key: Option<PathBuf>,
-}
-
-impl ClientArgs {
-    /// Rejects client options when serving. `--certificate-authority` there most likely means the authority of
-    /// *clients*; ignoring it would leave clients unverified.
-    pub(crate) fn is_not_for_serving(&self) -> Result<(), Failure> {
-        let Self { certificate_authority, tls_server_name, client_certificate, client_key } = self;
-        let files = [certificate_authority, client_certificate, client_key];
-        rule(
-            tls_server_name.is_none() && files.iter().all(|file| file.is_none()),
-            "--certificate-authority, --tls-server-name, --client-certificate and --client-key are for client commands; \
-             to serve, use --tls-cert-file, --tls-private-key-file and --client-ca-file",
-        )
-    }
 }

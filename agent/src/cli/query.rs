@@ -5,17 +5,18 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
 use super::client::{Server, escaped};
-use super::{ClientArgs, Output, Query, ServerArgs, runtime};
+use super::{Output, Query, runtime};
 use super::{format, list, top, whois};
 use crate::api::table;
 use crate::config::failure::Failure;
+use crate::config::subjects::{ClientTls, ServerAddress};
 use crate::pipeline::removed::REMOVED_ANNOTATION;
 
 /// Makes one query.
 pub(crate) fn ask(
     query: &Query,
-    server: &ServerArgs,
-    client: &ClientArgs,
+    server: &ServerAddress,
+    client: &ClientTls,
     output: Output,
 ) -> Result<(), Failure> {
     let server = Server::new(server, client)?;

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use clap::Arg;
+use clap::{Arg, FromArgMatches};
 
-use super::help;
-use crate::config::args::settings;
+use super::{Cli, help};
+use crate::config::define::Definition;
+use crate::config::subjects::definitions;
 
 const REFERENCE: &str = include_str!("../../../docs/reference.md");
 
@@ -42,10 +43,16 @@ fn keys_of(row: [&'static str; 3]) -> Vec<String> {
     vec![key]
 }
 
-/// The keys of the configuration file, aliases included.
+/// All settings.
+fn settings() -> Vec<&'static Definition> {
+    let matches = help::command().get_matches_from(["pod-index"]);
+    definitions(&Cli::from_arg_matches(&matches).unwrap().subjects())
+}
+
+/// The keys of the configuration file, aliases included. Of a key below others, the first.
 fn keys() -> BTreeSet<String> {
-    let keys = settings().into_iter().map(|(key, _)| key.split('.').next().unwrap_or_default().to_owned());
-    keys.chain(["nodeName".to_owned()]).collect()
+    let keys = settings().into_iter().flat_map(Definition::keys);
+    keys.map(|key| key.split('.').next().unwrap_or_default().to_owned()).collect()
 }
 
 #[test]
@@ -68,13 +75,13 @@ fn the_reference_has_every_flag_with_its_variable_and_its_default() {
         assert_eq!(names, expected, "the names of {flag}");
 
         let value = first.split_once(' ').map(|(_, value)| value);
-        let takes_value = argument.get_action().takes_values();
+        let is_boolean = argument.get_num_args().is_some_and(|number| number.min_values() == 0);
+        let takes_value = argument.get_action().takes_values() && !is_boolean;
         assert_eq!(value.is_some(), takes_value, "whether {flag} takes a value");
 
-        let variable = argument.get_env().map(|variable| variable.to_str().expect("ASCII"));
-        let by_rule = format!("POD_INDEX_{}", flag[2..].replace('-', "_").to_uppercase());
-        let has_one = !["--once", "--check", "--output"].contains(&flag.as_str());
-        assert_eq!(variable, has_one.then_some(by_rule.as_str()), "the variable of {flag}");
+        let definition = settings().into_iter().find(|definition| definition.flag == &flag[2..]);
+        let has_none = ["--once", "--check", "--output"].contains(&flag.as_str());
+        assert_eq!(definition.is_none(), has_none, "whether {flag} has a variable");
 
         let help = argument.get_long_help().or(argument.get_help()).expect("each flag has help").to_string();
         let in_help =

@@ -6,12 +6,12 @@ use pod_index_kubelet::https::{self, Connector};
 use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 
-use super::ClientArgs;
+use crate::config::subjects::ClientTls;
 use crate::http::tls::pem::Pem;
 
 /// The scheme and the connector for an agent at `address`. Without an authority: plain HTTP, which trusts no
 /// certificate.
-pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<(&'static str, Connector), String> {
+pub(crate) fn connector(files: &ClientTls, address: IpAddr) -> Result<(&'static str, Connector), String> {
     let builder = https::client_config().map_err(|error| error.to_string())?;
     let Some(authority) = &files.certificate_authority else {
         let config = builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
@@ -26,10 +26,10 @@ pub(crate) fn connector(files: &ClientArgs, address: IpAddr) -> Result<(&'static
             let config = builder.with_client_auth_cert(certificate.chain()?, key.key()?);
             config.map_err(|error| certificate.wrong(error))?
         }
-        // clap demands both.
+        // Both are given, or none: `config::rules` checks it.
         _ => builder.with_no_client_auth(),
     };
-    let name = match &files.tls_server_name {
+    let name = match &files.server_name {
         Some(name) => ServerName::try_from(name.clone())
             .map_err(|error| format!("--tls-server-name {name:?}: {error}"))?,
         None => address.into(),

@@ -5,30 +5,53 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
-use clap::{Arg, ArgAction, ValueHint};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter, with_deserializer_from_str};
 
-use super::args::settings;
+use super::define::{Definition, Shape};
 use crate::config::failure::Failure;
 
-/// The flags of settings, with their values, by the settings' IDs.
-pub(super) type Values = BTreeMap<String, Vec<OsString>>;
+/// A key of the file with its values.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) definition: &'static Definition,
+    pub(super) line: u64,
+    /// As it is written, with the keys above it.
+    pub(super) key: String,
+    pub(super) texts: Vec<OsString>,
+}
+
+/// An error in a file's text.
+#[derive(Debug)]
+struct Wrong {
+    line: Option<u64>,
+    message: String,
+}
 
 /// Reads a configuration file. Relative paths are relative to its directory, as in the kubelet's file.
-pub(super) fn read(path: &Path) -> Result<Values, Failure> {
+pub(super) fn read(path: &Path, definitions: &[&'static Definition]) -> Result<Vec<Entry>, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", path.display())))?;
-    parse(&text, path.parent().unwrap_or(Path::new(""))).map_err(|(line, message)| {
+    parse(&text, path.parent().unwrap_or(Path::new("")), definitions).map_err(|Wrong { line, message }| {
         let line = line.map(|line| format!("{line}:")).unwrap_or_default();
         Failure::Usage(format!("{}:{line} {message}", path.display()))
     })
 }
 
-/// The values, or the line of the error with its description.
-fn parse(text: &str, directory: &Path) -> Result<Values, (Option<u64>, String)> {
-    let (settings, mut found) = (settings(), Vec::new());
-    let level = Level { above: String::new(), settings: &settings, found: &mut found };
+/// The entries of a file in this directory.
+fn parse(text: &str, directory: &Path, definitions: &[&'static Definition]) -> Result<Vec<Entry>, Wrong> {
+    let keys: BTreeMap<_, _> = definitions
+        .iter()
+        .flat_map(|definition| definition.keys().into_iter().map(|key| (key, *definition)))
+        .collect();
+    let (mut entries, mut wrong_key) = (Vec::new(), None);
+    let level = Level {
+        above: String::new(),
+        keys: &keys,
+        directory,
+        entries: &mut entries,
+        wrong_key: &mut wrong_key,
+    };
     with_deserializer_from_str(text, |yaml| level.deserialize(yaml)).map_err(|error| {
         let error = error.without_snippet();
         let line = error.location().map(|location| location.line());
@@ -40,44 +63,23 @@ fn parse(text: &str, directory: &Path) -> Result<Values, (Option<u64>, String)> 
             }
             error => UserMessageFormatter.format_message(error),
         };
-        (line, message.into_owned())
+        Wrong { line, message: message.into_owned() }
     })?;
-    let mut values = Values::new();
-    for (line, key, setting, texts) in found {
-        let wrong = |why: &str| (Some(line), format!("{key}{why}"));
-        let setting = setting.ok_or_else(|| wrong(": there is no such key"))?;
-        let is_path = setting.get_value_hint() == ValueHint::AnyPath;
-        let mut flags = Vec::new();
-        for text in texts {
-            if text.is_empty() {
-                return Err(wrong(" is empty"));
-            }
-            let mut flag = OsString::from(format!("--{}", setting.get_long().unwrap_or_default()));
-            if !matches!(setting.get_action(), ArgAction::SetTrue) {
-                flag.push("=");
-                flag.push(if is_path { directory.join(text).into() } else { OsString::from(text) });
-            }
-            flags.push(flag);
-        }
-        if values.insert(setting.get_id().to_string(), flags).is_some() {
-            return Err(wrong(" is set twice"));
-        }
-    }
-    Ok(values)
+    wrong_key.map_or(Ok(entries), Err)
 }
-
-/// A key of the file with its line, its setting (`None`: no setting has this key) and its values.
-type Found<'a> = (u64, String, Option<&'a Arg>, Vec<String>);
 
 /// The keys below another, or all.
-struct Level<'a, 'b> {
+struct Level<'a> {
     /// The key of the levels above, with a dot at its end.
     above: String,
-    settings: &'a [(String, Arg)],
-    found: &'b mut Vec<Found<'a>>,
+    keys: &'a BTreeMap<String, &'static Definition>,
+    directory: &'a Path,
+    entries: &'a mut Vec<Entry>,
+    /// The first key that is unknown or repeated.
+    wrong_key: &'a mut Option<Wrong>,
 }
 
-impl<'de> DeserializeSeed<'de> for Level<'_, '_> {
+impl<'de> DeserializeSeed<'de> for Level<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, yaml: D) -> Result<(), D::Error> {
@@ -85,7 +87,7 @@ impl<'de> DeserializeSeed<'de> for Level<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Level<'_, '_> {
+impl<'de> Visitor<'de> for Level<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,44 +104,86 @@ impl<'de> Visitor<'de> for Level<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { above, settings, found } = self;
+        let Self { above, keys, directory, entries, wrong_key } = self;
         while let Some(Spanned { value, referenced, .. }) = map.next_key::<Spanned<String>>()? {
             let key = format!("{above}{value}");
+            let line = referenced.line();
             let below = format!("{key}.");
-            if settings.iter().any(|(key, _)| key.starts_with(&below)) {
-                map.next_value_seed(Level { above: below, settings, found: &mut *found })?;
+            if keys.keys().any(|key| key.starts_with(&below)) {
+                map.next_value_seed(Level {
+                    above: below,
+                    keys,
+                    directory,
+                    entries: &mut *entries,
+                    wrong_key: &mut *wrong_key,
+                })?;
                 continue;
             }
-            let name = if key == "nodeName" { "hostnameOverride" } else { &key };
-            let setting = settings.iter().find(|(key, _)| key == name).map(|(_, setting)| setting);
-            let texts = match setting.map(Arg::get_action) {
-                None => map.next_value::<IgnoredAny>().map(|_| Vec::new())?,
-                // In the kubelet's format.
-                Some(_) if name == "staticPodURLHeader" => {
-                    let headers = map.next_value::<BTreeMap<String, Vec<String>>>()?.into_iter();
-                    let lines = headers
-                        .map(|(name, values)| values.into_iter().map(move |value| format!("{name}:{value}")));
-                    lines.flatten().collect()
-                }
-                Some(ArgAction::Append) => map.next_value()?,
-                Some(ArgAction::SetTrue) => {
-                    map.next_value::<Option<bool>>()?.iter().filter(|is| **is).map(bool::to_string).collect()
-                }
-                Some(_) => map.next_value::<Option<String>>()?.into_iter().collect(),
+            let definition = keys.get(&key).copied();
+            let is_set = |definition: &&Definition| {
+                entries.iter().any(|entry: &Entry| entry.definition.flag == definition.flag)
             };
-            found.push((referenced.line(), key, setting, texts));
+            let problem = match definition {
+                None => Some(format!("{key}: there is no such key")),
+                Some(definition) if is_set(&definition) => Some(format!("{key} is set twice")),
+                Some(_) => None,
+            };
+            if let Some(message) = problem {
+                wrong_key.get_or_insert(Wrong { line: Some(line), message });
+            }
+            let Some(definition) = definition else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            // A key without a value sets nothing.
+            if let Some(texts) = texts(definition.shape, directory, &mut map)? {
+                entries.push(Entry { definition, line, key, texts });
+            }
         }
         Ok(())
     }
 }
 
+/// The value of a key.
+fn texts<'de, A: MapAccess<'de>>(
+    shape: Shape,
+    directory: &Path,
+    map: &mut A,
+) -> Result<Option<Vec<OsString>>, A::Error> {
+    Ok(match shape {
+        Shape::Text => map.next_value::<Option<String>>()?.map(|text| vec![text.into()]),
+        Shape::Path => map.next_value::<Option<String>>()?.map(|path| {
+            // An empty path stays empty, which is an error.
+            vec![if path.is_empty() { path.into() } else { directory.join(path).into() }]
+        }),
+        Shape::Boolean => map.next_value::<Option<bool>>()?.map(|is| vec![is.to_string().into()]),
+        Shape::List => map
+            .next_value::<Option<Vec<String>>>()?
+            .map(|texts| texts.into_iter().map(OsString::from).collect()),
+        Shape::Headers => map.next_value::<Option<BTreeMap<String, Vec<String>>>>()?.map(|headers| {
+            let lines = headers.into_iter().flat_map(|(name, values)| {
+                values.into_iter().map(move |value| OsString::from(format!("{name}:{value}")))
+            });
+            lines.collect()
+        }),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
+    use crate::config::tests::all_definitions;
+
+    /// The entries of a file in the root directory.
+    fn parsed(text: &str) -> Result<Vec<Entry>, Wrong> {
+        parse(text, Path::new("/"), &all_definitions())
+    }
 
     #[test]
     fn the_kubelets_keys_are_understood() {
-        let values = parse(
+        let entries = parsed(
             "staticPodPath: /etc/kubernetes/manifests\n\
              staticPodURL: https://example.org/pods\n\
              staticPodURLHeader: {X-Token: ['a,b', c]}\n\
@@ -149,29 +193,34 @@ mod tests {
              authentication: {x509: {clientCAFile: /pki/ca.crt}, webhook: {enabled: true}}\n\
              nodeName: 007\n\
              serveResources: [nodes, owners]\n\
+             apiServer: false\n\
              kubeconfig:\n",
-            Path::new("/"),
-        );
+        )
+        .unwrap();
+        let found: Vec<_> = entries
+            .iter()
+            .map(|entry| {
+                let texts: Vec<_> = entry.texts.iter().filter_map(|text| text.to_str()).collect();
+                (entry.line, entry.definition.flag, texts)
+            })
+            .collect();
         let expected = [
-            ("authentication_token_webhook", &["--authentication-token-webhook"][..]),
-            ("client_ca_file", &["--client-ca-file=/pki/ca.crt"]),
-            ("file_check_frequency", &["--file-check-frequency=1m"]),
-            ("hostname_override", &["--hostname-override=007"]),
-            ("kubeconfig", &[]),
-            ("port", &["--port=1"]),
-            ("serve_resources", &["--serve-resources=nodes", "--serve-resources=owners"]),
-            ("socket_mode", &["--socket-mode=0600"]),
-            ("static_pod_path", &["--pod-manifest-path=/etc/kubernetes/manifests"]),
-            ("static_pod_url", &["--manifest-url=https://example.org/pods"]),
-            (
-                "static_pod_url_header",
-                &["--manifest-url-header=X-Token:a,b", "--manifest-url-header=X-Token:c"],
-            ),
+            (1, "pod-manifest-path", vec!["/etc/kubernetes/manifests"]),
+            (2, "manifest-url", vec!["https://example.org/pods"]),
+            (3, "manifest-url-header", vec!["X-Token:a,b", "X-Token:c"]),
+            (4, "file-check-frequency", vec!["1m"]),
+            (5, "port", vec!["1"]),
+            (6, "socket-mode", vec!["0600"]),
+            (7, "client-ca-file", vec!["/pki/ca.crt"]),
+            (7, "authentication-token-webhook", vec!["true"]),
+            (8, "hostname-override", vec!["007"]),
+            (9, "serve-resources", vec!["nodes", "owners"]),
+            (10, "api-server", vec!["false"]),
         ];
-        let texts = |texts: &[&str]| texts.iter().map(OsString::from).collect();
-        assert_eq!(values, Ok(expected.map(|(id, values)| (id.to_owned(), texts(values))).into()));
+        assert_eq!(found, expected);
     }
 
+    /// `config::tests` has the values that a setting does not take.
     #[test]
     fn a_wrong_key_or_value_is_an_error_with_its_line() {
         for (text, line, word) in [
@@ -180,43 +229,29 @@ mod tests {
             ("apiServer: perhaps\n", 1, "bool"),
             ("port: 1\nport: 2\n", 2, "port"),
             ("nodeName: a\nhostnameOverride: a\n", 2, "hostnameOverride is set twice"),
-            ("namespace: ''\n", 1, "namespace is empty"),
-            ("# x\nallowedClientNames: [a, '']\n", 2, "allowedClientNames is empty"),
             ("authentication: {x509: {clientCaFile: /x}}\n", 1, "clientCaFile"),
-            (
-                "authentication:\n  x509:\n    clientCAFile: ''\n",
-                3,
-                "authentication.x509.clientCAFile is empty",
-            ),
             ("once: true\n", 1, "once: there is no such key"),
         ] {
-            let (at, message) = parse(text, Path::new("/")).unwrap_err();
-            assert_eq!(at, Some(line), "{text}: {message}");
-            assert!(message.contains(word), "{message}");
+            let wrong = parsed(text).unwrap_err();
+            assert_eq!(wrong.line, Some(line), "{text}: {}", wrong.message);
+            assert!(wrong.message.contains(word), "{}", wrong.message);
         }
-        let (_, message) = parse("staticPodURLHeader: {X-Token: [[secret]]}\n", Path::new("/")).unwrap_err();
+        let Wrong { message, .. } = parsed("staticPodURLHeader: {X-Token: [[secret]]}\n").unwrap_err();
         assert!(!message.contains("secret"), "{message}");
     }
 
     #[test]
     fn relative_paths_are_relative_to_the_files_directory() {
-        let directory = std::env::temp_dir().join(format!("pod-index-config-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let file = directory.join("config.yaml");
-        std::fs::write(&file, "staticPodPath: manifests\nsocket: agent.sock\nproc: /host/proc\n").unwrap();
-        let values = read(&file).unwrap();
-        let flag =
-            |flag: &str, name: &str| OsString::from(format!("{flag}{}", directory.join(name).display()));
-        assert_eq!(values["static_pod_path"], [flag("--pod-manifest-path=", "manifests")]);
-        assert_eq!(values["socket"], [flag("--socket=", "agent.sock")]);
-        assert_eq!(values["proc"], ["--proc=/host/proc"]);
-        std::fs::remove_dir_all(directory).unwrap();
+        let text = "staticPodPath: manifests\nsocket: agent.sock\nproc: /host/proc\nnamespace: web\n";
+        let entries = parse(text, Path::new("/etc/agent"), &all_definitions()).unwrap();
+        let found: Vec<&OsStr> = entries.iter().flat_map(|entry| &entry.texts).map(|text| &**text).collect();
+        assert_eq!(found, ["/etc/agent/manifests", "/etc/agent/agent.sock", "/host/proc", "web"]);
     }
 
     #[test]
     fn an_empty_file_configures_nothing() {
         for text in ["", "# nothing\n", "---\n", "{}", "authentication:\n"] {
-            assert_eq!(parse(text, Path::new("/")), Ok(Values::new()), "{text:?}");
+            assert_eq!(parsed(text).unwrap(), [], "{text:?}");
         }
     }
 }

@@ -3,7 +3,8 @@
 //! The server rejects an invalid selector as well, but only after the agent has started. The server alone knows which
 //! fields pods can be selected by.
 
-use super::args::Shared;
+use super::subjects::ApiServerSource;
+use super::written::Written;
 use crate::api::selectors::Selector;
 use crate::config::failure::Failure;
 use pod_index_kubelet::names;
@@ -12,17 +13,18 @@ use pod_index_kubelet::names;
 type Check = fn(&str) -> Result<(), String>;
 
 /// Whether the selectors have the forms that `kubectl get` takes.
-pub(super) fn check(given: &Shared) -> Result<(), Failure> {
+pub(super) fn check(given: &ApiServerSource, written: &Written) -> Result<(), Failure> {
     let namespace: Check = |name| names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned()));
     let labels: Check = |labels| Selector::labels(labels).map(drop);
     let fields: Check = |fields| Selector::fields(fields, |_| true).map(drop);
     for (flag, text, check) in [
-        ("--namespace", &given.namespace, namespace),
-        ("--pod-selector", &given.pod_selector, labels),
-        ("--pod-field-selector", &given.pod_field_selector, fields),
+        ("namespace", &given.namespace, namespace),
+        ("pod-selector", &given.pod_selector, labels),
+        ("pod-field-selector", &given.pod_field_selector, fields),
     ] {
         if let Some(text) = text {
-            check(text).map_err(|why| Failure::Usage(format!("{flag} {text:?}: {why}")))?;
+            let wrong = |why| Failure::Usage(format!("{} {text:?}: {why}", written.name(flag)));
+            check(text).map_err(wrong)?;
         }
     }
     Ok(())
@@ -30,19 +32,20 @@ pub(super) fn check(given: &Shared) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, Command, FromArgMatches};
-
     use super::*;
 
     fn said(namespace: &str, labels: &str, fields: &str) -> Option<String> {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let mut given = Shared::from_arg_matches(
-            &Shared::augment_args(Command::new("settings")).get_matches_from(["settings"]),
-        )
-        .unwrap();
-        (given.namespace, given.pod_selector, given.pod_field_selector) =
-            (text(namespace), text(labels), text(fields));
-        check(&given).err().map(|failure| failure.message().unwrap_or_default().to_owned())
+        let given = ApiServerSource {
+            kubeconfig: None,
+            by_default_kubeconfig: true,
+            all_nodes: false,
+            namespace: text(namespace),
+            pod_selector: text(labels),
+            pod_field_selector: text(fields),
+        };
+        let checked = check(&given, &Written::default());
+        checked.err().map(|failure| failure.message().unwrap_or_default().to_owned())
     }
 
     /// The modules of the selectors test their grammar.

@@ -1,10 +1,12 @@
 //! The types of single settings.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use pod_index_kubelet::checkpoint::Which;
 
 /// The configured access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +19,30 @@ pub(crate) struct AccessSettings {
     pub(crate) tokens: bool,
     /// Whether the API server decides what a client may do.
     pub(crate) rights: bool,
+}
+
+/// The permissions of the socket's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SocketMode(pub(crate) u32);
+
+/// A header of HTTP. Its value may be secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Header").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Where to keep pods on disk, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CheckpointDirectory {
+    pub(crate) path: PathBuf,
+    pub(crate) which: Which,
 }
 
 /// How far clocks may differ, and how late sources may be; see `pod_index::AtTime`.

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::sources::{ProblemKind, Source, Updates};
 
 use super::report::Finding;
+use crate::config::values::CheckpointDirectory;
 use crate::config::{Given, Settings};
 use crate::pipeline::sources::Opened;
 use crate::run::check;
@@ -31,8 +32,8 @@ pub(super) async fn check(settings: &Settings, sources: Vec<Opened>, findings: &
     for (source, _) in sources {
         read(settings, source, findings).await;
     }
-    if let Some((path, _)) = &settings.checkpoints {
-        let done = check::keeps(path).map(|()| format!("{} can be written", path.display()));
+    if let Some(CheckpointDirectory { path, .. }) = &settings.checkpoints {
+        let done = check::keeps(settings, path).map(|()| format!("{} can be written", path.display()));
         let fix = "let the agent's user write there; the unit's service can write only to /var/lib/pod-index";
         findings.push(Finding::of("checkpoints", done, fix));
     }
@@ -57,8 +58,8 @@ async fn read(settings: &Settings, mut source: Updates<Pod>, findings: &mut Vec<
         ),
     };
     if status.source == Source::File
-        && let Some(path) = &settings.given.static_pod_path
-        && let Err(failure) = check::manifests(path)
+        && let Some(path) = &settings.given.manifests.path
+        && let Err(failure) = check::manifests(settings, path)
     {
         let fix = "create the directory, correct the path, or let the agent's user read it";
         findings.push(Finding::of(check, Err(failure), fix));

@@ -17,9 +17,9 @@ use std::time::Duration;
 use pod_index_kubelet::sources::api_server::server_url;
 
 use self::report::{Finding, Outcome, Report};
-use crate::cli::{self, ClientArgs, format};
-use crate::config::args::ServerArgs;
+use crate::cli::{self, format};
 use crate::config::failure::Failure;
+use crate::config::subjects::{ClientTls, ServerAddress};
 use crate::config::{Given, NO_SOURCES, Settings, rule};
 use crate::pipeline::sources;
 use crate::run::check;
@@ -28,7 +28,7 @@ use crate::run::check;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs all checks and prints the findings.
-pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Result<(), Failure> {
+pub(crate) fn examine(given: &Given, server: &ServerAddress, client: &ClientTls) -> Result<(), Failure> {
     for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
         rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
@@ -43,7 +43,7 @@ pub(crate) fn examine(given: &Given, server: &ServerArgs, client: &ClientArgs) -
     }
 }
 
-async fn findings(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Vec<Finding> {
+async fn findings(given: &Given, server: &ServerAddress, client: &ClientTls) -> Vec<Finding> {
     let (settings, sources, finding) = configuration::settings(given);
     let settings = settings.as_ref();
     let mut findings = vec![finding];
@@ -53,12 +53,12 @@ async fn findings(given: &Given, server: &ServerArgs, client: &ClientArgs) -> Ve
     }
     let mut at = settings.map_or(server, |settings| &settings.server).clone();
     // The file's socket, unless a flag names a port.
-    if server.socket.is_none() && ["address", "port"].into_iter().any(|id| given.gives(id)) {
+    if server.socket.is_none() && ["address", "port"].into_iter().any(|flag| given.written.is_given(flag)) {
         at.socket = None;
     }
     let answers = running::ask(at, client).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
-    if answers.is_ok() && given.run.config.is_none() && findings[0].message == NO_SOURCES {
+    if answers.is_ok() && given.run.config.path.is_none() && findings[0].message == NO_SOURCES {
         findings[0] = Finding::skipped(configuration::SETTINGS, configuration::NOT_GIVEN);
     }
     running::check(answers.as_ref(), settings, &mut findings);
@@ -82,7 +82,7 @@ async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) {
         }
     };
     if rights::check(settings, &client, findings).await {
-        let server = server_url(settings.given.kubeconfig.as_deref()).await;
+        let server = server_url(settings.given.api_server.kubeconfig.as_deref()).await;
         let server = server.as_deref().unwrap_or("the API server");
         let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names; otherwise see whether the \
                    server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's server and \

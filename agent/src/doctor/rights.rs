@@ -78,7 +78,7 @@ impl Right {
 fn needed(settings: &Settings) -> Vec<Right> {
     let mut rights = Vec::new();
     let (node, given) = (&settings.node, &settings.given);
-    if given.has_api_server() {
+    if given.api_server.is_configured() {
         let of_the_node = || FieldSelectorAttributes {
             requirements: Some(vec![FieldSelectorRequirement {
                 key: "spec.nodeName".to_owned(),
@@ -89,8 +89,8 @@ fn needed(settings: &Settings) -> Vec<Right> {
         };
         rights.extend(["list", "watch"].map(|verb| {
             let mut right = Right::new(verb, "", "pods", BASE);
-            right.0.namespace.clone_from(&given.namespace);
-            right.0.field_selector = (!given.all_nodes).then(of_the_node);
+            right.0.namespace.clone_from(&given.api_server.namespace);
+            right.0.field_selector = (!given.api_server.all_nodes).then(of_the_node);
             right
         }));
     }
@@ -101,11 +101,11 @@ fn needed(settings: &Settings) -> Vec<Right> {
         lease.0.namespace = Some(LEASES.to_owned());
         rights.push(lease);
     }
-    for extra in &given.serve_resources {
+    for extra in &given.pod_api.serve_resources {
         for (group, resource) in extra.resources() {
             rights.extend(extra.verbs().iter().map(|verb| {
                 let right = Right::new(verb, group, resource, RESOURCES);
-                if *extra == Extra::Nodes && !given.all_nodes { right.named(node) } else { right }
+                if *extra == Extra::Nodes && !given.api_server.all_nodes { right.named(node) } else { right }
             }));
         }
     }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use super::report::Finding;
 use crate::api::seen::{Mirrors, Pair, Source, Sources};
-use crate::cli::ClientArgs;
 use crate::cli::client::Server;
 use crate::config::Settings;
-use crate::config::args::ServerArgs;
 use crate::config::failure::Failure;
+use crate::config::subjects::{ClientTls, ServerAddress};
 
 const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
@@ -22,7 +21,7 @@ const SILENT: u64 = 300;
 type Answers = (String, Sources, Mirrors);
 
 /// Asks the agent that the flags or its settings name.
-pub(super) async fn ask(mut server: ServerArgs, client: &ClientArgs) -> Result<Answers, Failure> {
+pub(super) async fn ask(mut server: ServerAddress, client: &ClientTls) -> Result<Answers, Failure> {
     // An agent that serves on all addresses also serves on loopback.
     if server.address.is_unspecified() {
         server.address = Ipv4Addr::LOCALHOST.into();
@@ -147,7 +146,12 @@ mod tests {
         }
         for (source, period, result, words) in [
             (source(true, Some(3), &[]), short, Outcome::Ok, "file (/pods): 2 pods, last heard 3 s ago"),
-            (source(true, Some(3), &["skipped", "warning", "unhinted"]), short, Outcome::Ok, "3 s ago"),
+            (
+                source(true, Some(3), &["skipped", "warning", "unhinted", "incomplete"]),
+                short,
+                Outcome::Ok,
+                "3 s ago",
+            ),
             (source(true, Some(3), &["skipped", "syntax"]), short, Outcome::Warning, "a.yaml:4: spec: bad"),
             (
                 Source { origin: "a.yaml".to_owned(), ..source(false, None, &["syntax"]) },

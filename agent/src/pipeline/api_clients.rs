@@ -36,10 +36,10 @@ pub(crate) async fn clients(
 
 /// The API server that `settings` names.
 pub(crate) async fn connect(settings: &Settings) -> Result<Option<ApiClient>, Failure> {
-    if !settings.given.has_api_server() {
+    if !settings.given.api_server.is_configured() {
         return Ok(None);
     }
-    let kubeconfig = settings.given.kubeconfig.as_deref();
+    let kubeconfig = settings.given.api_server.kubeconfig.as_deref();
     let config = load_config(kubeconfig).await.map_err(wrong)?;
     let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
     connect_with(config, kubeconfig, &user_agent).await.map(Some).map_err(wrong)

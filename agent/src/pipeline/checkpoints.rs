@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::config::Settings;
 use crate::config::failure::Failure;
+use crate::config::values::CheckpointDirectory;
 use crate::metrics::{Scrape, number};
 use pod_index::{CONFIG_MIRROR_ANNOTATION, FullName, Operation, PodMeta, PodUid, Snapshot, is_static_pod};
 use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpoints, Restored, is_restored};
@@ -15,13 +16,14 @@ use pod_index_kubelet::sources::{Source, redact_env};
 
 /// The directory, opened and read. `None` if none is configured. Skips bad files.
 pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)>, Failure> {
-    let Some((path, which)) = &settings.checkpoints else { return Ok(None) };
+    let Some(CheckpointDirectory { path, which }) = &settings.checkpoints else { return Ok(None) };
     let opened = Checkpoints::open(path, *which);
-    let (checkpoints, mut restored) = opened.map_err(|error| Failure::unable("checkpointDir", error))?;
+    let (checkpoints, mut restored) =
+        opened.map_err(|error| Failure::unable(settings.written.name("checkpoint-dir"), error))?;
     for error in &restored.errors {
         tracing::error!(path = error.path, kind = error.kind.as_str(), "{error}");
     }
-    if settings.given.redact_env {
+    if settings.given.content.redact_env {
         // The last run may have had other settings.
         restored.pods.iter_mut().for_each(|pod| redact_env(Arc::make_mut(pod)));
     }

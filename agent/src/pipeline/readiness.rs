@@ -130,7 +130,7 @@ impl Readiness {
                 Source::File if status.problems.iter().all(is_told) => {
                     status.last_read.map(|_| Duration::ZERO)?
                 }
-                Source::File | Source::Http | Source::Kubelet => status.last_read?.elapsed(),
+                Source::File | Source::Http | Source::Kubelet => status.last_complete_read?.elapsed(),
                 Source::Api => status.silence()?,
             };
             line.indexed.then_some(age)
@@ -179,7 +179,7 @@ mod tests {
     fn the_oldest_source_and_all_lists_count() {
         let read = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         let sources = of_two_sources().sources().into_iter().zip([2, 3]).map(|(mut status, relists)| {
-            (status.relists, status.last_read) = (relists, Some(read));
+            (status.relists, status.last_complete_read) = (relists, Some(read));
             (watch::channel(status).1, Nudge::default())
         });
         let readiness = Readiness::new(sources, false);

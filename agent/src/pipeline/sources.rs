@@ -10,6 +10,7 @@ use kube::Client;
 
 use super::writer::Report;
 use crate::config::failure::Failure;
+use crate::config::values::Header;
 use crate::config::{Settings, wrong};
 use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::http::HttpConfig;
@@ -27,32 +28,37 @@ pub(crate) type Opened = (Updates<Pod>, Nudge);
 pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Opened>, Failure> {
     let (given, node) = (&settings.given, &settings.node);
     // Applied to each pod before it is stored.
-    let transform: fn(&mut Pod) = if given.redact_env { redact_env } else { |_| {} };
+    let transform: fn(&mut Pod) = if given.content.redact_env { redact_env } else { |_| {} };
     let mut sources = Vec::new();
-    if let Some(path) = &given.static_pod_path {
+    if let Some(path) = &given.manifests.path {
         let (nudge, period) = (Nudge::default(), settings.period_of("file"));
         sources.push((file::follow_with(path, node.clone(), period, transform, nudge.clone()), nudge));
     }
-    if let Some(url) = &given.static_pod_url {
+    if let Some(url) = &given.manifest_url.url {
         let wrong_url = |Problem { message, .. }: Problem| {
-            Failure::Usage(format!("--manifest-url (staticPodURL) {url:?}: {message}"))
+            Failure::Usage(format!("{} {url:?}: {message}", settings.written.name("manifest-url")))
         };
         let mut config = HttpConfig::new(url).map_err(wrong_url)?;
-        for (name, value) in &given.static_pod_url_header {
-            config = config.header(name, value).map_err(wrong)?;
+        for Header { name, value } in &given.manifest_url.headers {
+            let wrong_header = |problem: Problem| {
+                Failure::Usage(format!("{}: {problem}", settings.written.name("manifest-url-header")))
+            };
+            config = config.header(name, value).map_err(wrong_header)?;
         }
-        config = trusting(config, "manifestUrlCa", given.manifest_url_ca.as_deref())?;
+        config = trusting(config, "manifest-url-ca", given.manifest_url.ca.as_deref(), settings)?;
         (config.period, config.transform) = (settings.period_of("http"), transform);
         let nudge = config.nudge.clone();
         sources.push((http::follow(config, node.clone()).map_err(wrong)?, nudge));
     }
-    if let Some(url) = &given.kubelet {
-        let mut config = HttpConfig::of_kubelet(url).map_err(wrong)?;
-        config = trusting(config, "kubeletCa", given.kubelet_ca.as_deref())?;
+    if let Some(url) = &given.kubelet.url {
+        let mut config = HttpConfig::of_kubelet(url).map_err(|Problem { message, .. }| {
+            Failure::Usage(format!("{} {url:?}: {message}", settings.written.name("kubelet")))
+        })?;
+        config = trusting(config, "kubelet-ca", given.kubelet.ca.as_deref(), settings)?;
         (config.period, config.transform) = (settings.period_of("kubelet"), transform);
-        config.insecure = given.kubelet_insecure_skip_tls_verify;
+        config.insecure = given.kubelet.insecure_skip_tls_verify;
         let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
-        config.token_file = given.kubelet_token_file.as_deref().or(of_the_account).map(Path::to_owned);
+        config.token_file = given.kubelet.token_file.as_deref().or(of_the_account).map(Path::to_owned);
         let nudge = config.nudge.clone();
         sources.push((kubelet::follow(config).map_err(wrong)?, nudge));
     }
@@ -63,9 +69,15 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
 }
 
 /// Reads the authorities to trust, if they are given.
-fn trusting(config: HttpConfig, setting: &str, path: Option<&Path>) -> Result<HttpConfig, Failure> {
+fn trusting(
+    config: HttpConfig,
+    flag: &str,
+    path: Option<&Path>,
+    settings: &Settings,
+) -> Result<HttpConfig, Failure> {
     let Some(path) = path else { return Ok(config) };
-    let wrong = |why: String| Failure::Usage(format!("{setting} {}: {why}", path.display()));
+    let wrong =
+        |why: String| Failure::Usage(format!("{} {}: {why}", settings.written.name(flag), path.display()));
     let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
     config.certificate_authorities(&pem).map_err(|problem| wrong(problem.to_string()))
 }
@@ -73,13 +85,13 @@ fn trusting(config: HttpConfig, setting: &str, path: Option<&Path>) -> Result<Ht
 /// The selected pods of the API server.
 pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -> ApiServer {
     let mut server = ApiServer {
-        namespace: given.namespace.clone(),
-        labels: given.pod_selector.clone(),
-        redact_env: given.redact_env,
+        namespace: given.api_server.namespace.clone(),
+        labels: given.api_server.pod_selector.clone(),
+        redact_env: given.content.redact_env,
         ..ApiServer::new(client)
     };
-    server.fields.extend(given.pod_field_selector.clone());
-    if given.all_nodes { server } else { server.node(node) }
+    server.fields.extend(given.api_server.pod_field_selector.clone());
+    if given.api_server.all_nodes { server } else { server.node(node) }
 }
 
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
@@ -121,11 +133,12 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
     }
 }
 
-/// Whether the source has reported all its pods and no problem hides one. An API server's list is complete even if its
+/// Whether the source has reported all its pods and no problem hides one, nor may its list be incomplete. An API server's list is complete even if its
 /// watch broke later.
 fn is_sound(status: &SourceStatus) -> bool {
-    let is_whole = || !status.problems.iter().any(|problem| problem.kind.is_grave());
-    status.seen && (status.source == Source::Api || is_whole())
+    let hides_none = || !status.problems.iter().any(|problem| problem.kind.is_grave());
+    let is_complete = || status.last_complete_read == status.last_read;
+    status.seen && (status.source == Source::Api || hides_none() && is_complete())
 }
 
 #[cfg(test)]

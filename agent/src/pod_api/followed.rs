@@ -51,7 +51,9 @@ async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, known: cha
 fn shown<K: Item>(update: SourceUpdate<K>, (state, _): (State, u64)) -> Vec<Shown> {
     let put = |object: Arc<K>| (key(object.metadata()), Some((object as Arc<dyn Item>, true)));
     match update {
-        SourceUpdate::Upsert(objects) => objects.into_iter().map(put).collect(),
+        SourceUpdate::Upsert(objects) | SourceUpdate::Incomplete(objects) => {
+            objects.into_iter().map(put).collect()
+        }
         SourceUpdate::Set(objects) => {
             let mut shown: Vec<_> = objects.into_iter().map(put).collect();
             let there: HashSet<_> = shown.iter().map(|(key, _)| Arc::clone(key)).collect();

@@ -86,8 +86,8 @@ impl PodApi {
         readiness: &Arc<Readiness>,
         events: Events,
     ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
-        let given = &settings.given;
-        let directory = settings.checkpoints.as_ref().map(|(path, _)| path.as_path());
+        let given = &settings.given.pod_api;
+        let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
         let seats = Seats::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
@@ -114,7 +114,7 @@ impl PodApi {
             let mut source = ApiServer::new(client.clone());
             let (collections, following) = match extra {
                 Extra::Nodes => {
-                    if !given.all_nodes {
+                    if !settings.given.api_server.all_nodes {
                         source.fields.push(format!("metadata.name={}", settings.node));
                     }
                     followed::follow::<Node>(&cluster::NODES, source.objects(), begin)

@@ -11,6 +11,7 @@ use pod_index_kubelet::sources::api_server::{authenticate, check_kubeconfig};
 
 use crate::cli::format;
 use crate::config::failure::Failure;
+use crate::config::values::CheckpointDirectory;
 use crate::config::{Settings, wrong};
 use crate::http::tls::Tls;
 use crate::pipeline::api_clients;
@@ -26,11 +27,11 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         drop(local(settings)?);
         credentials(settings).await
     })?;
-    if let Some(path) = &settings.given.static_pod_path {
-        manifests(path)?;
+    if let Some(path) = &settings.given.manifests.path {
+        manifests(settings, path)?;
     }
-    if let Some((path, _)) = &settings.checkpoints {
-        keeps(path)?;
+    if let Some(CheckpointDirectory { path, .. }) = &settings.checkpoints {
+        keeps(settings, path)?;
     }
     format::print("\nThe configuration is valid.\n")?;
     let asks = settings.given.asks_a_server();
@@ -52,7 +53,7 @@ pub(crate) fn local(settings: &Settings) -> Result<Vec<Opened>, Failure> {
 /// have not expired by this machine's clock. It has not connected yet.
 pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     let Some(api) = api_clients::connect(settings).await? else { return Ok(None) };
-    let kubeconfig = settings.given.kubeconfig.as_deref();
+    let kubeconfig = settings.given.api_server.kubeconfig.as_deref();
     authenticate(&api, kubeconfig).await.map_err(wrong)?;
     let without =
         |problem| Failure::No(Some(format!("{problem}; the agent would run without pods of the API server")));
@@ -61,33 +62,35 @@ pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, F
 }
 
 /// Whether the manifests can be read.
-pub(crate) fn manifests(path: &Path) -> Result<(), Failure> {
+pub(crate) fn manifests(settings: &Settings, path: &Path) -> Result<(), Failure> {
     // Opens directories as well.
     File::open(path).map(drop).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "does not exist".to_owned(),
             _ => format!("cannot be read: {error}"),
         };
+        let name = settings.written.name("pod-manifest-path");
         let path = path.display();
-        Failure::No(Some(format!("staticPodPath: {path}: {why}; the agent would run without its pods")))
+        Failure::No(Some(format!("{name}: {path}: {why}; the agent would run without its pods")))
     })
 }
 
 /// Whether checkpoints can be kept in this directory, which need not exist yet. Leaves the directory unchanged and does
 /// not disturb an agent that uses it.
-pub(crate) fn keeps(path: &Path) -> Result<(), Failure> {
+pub(crate) fn keeps(settings: &Settings, path: &Path) -> Result<(), Failure> {
     let is_there = path.is_dir();
     // The last parent of a relative path is empty: the working directory.
     let there = path.ancestors().find(|path| path.exists() || path.as_os_str().is_empty());
     let trial = there.unwrap_or(path).join(format!(".pod-index-check-{}", process::id()));
     let done = File::create_new(&trial).and_then(|_| fs::remove_file(&trial));
     done.map_err(|error| {
+        let name = settings.written.name("checkpoint-dir");
         let path = path.display();
         if !is_there {
-            return Failure::unable(format!("checkpointDir: {path}: cannot be made"), error);
+            return Failure::unable(format!("{name}: {path}: cannot be made"), error);
         }
         Failure::No(Some(format!(
-            "checkpointDir: {path}: cannot be written to: {error}; the agent would run without checkpoints"
+            "{name}: {path}: cannot be written to: {error}; the agent would run without checkpoints"
         )))
     })
 }

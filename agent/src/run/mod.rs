@@ -57,7 +57,7 @@ const ONCE: Duration = Duration::from_secs(30);
 
 /// Runs the agent to its end.
 pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
-    let log = Log::start(settings.given.log_level, settings.given.log_format);
+    let log = Log::start(settings.given.log.level, settings.given.log.format);
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -148,16 +148,21 @@ async fn start(
 ) -> Result<Started, Failure> {
     let (given, place) = (&settings.given, &settings.server);
     let address = SocketAddr::new(place.address, place.port);
-    let listen = async |address: Option<SocketAddr>, flag: &str| {
-        let listener = address.filter(|_| !settings.once).map(|address| bind(address, flag));
+    let listen = async |address: Option<SocketAddr>, flag: String| {
+        let listener = address.filter(|_| !settings.once).map(|address| bind(address, &flag));
         OptionFuture::from(listener).await.transpose()
     };
-    let port = listen(Some(address), "--address, --port").await?;
+    let port = listen(
+        Some(address),
+        format!("{}, {}", settings.written.name("address"), settings.written.name("port")),
+    )
+    .await?;
     let apart = [
-        listen(given.health_address, "--health-address").await?,
-        listen(given.metrics_address, "--metrics-address").await?,
+        listen(given.listeners.health_address, settings.written.name("health-address")).await?,
+        listen(given.listeners.metrics_address, settings.written.name("metrics-address")).await?,
     ];
-    let options = Options::new().keep_removed(given.keep_removed, given.keep_removed_max).keep_times(true);
+    let options =
+        Options::new().keep_removed(given.removed_pods.keep, given.removed_pods.max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(&settings)?.map(Arc::new);
@@ -195,14 +200,14 @@ async fn start(
     for (name, work) in work {
         tasks.spawn(name, work);
     }
-    let processes = Processes::new(&given.proc, given.cgroup_root.as_deref());
+    let processes = Processes::new(&given.processes.proc, given.processes.cgroup_root.as_deref());
     let whois = Whois {
         reader: reader.clone(),
         readiness: Arc::clone(&readiness),
-        processes: processes.map_err(|error| Failure::unable("--proc", error))?,
+        processes: processes.map_err(|error| Failure::unable(settings.written.name("proc"), error))?,
         lookups: Lookups::register(metrics.ours()),
         owners: pods.owners().clone(),
-        bounds: Bounds { skew: given.clock_skew, delay: given.source_delay },
+        bounds: Bounds { skew: given.times.clock_skew, delay: given.times.source_delay },
     };
     let requests = Requests::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
@@ -260,15 +265,19 @@ fn serve(
     }
     // The socket is bound last: others see its file at once.
     let socket = settings.server.socket.as_ref().map(|path| {
-        let unable =
-            |error| Failure::unable(format_args!("cannot serve on {} (--socket)", path.display()), error);
-        Socket::bind(path, given.socket_mode).map_err(unable)
+        let unable = |error| {
+            Failure::unable(
+                format_args!("cannot serve on {} ({})", path.display(), settings.written.name("socket")),
+                error,
+            )
+        };
+        Socket::bind(path, given.listeners.socket_mode.0).map_err(unable)
     });
     let socket = socket.transpose()?;
     let address = address_of(&port)?;
     let url = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
     tracing::info!(node = settings.node.as_str(), "serving on {url}");
-    let clients_are_known = given.client_ca_file.is_some() || settings.access.tokens;
+    let clients_are_known = given.tls.client_ca.is_some() || settings.access.tokens;
     if !(address.ip().is_loopback() || clients_are_known) {
         tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
     }

@@ -41,31 +41,97 @@ fn the_command_line_overrides_the_environment_which_overrides_the_file() {
     assert!(said.contains(&path) && said.contains("fileCheckFrequency  1m"), "{said}");
 }
 
-/// The tests of the module have more wrong keys and values.
+/// Where a setting was written, and the error about it, which names that place and no other way to set the same. The
+/// tests of `config` have more wrong keys and values.
 #[test]
-fn a_bad_configuration_is_exit_code_2_and_names_the_place() {
+fn a_bad_configuration_is_exit_code_2_and_names_the_place_that_the_user_wrote() {
     let directory = Directory::new();
     let path = directory.0.join("config.yaml");
     let config = path.to_str().unwrap();
-    for (text, why) in [
-        ("staticPodPath: /x\nstaticPodPaht: /y\n", "config.yaml:2: staticPodPaht"),
+    let begins = |output: &std::process::Output, why: &str| {
+        let said = stderr(output);
+        assert_eq!(output.status.code(), Some(2), "{why}: {said}");
+        let line = said.lines().find(|line| line.starts_with("pod-index: ")).unwrap_or(said);
+        assert!(line.starts_with(&format!("pod-index: {why}")), "{why}: {said}");
+    };
+    for (text, line, why) in [
+        ("staticPodPath: /x\nstaticPodPaht: /y\n", 2, "staticPodPaht: there is no such key"),
         (
             "staticPodPath: /x\nfileCheckFrequency: soon\n",
-            "for '--file-check-frequency <DURATION>': must be a number",
+            2,
+            "fileCheckFrequency: \"soon\" must be a number and a unit",
         ),
-        ("staticPodPath: [/x\n", "config.yaml:"),
-        ("staticPodURL: ftp://example.org\n", "--manifest-url (staticPodURL) \"ftp://example.org\": "),
-        ("staticPodURL: http://e.org\nstaticPodURLHeader: {a b: [c]}\n", "a b"),
-        ("staticPodPath: /x\nkubeconfig: ''\n", "config.yaml:2: kubeconfig is empty"),
+        ("staticPodURL: ftp://example.org\n", 1, "staticPodURL \"ftp://example.org\": "),
+        ("staticPodURL: http://e.org\nstaticPodURLHeader: {a b: [c]}\n", 2, "staticPodURLHeader: "),
+        ("kubelet: ftp://e.org\n", 1, "kubelet \"ftp://e.org\": "),
+        ("staticPodPath: /x\nkubeconfig: ''\n", 2, "kubeconfig is empty"),
+        ("staticPodPath: /x\nnamespace: web\n", 2, "namespace needs kubeconfig or apiServer\n"),
     ] {
         std::fs::write(&path, text).unwrap();
-        refused(&["--check", "--config", config], 2, why);
+        let said = format!("{config}:{line}: {why}");
+        begins(&run(&["--check", "--config", config]), said.trim_end());
+        assert!(!stderr(&run(&["--check", "--config", config])).contains("--"), "{why}: no flag was given");
     }
+    std::fs::write(&path, "staticPodPath: [/x\n").unwrap();
+    refused(&["--check", "--config", config], 2, "config.yaml:");
+    std::fs::write(&path, "staticPodPath: /x\nkubeconfig: ''\n").unwrap();
     refused(&["--once", "--config", config], 2, "kubeconfig is empty");
     refused(&["--check", "--config", "/nonexistent/config.yaml"], 2, "/nonexistent/config.yaml");
+
+    for (variable, text, why) in [
+        ("FILE_CHECK_FREQUENCY", "soon", ": \"soon\" must be a number and a unit"),
+        ("NAMESPACE", "web", " needs POD_INDEX_KUBECONFIG or POD_INDEX_API_SERVER"),
+        ("KUBECONFIG", "", " is empty"),
+        ("NODE_NAME", "n", ""),
+        ("HOSTNAME_OVERRIDE", "A_B", " \"A_B\" "),
+        ("MANIFEST_URL", "ftp://e.org", " \"ftp://e.org\": "),
+        ("MANIFEST_URL_HEADER", "secret", ": must be a name, a colon and a value"),
+        ("ALLOW_REMOTE_CLIENTS", "perhaps", ": \"perhaps\" must be true or false"),
+    ] {
+        let variable = format!("POD_INDEX_{variable}");
+        let mut command = binary(&["--check", "--pod-manifest-path", "/x"]);
+        let output = command.env(&variable, text).output().unwrap();
+        if why.is_empty() {
+            assert_eq!(
+                output.status.code(),
+                Some(1),
+                "an alias of a flag has no variable: {}",
+                stderr(&output)
+            );
+        } else {
+            begins(&output, &format!("{variable}{why}"));
+        }
+    }
+
+    for (flags, why) in [
+        (&["--namespace", "web"][..], "--namespace needs --kubeconfig or --api-server"),
+        (&["--node-name", "A_B"], "--node-name \"A_B\" "),
+        (&["--static-pod-url", "ftp://e.org"], "--static-pod-url \"ftp://e.org\": "),
+        (&["--address", "0.0.0.0"], "--address 0.0.0.0: anyone"),
+    ] {
+        begins(&run(&[&["--check", "--pod-manifest-path", "/x"], flags].concat()), why);
+    }
     for flag in ["--hostname-override", "--kubeconfig", "--kubelet-ca"] {
         refused(&["--check", "--pod-manifest-path", "/x", flag, ""], 2, flag);
     }
+}
+
+#[test]
+fn a_flag_turns_off_what_a_variable_or_the_file_turns_on() {
+    let directory = Directory::new();
+    directory.write("config.yaml", "staticPodPath: .\nredactEnv: true\n");
+    let config = directory.0.join("config.yaml").display().to_string();
+    let is_on = |variable: Option<&str>, flags: &[&str]| {
+        let mut command = binary(&[&["--check", "--config", &config], flags].concat());
+        command.envs(variable.map(|text| ("POD_INDEX_REDACT_ENV", text)));
+        let output = succeeded(command.output().unwrap());
+        stdout(&output).lines().any(|line| line.starts_with("redactEnv"))
+    };
+    assert!(is_on(None, &[]));
+    assert!(!is_on(None, &["--redact-env=false"]));
+    assert!(!is_on(Some("false"), &[]));
+    assert!(!is_on(Some("true"), &["--redact-env=false"]));
+    assert!(is_on(Some("false"), &["--redact-env"]));
 }
 
 #[test]
@@ -88,10 +154,10 @@ fn a_check_reports_whether_the_named_files_exist() {
     for (path, code, words) in [
         (at("kept"), 0, &["The configuration is valid."][..]),
         (at("yet/to/be/made"), 0, &["The configuration is valid."]),
-        (at("web.yaml"), 3, &["checkpointDir", "web.yaml: cannot be made", "Not a directory"]),
-        (at("web.yaml/below"), 3, &["checkpointDir", "below: cannot be made", "Not a directory"]),
-        ("/proc/here".to_owned(), 3, &["checkpointDir: /proc/here: cannot be made"]),
-        ("/proc".to_owned(), 1, &["checkpointDir: /proc: cannot be written to", "without checkpoints"]),
+        (at("web.yaml"), 3, &["--checkpoint-dir", "web.yaml: cannot be made", "Not a directory"]),
+        (at("web.yaml/below"), 3, &["--checkpoint-dir", "below: cannot be made", "Not a directory"]),
+        ("/proc/here".to_owned(), 3, &["--checkpoint-dir: /proc/here: cannot be made"]),
+        ("/proc".to_owned(), 1, &["--checkpoint-dir: /proc: cannot be written to", "without checkpoints"]),
     ] {
         checked(&format!("--pod-manifest-path {manifests} --checkpoint-dir {path}"), code, words);
     }

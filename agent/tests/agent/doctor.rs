@@ -210,7 +210,8 @@ async fn a_missing_manifest_folder_is_a_failure_and_an_unusable_manifest_a_warni
     let directory = Directory::new();
     let absent = directory.0.join("absent").display().to_string();
     let (findings, code) = report(&format!("--pod-manifest-path {absent}"));
-    let message = format!("staticPodPath: {absent}: does not exist; the agent would run without its pods");
+    let message =
+        format!("--pod-manifest-path: {absent}: does not exist; the agent would run without its pods");
     assert_eq!(code, Some(2));
     assert!(wrong(&findings).contains(&("manifests", "failure", &message)), "{findings:#?}");
 

@@ -15,6 +15,7 @@ mod greedy;
 mod health;
 mod hostile;
 mod http;
+mod kubelet;
 mod kustomize;
 mod languages;
 mod life;

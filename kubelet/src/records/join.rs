@@ -79,6 +79,7 @@ impl Change {
         match update {
             SourceUpdate::Set(objects) => SourceUpdate::Set(of(objects)),
             SourceUpdate::Upsert(objects) => SourceUpdate::Upsert(of(objects)),
+            SourceUpdate::Incomplete(objects) => SourceUpdate::Incomplete(of(objects)),
             SourceUpdate::Remove(uids) => SourceUpdate::Remove(uids),
         }
     }
@@ -167,7 +168,8 @@ impl Objects {
                 changed.extend(uids.iter().filter_map(|uid| self.remove(uid)));
                 return changed;
             }
-            SourceUpdate::Upsert(objects) => objects,
+            // What an incomplete list lacks is not gone.
+            SourceUpdate::Upsert(objects) | SourceUpdate::Incomplete(objects) => objects,
             SourceUpdate::Set(objects) => {
                 let there: HashSet<_> = objects.iter().map(|object| uid_of(object)).collect();
                 let gone: Vec<_> = self.keys.keys().filter(|uid| !there.contains(*uid)).cloned().collect();

@@ -5,6 +5,12 @@
 //!   API server.
 //! * The list has the node's UIDs, container IDs and statuses. It contains static pods but no mirror pods.
 //! * After a failure, the last pods stay.
+//! * A kubelet that has just started lists its pods before it has read its own sources: while the API server is away,
+//!   only its static pods. So after each interruption (a request that failed, a new connection, the start of this
+//!   source), the lists may be incomplete ([`SourceUpdate::Incomplete`](super::SourceUpdate::Incomplete), and a problem
+//!   of the kind [`Incomplete`](ProblemKind::Incomplete)), until two of them, a second apart, have pods of the API
+//!   server, the second no more of them than the first; or for [`INCOMPLETE_FOR`](super::INCOMPLETE_FOR). Meanwhile the
+//!   kubelet is asked after 1, 2, 4 seconds and so on.
 //! * A pod that cannot be decoded, or that has no name, is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
 //!   until the pod is no longer listed or can be decoded again. A `spec` with too many parts is cut, with a
@@ -30,7 +36,7 @@ use crate::text::{decode_bounded, shorten};
 /// Follows the pods that a kubelet runs. See [`HttpConfig::of_kubelet`].
 ///
 /// The first item comes with the first good answer. Later items come when the pods have changed. Each is a
-/// [`SourceUpdate::Set`](super::SourceUpdate::Set) of all pods.
+/// [`SourceUpdate::Set`](super::SourceUpdate::Set) of all pods, or [`Incomplete`](super::SourceUpdate::Incomplete).
 ///
 /// # Errors
 /// If the URL is `https`, no authorities are given, and the system's cannot be read.

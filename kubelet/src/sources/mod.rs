@@ -54,6 +54,7 @@
 
 #[cfg(feature = "api-server")]
 pub mod api_server;
+mod completeness;
 pub mod file;
 pub mod http;
 pub mod kubelet;
@@ -68,6 +69,7 @@ mod status;
 mod stream;
 mod update;
 
+pub use completeness::INCOMPLETE_FOR;
 pub use merge::{Merge, Merged};
 pub use node::NodeName;
 pub use pod::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference};

@@ -71,6 +71,15 @@ pub(super) fn set_annotation(pod: &mut Arc<Pod>, key: &str, value: &str) {
     }
 }
 
+/// Removes an annotation. Copies a shared pod only if it has it.
+pub(super) fn remove_annotation(pod: &mut Arc<Pod>, key: &str) {
+    if pod.annotation(key).is_some()
+        && let Some(annotations) = &mut Arc::make_mut(pod).metadata.annotations
+    {
+        annotations.remove(key);
+    }
+}
+
 /// The node that the pod is bound to.
 pub(super) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()

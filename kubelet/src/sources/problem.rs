@@ -72,6 +72,9 @@ pub enum ProblemKind {
     Warning = "warning",
     /// There are no file events, so changes are seen only at the next listing. No pod is hidden.
     Unhinted = "unhinted",
+    /// The list may lack pods: the kubelet was restarted, or was unreachable, and does not list the API server's pods
+    /// yet. Those that it listed before stay.
+    Incomplete = "incomplete",
 }
 }
 
@@ -79,7 +82,7 @@ impl ProblemKind {
     /// Whether it may hide a pod and needs attention.
     #[must_use]
     pub fn is_grave(self) -> bool {
-        !matches!(self, Self::Skipped | Self::Warning | Self::Unhinted)
+        !matches!(self, Self::Skipped | Self::Warning | Self::Unhinted | Self::Incomplete)
     }
 }
 

@@ -33,8 +33,9 @@ pub struct SourceStatus {
     pub failed_checks: u64,
     /// How often its pods have changed.
     pub updates: u64,
-    /// How often it listed all its pods again because it could not tell what had changed. Always 0 except for
-    /// the API server.
+    /// How often it listed all its pods again because it could not tell what had changed: an API server, after its watch
+    /// ended; a kubelet, after it was restarted or unreachable. In between, pods may have come and gone unseen. Always 0
+    /// for files and URLs.
     pub relists: u64,
     /// Time of the last read, successful or not.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +47,10 @@ pub struct SourceStatus {
     /// When the last successful read began. See [`Merge::read`](super::Merge::read).
     #[serde(skip)]
     pub last_read: Option<Instant>,
+    /// When the last successful read began that found all pods. It is older than [`last_read`](Self::last_read) while a
+    /// kubelet's list may be incomplete.
+    #[serde(skip)]
+    pub last_complete_read: Option<Instant>,
     /// All current problems.
     pub problems: Vec<Problem>,
 }
@@ -83,6 +88,7 @@ impl StatusWriter {
             last_check: None,
             last_heard: None,
             last_read: None,
+            last_complete_read: None,
             problems: Vec::new(),
         });
         Self { status, of_pods: Mutex::default() }
@@ -94,8 +100,18 @@ impl StatusWriter {
 
     /// Records that the problems are these now, and when a read began that has ended. `failed`: it gave no information
     /// about the pods.
-    pub(crate) fn read(&self, began: impl Into<Option<Instant>>, mut problems: Vec<Problem>, failed: bool) {
+    pub(crate) fn read(&self, began: impl Into<Option<Instant>>, problems: Vec<Problem>, failed: bool) {
         let began = began.into().filter(|_| !failed);
+        self.record(began, true, problems, failed);
+    }
+
+    /// Records that an incomplete list was read, and when the read began.
+    pub(crate) fn read_incompletely(&self, began: Instant, problems: Vec<Problem>) {
+        self.record(Some(began), false, problems, false);
+    }
+
+    /// `began`: the start of a good read.
+    fn record(&self, began: Option<Instant>, is_complete: bool, mut problems: Vec<Problem>, failed: bool) {
         problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
         self.status.send_modify(|status| {
             log_changes(status, &problems);
@@ -103,8 +119,14 @@ impl StatusWriter {
             status.failed_checks += u64::from(failed);
             status.last_check = Some(SystemTime::now());
             if began.is_some() {
+                // After incomplete lists, nothing tells what has come and gone since the last complete one.
+                let was_incomplete = status.last_read != status.last_complete_read;
+                status.relists += u64::from(is_complete && was_incomplete);
                 status.last_read = began;
                 status.last_heard = Some(Instant::now());
+                if is_complete {
+                    status.last_complete_read = began;
+                }
             }
             status.problems = problems;
         });
@@ -116,10 +138,7 @@ impl StatusWriter {
         said: &mut Option<Vec<Arc<Pod>>>,
         pods: Vec<Arc<Pod>>,
     ) -> Option<SourceUpdate<Pod>> {
-        let is_same = |said: &Vec<_>| {
-            said.len() == pods.len() && said.iter().zip(&pods).all(|(said, pod)| Arc::ptr_eq(said, pod))
-        };
-        if said.as_ref().is_some_and(is_same) {
+        if said.as_deref().is_some_and(|said| is_same(said, &pods)) {
             return None;
         }
         self.updated(pods.len());
@@ -181,13 +200,18 @@ impl Observer for StatusWriter {
     }
 }
 
+/// Whether these are the same objects in the same order.
+pub(crate) fn is_same(said: &[Arc<Pod>], pods: &[Arc<Pod>]) -> bool {
+    said.len() == pods.len() && said.iter().zip(pods).all(|(said, pod)| Arc::ptr_eq(said, pod))
+}
+
 /// Logs new problems and solved ones. Continuing problems are logged only once.
 fn log_changes(status: &SourceStatus, problems: &[Problem]) {
     let source = status.source.as_str();
     let before: HashSet<_> = status.problems.iter().collect();
     for problem in problems.iter().filter(|problem| !before.contains(problem)) {
         let (path, line, field) = (&problem.origin, problem.line, &problem.field);
-        if problem.kind == ProblemKind::Skipped {
+        if matches!(problem.kind, ProblemKind::Skipped | ProblemKind::Incomplete) {
             tracing::info!(source, path, "{}", problem.message);
         } else {
             tracing::warn!(source, path, line, field, "{}", problem.message);

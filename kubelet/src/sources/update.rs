@@ -48,8 +48,9 @@ impl fmt::Display for Source {
 
 /// An update from a source.
 ///
-/// A source starts with a [`Set`](Self::Set), possibly an empty one, and then counts as seen. Only the API
-/// server source sends other updates.
+/// A source starts with a [`Set`](Self::Set), possibly an empty one, or with an [`Incomplete`](Self::Incomplete) one, and
+/// then counts as seen. Files and URLs send nothing but sets. A kubelet sends incomplete sets as well, and the API server
+/// single changes.
 ///
 /// Kubelet: `PodUpdate` (`pkg/kubelet/types/pod_update.go`).
 #[doc(alias = "PodUpdate")]
@@ -59,6 +60,11 @@ pub enum SourceUpdate<P> {
     ///
     /// The kubelet's `SET`.
     Set(Vec<Arc<P>>),
+    /// All pods that the source lists now, although it may have more: a kubelet that has just started lists its pods
+    /// before it has read its own sources. Pods that it reported before and that are missing here may still exist.
+    ///
+    /// None of the kubelet's operations.
+    Incomplete(Vec<Arc<P>>),
     /// These pods are new, or have changed.
     ///
     /// The kubelet's `ADD`, `UPDATE` and `DELETE`. Its merge treats them alike, since it compares the pods

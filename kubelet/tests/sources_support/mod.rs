@@ -19,11 +19,28 @@ pub fn manifest(name: &str) -> String {
     )
 }
 
+/// The source's next update.
+pub async fn update(source: &mut Updates<Pod>) -> SourceUpdate<Pod> {
+    let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
+    update.expect("an endless stream")
+}
+
 /// The source's next set of pods.
 pub async fn next(source: &mut Updates<Pod>) -> Vec<Arc<Pod>> {
-    let update = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
-    let Some(SourceUpdate::Set(pods)) = update else { panic!("{update:?} is not a set") };
+    let update = update(source).await;
+    let SourceUpdate::Set(pods) = update else { panic!("{update:?} is not a set") };
     pods
+}
+
+/// The next set of a kubelet, whose lists may be incomplete before it.
+pub async fn next_complete(source: &mut Updates<Pod>) -> Vec<Arc<Pod>> {
+    loop {
+        match update(source).await {
+            SourceUpdate::Incomplete(_) => {}
+            SourceUpdate::Set(pods) => return pods,
+            other => panic!("{other:?} is not a set"),
+        }
+    }
 }
 
 /// Polls until the source's status is as wanted; no update may come.

@@ -2,6 +2,7 @@
 //! independence of the sources' order.
 
 mod derived;
+mod incomplete;
 mod random;
 mod refused;
 mod support;

@@ -53,6 +53,7 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
                         versions = pods.iter().filter_map(|pod| version(pod)).collect();
                         (Said::Set(pods.len()), writer.set_pods(pods))
                     }
+                    SourceUpdate::Incomplete(_) => panic!("an API server's list is complete"),
                     SourceUpdate::Upsert(pods) => {
                         for version in pods.iter().filter_map(|pod| version(pod)) {
                             assert!(versions.insert(version.clone()), "reported twice: {version:?}");

@@ -36,7 +36,7 @@ pub(super) async fn follow_pods(server: Server, news: UnboundedSender<News>) {
                 let rows = rows(&pods);
                 Box::new(|model| model.pods = rows.into_iter().collect())
             }
-            SourceUpdate::Upsert(pods) => {
+            SourceUpdate::Upsert(pods) | SourceUpdate::Incomplete(pods) => {
                 let rows = rows(&pods);
                 Box::new(|model| model.pods.extend(rows))
             }

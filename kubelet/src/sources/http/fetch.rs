@@ -1,10 +1,13 @@
 //! One request to a URL, limited in time and size.
 
+use std::net::SocketAddr;
+
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ACCEPT, AUTHORIZATION, HeaderValue, LOCATION, USER_AGENT};
-use hyper::{Request, StatusCode};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONNECTION, HeaderValue, LOCATION, USER_AGENT};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpInfo;
 use hyper_util::rt::TokioExecutor;
 
 use super::HttpConfig;
@@ -21,12 +24,19 @@ pub(super) fn client(config: &HttpConfig) -> Result<HttpClient, Problem> {
     Ok(Client::builder(TokioExecutor::new()).build(https::connector(config.tls()?, None)))
 }
 
-/// The body of a `200 OK`, or an error message. `token` replaces an authorization in the configuration.
+/// The body of a `200 OK`.
+pub(super) struct Fetched {
+    pub(super) body: Bytes,
+    /// The connection that carried it: this end's address. `None` if the server closes it after the answer.
+    pub(super) connection: Option<SocketAddr>,
+}
+
+/// The answer, if it is `200 OK`, or an error message. `token` replaces an authorization in the configuration.
 pub(super) async fn fetch(
     client: &HttpClient,
     config: &HttpConfig,
     token: Option<HeaderValue>,
-) -> Result<Bytes, String> {
+) -> Result<Fetched, String> {
     let answer = async {
         let mut request = Request::new(Empty::new());
         request.uri_mut().clone_from(&config.uri);
@@ -40,7 +50,9 @@ pub(super) async fn fetch(
         let response = client.request(request).await.map_err(|error| causes(&error))?;
         let status = response.status();
         if status == StatusCode::OK {
-            return read(response.into_body(), config.limit).await;
+            let connection = connection(&response);
+            let body = read(response.into_body(), config.limit).await?;
+            return Ok(Fetched { body, connection });
         }
         let Some(location) = response.headers().get(LOCATION) else {
             return Err(format!("answered {status}"));
@@ -52,6 +64,17 @@ pub(super) async fn fetch(
     };
     let late = || Err(format!("no complete answer within {:?}", config.timeout));
     tokio::time::timeout(config.timeout, answer).await.unwrap_or_else(|_elapsed| late())
+}
+
+/// The connection of an answer, unless the server closes it afterwards.
+fn connection(response: &Response<Incoming>) -> Option<SocketAddr> {
+    let is_kept = response.version() == Version::HTTP_11
+        && !response
+            .headers()
+            .get_all(CONNECTION)
+            .iter()
+            .any(|value| value.as_bytes().eq_ignore_ascii_case(b"close"));
+    response.extensions().get().filter(|_| is_kept).map(HttpInfo::local_addr)
 }
 
 async fn read(body: Incoming, limit: usize) -> Result<Bytes, String> {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +11,13 @@ use futures_util::stream::unfold;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
+use pod_index::{PodMeta, is_static_pod};
 use tokio::time::sleep_until;
 
 use super::HttpConfig;
-use super::fetch::{HttpClient, client, fetch};
-use crate::sources::status::StatusWriter;
+use super::fetch::{Fetched, HttpClient, client, fetch};
+use crate::sources::completeness::Completeness;
+use crate::sources::status::{StatusWriter, is_same};
 use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, Updates, pod};
 
 /// The content of a body.
@@ -30,6 +32,10 @@ pub(in crate::sources) struct Decoded {
 
 /// The shortest time between two requests that are made because of nudges.
 const SOON: Duration = Duration::from_secs(1);
+
+/// What to say of a list that may be incomplete.
+const INCOMPLETE: &str = "the kubelet has just answered for the first time, or was restarted or unreachable, and may not \
+    list the API server's pods yet; pods that it listed before stay, unconfirmed";
 
 type Decode = dyn Fn(&[u8]) -> Decoded + Send + Sync;
 
@@ -56,7 +62,23 @@ struct Asking {
     hasher: RandomState,
     /// A hash of the last decoded body, and what was found in it, without the pods.
     last: Option<(u64, Look)>,
-    said: Option<Vec<Arc<Pod>>>,
+    said: Option<Said>,
+    /// Of a kubelet. A URL's body is always complete.
+    completeness: Option<Completeness>,
+    /// If the last list may have been incomplete: the longest pause after it.
+    doubt: Option<Duration>,
+    /// The connection of the last answer, if it stayed open.
+    connection: Option<SocketAddr>,
+    /// How many pods of the API server the last usable list has.
+    api_pods: usize,
+}
+
+/// The last list that was emitted.
+struct Said {
+    pods: Vec<Arc<Pod>>,
+    is_complete: bool,
+    /// The pods that earlier lists had, while this one may be incomplete.
+    missing: Vec<Arc<Pod>>,
 }
 
 /// Requests the configured URL for ever.
@@ -80,6 +102,10 @@ pub(in crate::sources) fn ask(
         hasher: RandomState::new(),
         last: None,
         said: None,
+        completeness: (source == Source::Kubelet).then(Completeness::new),
+        doubt: None,
+        connection: None,
+        api_pods: 0,
     };
     let status = asking.status.subscribe();
     let updates = unfold(asking, async |mut asking| {
@@ -87,6 +113,11 @@ pub(in crate::sources) fn ask(
         Some((update, asking))
     });
     Ok(Updates::new(updates, status))
+}
+
+/// Whether a kubelet has this pod from the API server.
+fn is_api_pod(pod: &Arc<Pod>) -> bool {
+    !is_static_pod(&**pod)
 }
 
 impl Asking {
@@ -97,7 +128,8 @@ impl Asking {
             let began = Instant::now();
             let fetched = self.fetch().await;
             self.asked = Some(Instant::now());
-            let Look { pods, problems, failed } = match fetched {
+            self.follow_connection(fetched.as_ref().ok());
+            let Look { pods, mut problems, failed } = match fetched.map(|fetched| fetched.body) {
                 Err(message) => self.failed(ProblemKind::Request, &message),
                 Ok(body) if body.is_empty() => {
                     // As in the kubelet, a URL that never reported a pod has none. A kubelet always answers
@@ -111,19 +143,97 @@ impl Asking {
                     _ => self.decode(body).await?,
                 },
             };
-            self.status.read(began, problems, failed);
-            if let Some(update) = pods.and_then(|pods| self.status.news(&mut self.said, pods)) {
+            if failed {
+                self.status.read(began, problems, true);
+                // A URL's first answer may be empty.
+                if let Some(update) = pods.and_then(|pods| self.news(Some(pods), true)) {
+                    return Some(update);
+                }
+                continue;
+            }
+            let is_complete = self.is_complete(began);
+            if is_complete {
+                self.status.read(began, problems, false);
+            } else {
+                let url = &*self.config.url;
+                problems.push(Problem::new(ProblemKind::Incomplete, url, None, None, INCOMPLETE));
+                self.status.read_incompletely(began, problems);
+            }
+            if let Some(update) = self.news(pods, is_complete) {
                 return Some(update);
             }
         }
+    }
+
+    /// Finds out from an answer, or from its absence, whether another process than before may have answered.
+    fn follow_connection(&mut self, fetched: Option<&Fetched>) {
+        let Some(completeness) = &mut self.completeness else { return };
+        let connection = fetched.and_then(|fetched| fetched.connection);
+        // If the server closes each connection, a new one means nothing.
+        let is_new = connection.is_some() && connection != self.connection;
+        if fetched.is_none() || is_new {
+            completeness.interrupted();
+        }
+        self.connection = connection;
+    }
+
+    /// Whether the last list, which was requested at this time, has all pods of its origin. If it may not, the next request
+    /// is due soon.
+    fn is_complete(&mut self, began: Instant) -> bool {
+        let Some(completeness) = &mut self.completeness else { return true };
+        let said = self.said.as_ref();
+        let had_api_pods = said.is_some_and(|said| said.is_complete && said.pods.iter().any(is_api_pod));
+        if self.connection.is_none() && had_api_pods && self.api_pods == 0 {
+            // All of them are gone, and no connection tells whether the process is still the same.
+            completeness.interrupted();
+        }
+        let is_complete = completeness.judge(began, self.api_pods);
+        self.doubt = match self.doubt {
+            _ if is_complete => None,
+            Some(pause) if self.api_pods == 0 => Some(pause.saturating_mul(2)),
+            _ => Some(SOON),
+        };
+        is_complete
+    }
+
+    /// The list to emit, unless it says nothing new. `pods` is `None` if they are the same as in the last answer.
+    fn news(&mut self, pods: Option<Vec<Arc<Pod>>>, is_complete: bool) -> Option<SourceUpdate<Pod>> {
+        let said = self.said.as_ref();
+        let was_complete = said.is_none_or(|said| said.is_complete);
+        // An incomplete list that nothing is missing from, after a complete one, says nothing new either.
+        let is_said = |pods: &[Arc<Pod>]| said.is_some_and(|said| is_same(&said.pods, pods));
+        let pods = match pods {
+            Some(pods) if is_said(&pods) && (was_complete || !is_complete) => return None,
+            Some(pods) => pods,
+            None if is_complete && !was_complete => said?.pods.clone(),
+            None => return None,
+        };
+        let missing = if is_complete { Vec::new() } else { self.missing_from(&pods) };
+        self.status.updated(pods.len());
+        self.said = Some(Said { pods: pods.clone(), is_complete, missing });
+        Some(if is_complete { SourceUpdate::Set(pods) } else { SourceUpdate::Incomplete(pods) })
+    }
+
+    /// All pods that may exist according to the last lists.
+    fn known(&self) -> Vec<Arc<Pod>> {
+        self.said.iter().flat_map(|said| said.pods.iter().chain(&said.missing)).cloned().collect()
+    }
+
+    /// Those of them that this list lacks.
+    fn missing_from(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+        let listed: HashSet<_> = pods.iter().map(|pod| pod.uid()).collect();
+        let mut missing = self.known();
+        missing.retain(|pod| !listed.contains(pod.uid()));
+        missing
     }
 
     /// Waits until the next request is due. After a nudge, the pauses grow from a second to the period.
     async fn wait(&mut self) {
         let Some(asked) = self.asked else { return };
         let period = self.config.period;
+        let pause = self.doubt.map_or(self.pause, |doubt| doubt.min(self.pause));
         tokio::select! {
-            () = sleep_until((asked + self.pause).into()) => self.pause = (self.pause * 2).min(period),
+            () = sleep_until((asked + pause).into()) => self.pause = (self.pause * 2).min(period),
             () = self.config.nudge.notified() => {
                 self.pause = SOON.min(period);
                 sleep_until((asked + self.pause).into()).await;
@@ -148,13 +258,14 @@ impl Asking {
         self.last = Some((content, look.clone()));
         let Some(mut pods) = pods else { return Some(look) };
         pods.iter_mut().for_each(self.config.transform);
-        let before = self.said.as_deref().unwrap_or_default();
-        let mut pods = pod::as_first_seen(pods, before);
-        pods.extend(before.iter().filter(|pod| unusable.contains(pod.uid())).cloned());
+        let before = self.known();
+        let mut pods = pod::as_first_seen(pods, &before);
+        pods.extend(before.into_iter().filter(|pod| unusable.contains(pod.uid())));
+        self.api_pods = pods.iter().filter(|pod| is_api_pod(pod)).count();
         Some(Look { pods: Some(pods), ..look })
     }
 
-    async fn fetch(&self) -> Result<Bytes, String> {
+    async fn fetch(&self) -> Result<Fetched, String> {
         let Some(path) = &self.config.token_file else {
             return fetch(&self.client, &self.config, None).await;
         };

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodMeta, PodUid, is_static_pod};
@@ -19,6 +20,10 @@ pub(super) struct Known {
 pub(super) struct KnownPod {
     pub(super) object: Arc<Pod>,
     pub(super) name: FullName,
+    /// Since when incomplete lists of its source lack it. Its object is marked as unconfirmed.
+    pub(super) missing_since: Option<Instant>,
+    /// Whether the API server had this pod, and no longer has it.
+    pub(super) is_gone_at_api: bool,
 }
 
 impl Known {

@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodUid;
+use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta, PodUid};
 
-use self::known::Known;
+use self::known::{Known, KnownPod};
 pub use self::merged::Merged;
 use self::step::{Keys, Step};
-use super::static_pods::{Claims, NodeCheck, OwnNode, Ownership};
+use super::static_pods::{Claims, NodeCheck, OwnNode, Ownership, UNCONFIRMED_FOR};
 use super::{NodeName, Problem, Source, SourceUpdate, pod};
 
 /// Merges the pods of several sources into one set.
@@ -49,6 +49,17 @@ use super::{NodeName, Problem, Source, SourceUpdate, pod};
 /// its static pod stays for [`UNCONFIRMED_FOR`](super::static_pods::UNCONFIRMED_FOR), marked as unconfirmed,
 /// unless the kubelet is among the sources. Call [`expire`](Self::expire) at
 /// [`next_deadline`](Self::next_deadline).
+///
+/// # Incomplete lists
+/// A kubelet that has just started lists its pods before it has read its own sources. Its source then sends
+/// [`Incomplete`](SourceUpdate::Incomplete) lists. What such a list has counts; a pod that it lacks, and that the source
+/// reported before, stays, marked with [`UNCONFIRMED_ANNOTATION`](super::static_pods::UNCONFIRMED_ANNOTATION), unless another
+/// source reports it. It goes
+/// * when the source sends a [`Set`](SourceUpdate::Set) without it,
+/// * when the API server had it and no longer has it,
+/// * when the list has another pod of its name,
+/// * if it is a static pod of a file, when the source was [read](Self::read) for
+///   [`UNCONFIRMED_FOR`](super::static_pods::UNCONFIRMED_FOR) without it: the kubelet needs no server for those.
 ///
 /// # Before all sources are seen
 /// Until all configured sources have been seen, nothing is removed: a node that does not know all its pods
@@ -185,12 +196,52 @@ impl Merge {
     /// a read that does not confirm a mirror pod's claim ends it.
     ///
     /// # Complexity
-    /// O(mirror pods).
+    /// O(mirror pods + pods of the source).
     pub fn read(&mut self, source: Source, began: Instant, is_whole: bool) -> Merged {
         let before = self.readings.get(&source).and_then(|reading| reading.whole);
         let whole = if is_whole { Some(began) } else { before };
         self.readings.insert(source, Reading { began, whole });
-        self.settled(self.own_keys())
+        let mut keys = self.own_keys();
+        let over = self.forget_missing_static_pods(source, began);
+        keys.uids.extend(over.uids);
+        keys.names.extend(over.names);
+        self.settled(keys)
+    }
+
+    /// Records for the pods of other sources whether the API server has these too, or no longer has them. Of those that
+    /// it no longer has, the unconfirmed ones are gone.
+    fn compare_with_api(&mut self, changed: &[PodUid]) {
+        let Some(api) = self.sources.remove(&Source::Api) else { return };
+        for known in self.sources.values_mut() {
+            for uid in changed {
+                let Some(pod) = known.pods.get_mut(uid) else { continue };
+                pod.is_gone_at_api = !api.pods.contains_key(uid);
+                if pod.is_gone_at_api && pod.missing_since.is_some() {
+                    known.remove(uid);
+                }
+            }
+        }
+        self.sources.insert(Source::Api, api);
+    }
+
+    /// Forgets the static pods of the kubelet's files that incomplete lists have lacked for too long. The kubelet needs no
+    /// server for them, so it lists them right after its start. Returns what they were.
+    fn forget_missing_static_pods(&mut self, source: Source, now: Instant) -> Keys {
+        let mut keys = Keys::default();
+        let Some(known) = self.sources.get_mut(&source) else { return keys };
+        let is_over = |pod: &&KnownPod| {
+            let missing = pod.missing_since.map(|since| now.saturating_duration_since(since));
+            missing.is_some_and(|missing| missing >= UNCONFIRMED_FOR)
+                && pod.object.annotation(CONFIG_SOURCE_ANNOTATION) == Some(Source::File.as_str())
+        };
+        let over: Vec<_> =
+            known.pods.iter().filter(|(_, pod)| is_over(pod)).map(|(uid, _)| uid.clone()).collect();
+        for uid in over {
+            if let Some(pod) = known.remove(&uid) {
+                keys.add(uid, pod.name);
+            }
+        }
+        keys
     }
 
     /// Publishes what has changed under these keys, although no source has reported a change.
@@ -260,10 +311,17 @@ impl Merge {
         match update {
             SourceUpdate::Set(pods) => {
                 self.seen.insert(source);
-                step.set(known, pods);
+                step.list(known, pods, true);
+            }
+            SourceUpdate::Incomplete(pods) => {
+                self.seen.insert(source);
+                step.list(known, pods, false);
             }
             SourceUpdate::Upsert(pods) => step.upsert(known, pods),
             SourceUpdate::Remove(uids) => uids.into_iter().for_each(|uid| step.remove(known, uid)),
+        }
+        if source == Source::Api {
+            self.compare_with_api(&step.touched.uids);
         }
         if !self.all_seen && self.configured.is_subset(&self.seen) {
             self.all_seen = true;

@@ -57,9 +57,10 @@ impl Merge {
         merged
     }
 
-    /// Whether the kubelet has reported the own node's static pods.
+    /// Whether the kubelet's last list has pods, so that it has read its manifests.
     fn kubelet_speaks(&self) -> bool {
-        self.sources.get(&Source::Kubelet).is_some_and(|kubelet| !kubelet.pods.is_empty())
+        let is_listed = |pod: &KnownPod| pod.missing_since.is_none();
+        self.sources.get(&Source::Kubelet).is_some_and(|kubelet| kubelet.pods.values().any(is_listed))
     }
 
     fn is_mirror(&self, uid: &PodUid) -> bool {

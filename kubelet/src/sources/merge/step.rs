@@ -1,12 +1,14 @@
 //! What one update changes in the pods of its source, regardless of other sources.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, PodMeta, PodUid, is_mirror_pod};
 
 use super::known::{Known, KnownPod, described};
-use crate::sources::pod::{node, set_annotation};
+use crate::sources::pod::{node, remove_annotation, set_annotation};
+use crate::sources::static_pods::UNCONFIRMED_ANNOTATION;
 use crate::sources::{
     API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, NodeName, Problem, ProblemKind,
     Source,
@@ -43,8 +45,8 @@ impl Keys {
 }
 
 impl Step {
-    /// Applies a set by comparing every pod.
-    pub(super) fn set(&mut self, known: &mut Known, pods: Vec<Arc<Pod>>) {
+    /// Applies a list by comparing every pod. `is_complete`: a pod that it lacks is gone.
+    pub(super) fn list(&mut self, known: &mut Known, pods: Vec<Arc<Pod>>, is_complete: bool) {
         let mut before = std::mem::take(known).pods;
         for pod in pods {
             let Some((uid, name)) = self.identify(&pod) else { continue };
@@ -64,8 +66,23 @@ impl Step {
         let mut gone: Vec<_> = before.into_iter().collect();
         gone.sort_unstable_by(|a, b| (&a.1.name, &a.0).cmp(&(&b.1.name, &b.0)));
         for (uid, pod) in gone {
-            self.lose(uid, &pod);
+            // A list that has another pod of this name tells that this one is gone: no two exist at a time.
+            if is_complete || pod.is_gone_at_api || known.names.contains_key(&pod.name) {
+                self.lose(uid, &pod);
+            } else {
+                self.doubt(known, uid, pod);
+            }
         }
+    }
+
+    /// Keeps a pod that an incomplete list lacks, and marks it as unconfirmed.
+    fn doubt(&mut self, known: &mut Known, uid: PodUid, mut pod: KnownPod) {
+        if pod.missing_since.is_none() {
+            pod.missing_since = Some(Instant::now());
+            set_annotation(&mut pod.object, UNCONFIRMED_ANNOTATION, &self.now);
+            self.touched.add(uid.clone(), pod.name.clone());
+        }
+        known.insert(uid, pod);
     }
 
     /// Applies the pods one after the other.
@@ -100,6 +117,8 @@ impl Step {
         mut pod: Arc<Pod>,
         name: FullName,
     ) -> KnownPod {
+        // Only the merge sets this mark.
+        remove_annotation(&mut pod, UNCONFIRMED_ANNOTATION);
         // Without a comparison: pods of unchanged files are the same objects.
         let is_same_object = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.object, &pod));
         let is_mirror = self.source == Source::Api && is_mirror_pod(&*pod);
@@ -112,10 +131,12 @@ impl Step {
             Some(old) if old.name == name => Difference::between(&old.object, &pod),
             _ => Difference::Semantic,
         };
+        let mut is_gone_at_api = false;
         if let Some(old) = old {
             if difference == Difference::None {
                 return old;
             }
+            is_gone_at_api = old.is_gone_at_api;
             self.mark(&mut pod, Some(&old.object));
             self.touched.names.push(old.name);
         } else {
@@ -125,7 +146,7 @@ impl Step {
         self.concerns_kubelet |=
             (is_mirror || difference == Difference::Semantic) && self.is_of_kubelet(&pod);
         self.touched.add(uid.clone(), name.clone());
-        KnownPod { object: pod, name }
+        KnownPod { object: pod, name, missing_since: None, is_gone_at_api }
     }
 
     /// Whether another source reports this pod of the kubelet's node.

@@ -42,7 +42,9 @@ pub(super) use own_node::{NodeCheck, Ownership};
 /// seconds.
 pub const UNCONFIRMED_FOR: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Marks a derived pod whose mirror pod is gone or is being deleted, for at most [`UNCONFIRMED_FOR`].
+/// Marks a pod that may be gone, and says since when: a derived pod whose mirror pod is gone or is being deleted, for at most
+/// [`UNCONFIRMED_FOR`]; or a pod that a kubelet listed before it was restarted, and does not list yet (see
+/// [`Merge`](super::Merge)).
 pub const UNCONFIRMED_ANNOTATION: &str = "pod-index/unconfirmed";
 
 /// Marks a static pod that only a mirror pod claims, and names that mirror pod's UID.

@@ -146,7 +146,7 @@ let told = "";
 
 /** Whether the problem may hide a pod and needs attention. */
 function isGrave(problem) {
-  return !["skipped", "warning", "unhinted"].includes(problem.kind);
+  return !["skipped", "warning", "unhinted", "incomplete"].includes(problem.kind);
 }
 
 function sources() {

@@ -1,0 +1,116 @@
+//! Which settings need each other, and which exclude each other.
+
+use super::define::Definition;
+use super::rule;
+use super::written::Written;
+use crate::config::failure::Failure;
+
+/// The flags of an API server.
+const API: &[&str] = &["kubeconfig", "api-server"];
+/// The flags that make clients known.
+const CLIENTS: &[&str] = &["client-ca-file", "authentication-token-webhook"];
+
+/// A setting that does nothing without another.
+struct Need {
+    flag: &'static str,
+    /// One of these is enough.
+    one_of: &'static [&'static str],
+}
+
+const fn need(flag: &'static str, one_of: &'static [&'static str]) -> Need {
+    Need { flag, one_of }
+}
+
+/// Mirror pods: without static pods, every mirror would be an orphan, and a guessed node name may be another node's.
+const NEEDS: [Need; 18] = [
+    need("tls-cert-file", &["tls-private-key-file"]),
+    need("tls-private-key-file", &["tls-cert-file"]),
+    need("client-ca-file", &["tls-cert-file"]),
+    need("authentication-token-webhook", &["tls-cert-file"]),
+    need("authentication-token-webhook", API),
+    need("authorization-mode", CLIENTS),
+    need("authorization-mode", API),
+    need("allowed-client-names", CLIENTS),
+    need("allowed-client-groups", CLIENTS),
+    need("namespace", API),
+    need("pod-selector", API),
+    need("pod-field-selector", API),
+    need("serve-resources", API),
+    need("manage-mirror-pods", API),
+    need("manage-mirror-pods", &["hostname-override"]),
+    need("manage-mirror-pods", &["pod-manifest-path", "manifest-url"]),
+    need("checkpoint-all-pods", &["checkpoint-dir"]),
+    need("socket-mode", &["socket"]),
+];
+
+/// The settings that client commands need for TLS.
+const CLIENT_NEEDS: [Need; 5] = [
+    need("tls-server-name", &["certificate-authority"]),
+    need("client-certificate", &["certificate-authority"]),
+    need("client-certificate", &["client-key"]),
+    need("client-key", &["certificate-authority"]),
+    need("client-key", &["client-certificate"]),
+];
+
+/// Settings that exclude each other. Mirror pods that a selector hides would seem missing.
+const EXCLUDE: [[&str; 2]; 4] = [
+    ["manage-mirror-pods", "namespace"],
+    ["manage-mirror-pods", "pod-selector"],
+    ["manage-mirror-pods", "pod-field-selector"],
+    ["kubelet-insecure-skip-tls-verify", "kubelet-ca"],
+];
+
+/// Checks the settings of an agent that serves. `is_on`: whether a setting does anything.
+pub(super) fn check(
+    written: &Written,
+    definitions: &[&'static Definition],
+    is_on: impl Fn(&str) -> bool,
+) -> Result<(), Failure> {
+    check_needs(&NEEDS, written, definitions, &is_on)?;
+    for [one, other] in EXCLUDE {
+        let holds = !(is_on(one) && is_on(other));
+        rule(holds, format!("{} cannot be used with {}", written.name(one), written.name(other)))?;
+    }
+    Ok(())
+}
+
+/// Checks the settings of a command that asks an agent.
+pub(super) fn check_client(written: &Written, definitions: &'static [Definition]) -> Result<(), Failure> {
+    let definitions: Vec<_> = definitions.iter().collect();
+    check_needs(&CLIENT_NEEDS, written, &definitions, &|flag| written.is_on(flag))
+}
+
+fn check_needs(
+    needs: &[Need],
+    written: &Written,
+    definitions: &[&'static Definition],
+    is_on: &dyn Fn(&str) -> bool,
+) -> Result<(), Failure> {
+    for Need { flag, one_of } in needs {
+        if !is_on(flag) || one_of.iter().any(|needed| is_on(needed)) {
+            continue;
+        }
+        let needed = definitions.iter().filter(|definition| one_of.contains(&definition.flag));
+        let names: Vec<_> = needed.map(|definition| written.name_beside(flag, definition)).collect();
+        return Err(Failure::Usage(format!("{} needs {}", written.name(flag), names.join(" or "))));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::tests::definitions_of_all;
+
+    #[test]
+    fn the_rules_name_flags_that_exist() {
+        let flags: BTreeSet<_> = definitions_of_all().iter().map(|definition| definition.flag).collect();
+        let needs = NEEDS.iter().chain(&CLIENT_NEEDS);
+        let of_needs = needs.flat_map(|need| need.one_of.iter().chain([&need.flag]));
+        for flag in of_needs.chain(EXCLUDE.as_flattened()) {
+            assert!(flags.contains(flag), "{flag}");
+        }
+    }
+}
