@@ -45,6 +45,8 @@ mod set_pods;
 mod sizes;
 #[path = "small_histories.rs"]
 mod small_histories;
+#[path = "two_indices.rs"]
+mod two_indices;
 
 /// A file that nobody names here would never be compiled, and its tests would never run.
 #[test]

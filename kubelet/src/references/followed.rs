@@ -269,6 +269,9 @@ impl<K: ReferencedKind> Observer for Followed<K> {
     }
 }
 
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod two_secrets;
+
 #[cfg(test)]
 mod tests {
     use super::*;
