@@ -166,7 +166,7 @@ pub use pod::{
 pub use pod::{name_keys, workload};
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use snapshot::{Change, Found, FoundBy, Key, KeyCounts, RemovedPods, Snapshot};
-#[cfg(any(loom, shuttle))]
+#[cfg(any(pod_index_loom, pod_index_shuttle))]
 #[doc(hidden)]
 pub use table::sync::freed_by_this_thread;
 pub use update::Upserted;

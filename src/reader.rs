@@ -128,7 +128,7 @@ impl<P> Deref for Guard<P> {
 /// the last handle, after the writer is gone, frees what is left.
 pub struct OwnedSnapshot<P>(sync::Arc<Version<P>>);
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(pod_index_loom, pod_index_shuttle)))]
 impl<P> OwnedSnapshot<P> {
     /// The number of references to the snapshot. For tests only: what each handle counts is not a guarantee.
     #[doc(hidden)]

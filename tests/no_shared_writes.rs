@@ -4,7 +4,7 @@
 //! This is measured, not inferred from the source. Each lookup runs in a process in which all memory is
 //! write-protected except for the calling thread's stack. Any other store, plain or atomic, ends that
 //! process.
-#![cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#![cfg(all(target_os = "linux", not(any(pod_index_loom, pod_index_shuttle))))]
 
 #[path = "support/lookups.rs"]
 mod lookups;

@@ -17,9 +17,9 @@ use std::ops::Deref;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 use loom as tool;
-#[cfg(shuttle)]
+#[cfg(pod_index_shuttle)]
 use shuttle as tool;
 use tool::sync::Condvar;
 pub(crate) use tool::sync::Mutex;
@@ -95,7 +95,7 @@ pub(crate) fn is_sole_owner<T>(value: &mut Arc<T>) -> bool {
 /// Records who creates, reads and frees a value.
 struct Witness {
     /// The mutex makes it `Sync`; loom does not see it.
-    #[cfg(loom)]
+    #[cfg(pod_index_loom)]
     cell: std::sync::Mutex<loom::cell::UnsafeCell<()>>,
     freed: std::sync::atomic::AtomicBool,
 }
@@ -103,7 +103,7 @@ struct Witness {
 impl Witness {
     fn new() -> Self {
         let witness = Self {
-            #[cfg(loom)]
+            #[cfg(pod_index_loom)]
             cell: std::sync::Mutex::new(loom::cell::UnsafeCell::new(())),
             freed: std::sync::atomic::AtomicBool::new(false),
         };
@@ -113,7 +113,7 @@ impl Witness {
 
     fn read(&self) {
         assert!(!self.freed.load(std::sync::atomic::Ordering::SeqCst), "a value is read after it was freed");
-        #[cfg(loom)]
+        #[cfg(pod_index_loom)]
         unseen(&self.cell).with(|_| ());
     }
 
@@ -123,7 +123,7 @@ impl Witness {
     }
 
     fn write(&self) {
-        #[cfg(loom)]
+        #[cfg(pod_index_loom)]
         unseen(&self.cell).with_mut(|_| ());
     }
 }

@@ -16,7 +16,8 @@ pub(crate) struct Hashing {
 impl Hashing {
     pub(crate) fn new() -> Self {
         // loom repeats runs, so a run must not depend on random values.
-        let texts = if cfg!(loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() };
+        let texts =
+            if cfg!(pod_index_loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() };
         let words = (texts.hash_one(0u64), texts.hash_one(1u64));
         Self { texts, words }
     }
@@ -159,7 +160,7 @@ mod tests {
         }
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(pod_index_loom))]
     #[test]
     fn two_indices_hash_one_key_differently() {
         let (one, other) = (Hashing::new(), Hashing::new());

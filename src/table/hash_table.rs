@@ -323,6 +323,6 @@ pub(crate) enum Side {
     New,
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(pod_index_loom, pod_index_shuttle))))]
 #[expect(unsafe_code, reason = "does what `versions` does")]
 mod tests;

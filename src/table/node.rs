@@ -269,10 +269,13 @@ impl<T> Array<T> {
         children
     }
 
-    #[cfg_attr(not(any(loom, shuttle)), expect(clippy::unused_self, reason = "only the models look"))]
+    #[cfg_attr(
+        not(any(pod_index_loom, pod_index_shuttle)),
+        expect(clippy::unused_self, reason = "only the models look")
+    )]
     #[inline]
     fn check(&self) {
-        #[cfg(any(loom, shuttle))]
+        #[cfg(any(pod_index_loom, pod_index_shuttle))]
         assert_ne!(self.born(), POISON, "a node is read after it was freed");
     }
 }
@@ -452,7 +455,7 @@ impl<'a, E> Page<'a, E> {
     #[inline]
     unsafe fn at(link: NonNull<Line>) -> Self {
         let page = Self { at: untagged(link), lines: tag(link) + 1, entries: PhantomData };
-        #[cfg(any(loom, shuttle))]
+        #[cfg(any(pod_index_loom, pod_index_shuttle))]
         assert_ne!(page.read_head().born, POISON, "a node is read after it was freed");
         page
     }
@@ -581,5 +584,5 @@ impl<'a, E> Page<'a, E> {
 }
 
 /// The birth of a freed node under the models.
-#[cfg(any(loom, shuttle))]
+#[cfg(any(pod_index_loom, pod_index_shuttle))]
 const POISON: u64 = u64::MAX;

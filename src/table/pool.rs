@@ -36,7 +36,7 @@ pub(super) struct NodePool {
 impl Line {
     pub(super) const ZERO: Self = Self([0; 64]);
     /// The value that overwrites a freed node under the models.
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(pod_index_loom, pod_index_shuttle))]
     pub(super) const POISON: Self = Self([0xff; 64]);
 }
 

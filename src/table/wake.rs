@@ -196,7 +196,7 @@ impl std::task::Wake for Sleeper {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(pod_index_loom, pod_index_shuttle))))]
 mod tests {
     use std::thread;
     use std::time::Duration;

@@ -131,7 +131,7 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(pod_index_loom, pod_index_shuttle))))]
 mod tests {
     use std::time::{Duration, Instant};
 

@@ -2,9 +2,9 @@
 //!
 //! ```sh
 //! # Every interleaving within three preemptions:
-//! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --release --manifest-path loom-tests/Cargo.toml -- --nocapture
+//! RUSTFLAGS="--cfg pod_index_loom" LOOM_MAX_PREEMPTIONS=3 cargo test --release --manifest-path loom-tests/Cargo.toml -- --nocapture
 //! # The small models without a bound:
-//! RUSTFLAGS="--cfg loom" cargo test --release --manifest-path loom-tests/Cargo.toml small -- --nocapture
+//! RUSTFLAGS="--cfg pod_index_loom" cargo test --release --manifest-path loom-tests/Cargo.toml small -- --nocapture
 //! # Every planted bug must fail:
 //! loom-tests/planted/run
 //! ```
@@ -12,29 +12,29 @@
 //! Each model compares complete states: the plain maps of the property tests compute beforehand what the
 //! writer will publish, and each snapshot that a reader gets must be the state of its generation in every
 //! read.
-#![cfg_attr(loom, forbid(unsafe_code))]
+#![cfg_attr(pod_index_loom, forbid(unsafe_code))]
 
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 extern crate modelled_index as pod_index;
 
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 #[path = "../shared/explore.rs"]
 mod explore;
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 mod follow;
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 #[path = "../shared/history.rs"]
 mod history;
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 mod models;
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 mod retire;
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
 /// Without the cfg, this makes the run report that it proved nothing.
-#[cfg(not(loom))]
+#[cfg(not(pod_index_loom))]
 #[test]
-#[ignore = "needs RUSTFLAGS=\"--cfg loom\""]
+#[ignore = "needs RUSTFLAGS=\"--cfg pod_index_loom\""]
 fn the_models_were_explored() {}

@@ -51,7 +51,7 @@ impl Counted {
 /// # Panics
 /// If the model fails in one of them, if fewer than `floor` were explored, or if the environment requests an
 /// exploration that would prove nothing.
-#[cfg(loom)]
+#[cfg(pod_index_loom)]
 pub fn explore(name: &'static str, floor: Floor, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
@@ -71,7 +71,7 @@ pub fn explore(name: &'static str, floor: Floor, model: impl Fn() + Send + Sync 
 }
 
 /// Runs `model` under as many random schedules.
-#[cfg(shuttle)]
+#[cfg(pod_index_shuttle)]
 pub fn schedules(name: &'static str, count: usize, model: impl Fn() + Send + Sync + 'static) {
     let counted = Counted::new(name, "random schedules".to_owned());
     shuttle::check_random(counted.counting(model), count);

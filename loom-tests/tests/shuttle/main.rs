@@ -2,25 +2,25 @@
 //! It does not model weak memory: every step is visible to all threads at once.
 
 /// Without the cfg, this makes the run report that it proved nothing.
-#[cfg(not(shuttle))]
+#[cfg(not(pod_index_shuttle))]
 #[test]
-#[ignore = "needs RUSTFLAGS=\"--cfg shuttle\""]
+#[ignore = "needs RUSTFLAGS=\"--cfg pod_index_shuttle\""]
 fn the_schedules_were_run() {}
 
-#[cfg(shuttle)]
+#[cfg(pod_index_shuttle)]
 extern crate modelled_index as pod_index;
 
-#[cfg(shuttle)]
+#[cfg(pod_index_shuttle)]
 #[path = "../shared/explore.rs"]
 mod explore;
-#[cfg(shuttle)]
+#[cfg(pod_index_shuttle)]
 #[path = "../shared/history.rs"]
 mod history;
-#[cfg(shuttle)]
+#[cfg(pod_index_shuttle)]
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
-#[cfg(shuttle)]
+#[cfg(pod_index_shuttle)]
 mod schedules {
     use std::sync::Arc;
 

@@ -218,7 +218,7 @@ impl<P> Sweep<'_, P> {
         let memory = ptr::slice_from_raw_parts_mut(at.as_ptr().cast::<MaybeUninit<Line>>(), lines);
         // SAFETY: `allocate` leaked a box of this size.
         let memory = unsafe { Box::from_raw(memory) };
-        #[cfg(any(loom, shuttle))]
+        #[cfg(any(pod_index_loom, pod_index_shuttle))]
         let memory = poisoned(memory);
         self.pool.put(memory);
     }
@@ -226,7 +226,7 @@ impl<P> Sweep<'_, P> {
 
 /// Overwrites a freed node and keeps it for a while, so that the models detect a read of it without reading
 /// freed memory. Returns new memory of the same size.
-#[cfg(any(loom, shuttle))]
+#[cfg(any(pod_index_loom, pod_index_shuttle))]
 fn poisoned(mut memory: super::super::pool::NodeMemory) -> super::super::pool::NodeMemory {
     use std::collections::VecDeque;
     use std::sync::{Mutex, PoisonError};
