@@ -9,12 +9,12 @@
 use std::hint::black_box;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 use pod_index::identity::ContainerId;
-use pod_index::{CachedReader, Holder, Operation, Options, PodMeta, PodUid, Reader, Time, Writer};
+use pod_index::{CachedReader, Holder, Moment, Operation, Options, PodMeta, PodUid, Reader, Time, Writer};
 use support::keys::{Keyed, filled, keyed};
 use support::workload::{Pod, Workload};
 
@@ -304,7 +304,8 @@ fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
     let pods = keyed(&workload, true, 1);
     let options = Options::new().keep_removed(Duration::from_secs(60), 10_000).keep_times(true);
     let (mut writer, mut cached) = filled(&pods, options);
-    writer.heard(Time::from_seconds(1_000));
+    let (seconds, now) = (Time::from_seconds, Instant::now());
+    writer.advance(Moment::new(now, seconds(1_000)).covering(seconds(0), seconds(1_000)));
     cached.refresh();
     let keys = workload.shuffled(&pods).iter().take(TIMES).filter_map(|pod| pod.ip()).collect();
     KeyedSetup { writer, cached, keys }

@@ -3,15 +3,16 @@
 //! [`AtTime`] has the rules; `snapshot::times` what the index learnt.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::{ContainerLog, Identity};
+use crate::moment::Coverage;
 use crate::pod::{KeyRef, Life, PodKind, PodMeta, Time, ip_number, nanos};
-use crate::snapshot::{Found, FoundBy, Hold, Key, OwnedKey, Snapshot, Stay, Times};
+use crate::snapshot::{End, EndCause, Found, FoundBy, Hold, Key, Learned, OwnedKey, Snapshot, Stay, Times};
 
 /// The lookups of a snapshot at a time; see [`Snapshot::at`] for an example.
 ///
@@ -20,19 +21,26 @@ use crate::snapshot::{Found, FoundBy, Hold, Key, OwnedKey, Snapshot, Stay, Times
 ///
 /// | key | bound | is | because |
 /// |---|---|---|---|
-/// | IP | from, earliest | the latest of [`Life::ip_not_before`] and *heard − delay* | the kubelet takes a pod before it has an IP; what happened before that time was known, and the pod did not have the IP yet |
+/// | IP | from, earliest | the latest of [`Life::ip_not_before`] and *covered − delay* | the kubelet takes a pod before it has an IP; what happened before that time was known, and the pod did not have the IP yet |
 /// | | from, latest | the earliest of *learnt* and [`Life::ip_by`] of every object that had the IP | a status shows an IP after the pod has it; a container starts after its sandbox has the IP |
-/// | | until, earliest | *heard − delay*. Of a pod that [may lack its sandbox](Life::may_lack_sandbox): the latest of [`Life::ip_until`] and *heard − delay* of before | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
+/// | | until, earliest | *covered − delay*. Of a pod that [may lack its sandbox](Life::may_lack_sandbox): the latest of [`Life::ip_until`] and *covered − delay* of before | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
 /// | | until, latest | when the index learnt that the pod has another IP, that it no longer may lack its sandbox, or that it is gone and might. Otherwise open | a pod that runs again may have another sandbox, so this is another hold; the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
-/// | name | from, earliest | the latest of [`Life::created`] − skew and *heard − delay* | the API server's clock |
+/// | name | from, earliest | the latest of [`Life::created`] − skew and *covered − delay* | the API server's clock |
 /// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew | whole seconds |
-/// | | until | *heard − delay*, and *learnt* | the object's own life, whatever its containers do |
+/// | | until | *covered − delay*, and *learnt* | the object's own life, whatever its containers do |
 /// | custom | | as a name, but from at the latest when learnt | an update can add it |
 /// | UID, container ID | | needs no time | never used again |
 ///
-/// *Learnt* is [`Writer::set_time`](crate::Writer::set_time) at the write that told; *heard* is the last
-/// [`Writer::heard`](crate::Writer::heard) before it or, for a hold that has not ended, the last one at all. Host-network
-/// pods name no IP ([`PodMeta::keys`]), so the node's IP is nobody's.
+/// *Learnt* is [`Moment::time`](crate::Moment::time) of the write that told; *covered* is the end of the last
+/// [`Coverage`] before it or, for a hold that has not ended, of the last one at all. Host-network pods name no IP
+/// ([`PodMeta::keys`]), so the node's IP is nobody's.
+///
+/// In a gap between two coverages, a pod may lose its IP, and get the same one again after another pod had it. So a hold
+/// that was there before the gap ends in it, and another one begins, unless the pod's object shows that a container has run
+/// since before the gap ([`Life::ip_by`]). A name is held without a break if the pod was [created](Life::created) before.
+///
+/// If the wall clock was set, all that was known is of another clock: answers before that are
+/// [`TooEarly`](NotFound::TooEarly).
 ///
 /// The event happened at its time ± skew. A pod held the key *certainly* if it did at every time of that range for all
 /// intervals within the bounds, and *possibly* if it did at some time for some interval. Two pods never have an IP or a
@@ -52,12 +60,12 @@ pub struct AtTime<'a, P> {
 pub enum Holder<'a, P> {
     /// This pod held it for certain, within the given skew and delay.
     Pod(Found<'a, P>),
-    /// One of these pods may have held it. If there is one alone, it probably did, but the event may also belong to a pod
-    /// before or after it.
+    /// One of these pods may have held it. If there is one alone and no more, it probably did, but the event may also belong
+    /// to a pod before or after it.
     Ambiguous {
         /// The likeliest one first; at most [`MAX_CANDIDATES`](AtTime::MAX_CANDIDATES).
         candidates: Vec<Candidate<'a, P>>,
-        /// The number of less likely ones, which are left out.
+        /// The number of those that are left out: less likely ones, and pods that are forgotten.
         more: usize,
     },
     /// No pod is known to have held it.
@@ -68,13 +76,16 @@ pub enum Holder<'a, P> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum NotFound {
-    /// The time is before what the index knows: it began later, or has forgotten.
+    /// The time is before what the index knows: it began later, missed something, has forgotten the pod, or the wall clock
+    /// was set since.
     TooEarly,
     /// The time is after what the index knows yet.
     TooLate,
     /// No pod that the index still knows held it then. A pod that was removed while it ran may have kept its IP: the index
     /// knows it for as long as [`Options::keep_removed`](crate::Options::keep_removed) says, counted from the removal.
     NoPod,
+    /// The index does not [keep times](crate::Options::keep_times), so it cannot say anything about the past of this key.
+    NoTimes,
 }
 
 /// A pod that held, or may have held, a key.
@@ -99,11 +110,34 @@ pub struct Bounds {
     pub latest: Option<Time>,
 }
 
-/// Bounds of an interval. Open ones are the first and the last time.
+/// Bounds of an interval.
 #[derive(Clone, Copy)]
 struct Window {
-    from: (Time, Time),
-    until: (Time, Time),
+    from: Between,
+    until: Between,
+}
+
+/// Bounds of a time. Open ones are the first and the last time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Between {
+    earliest: Time,
+    latest: Time,
+}
+
+/// The times at which an event may have happened: its own, and those around it within the skew.
+#[derive(Clone, Copy)]
+struct Range {
+    first: Time,
+    last: Time,
+}
+
+/// What is known of the pods that had a key.
+enum Verdict<'a, P> {
+    Holder(Holder<'a, P>),
+    /// A pod had it for certain, and is forgotten.
+    Forgotten,
+    /// None had it, or none is known.
+    Nobody(NotFound),
 }
 
 /// The bounds of a stay, and its pod if that is not forgotten.
@@ -129,7 +163,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// use std::net::IpAddr;
     /// use std::time::{Duration, Instant};
     ///
-    /// use pod_index::{Holder, Options, PodKeys, PodMeta, Time};
+    /// use pod_index::{Holder, Moment, Operation, Options, PodKeys, PodMeta, Time};
     ///
     /// struct Pod(&'static str);
     /// impl PodMeta for Pod {
@@ -142,15 +176,16 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
     /// let (mut writer, reader) = pod_index::with_options(options);
-    /// let second = Time::from_seconds;
+    /// let start = Instant::now();
+    /// let second = |second| Time::from_seconds(second as i64);
+    /// // All that happened since the second 90 is known.
+    /// let moment = |at| Moment::new(start + Duration::from_secs(at), second(at)).covering(second(90), second(at));
     ///
-    /// writer.set_time(second(100));
-    /// writer.add_pod(Pod("job-1"))?;
-    /// writer.heard(second(160));
-    /// writer.set_time(second(160));
-    /// writer.remove_pod_by_uid("job-1");
-    /// writer.add_pod(Pod("job-2"))?; // with the same IP
-    /// writer.heard(second(200));
+    /// let _ = writer.apply_at(moment(100), [Operation::Add(Pod("job-1").into())]);
+    /// // With the same IP.
+    /// let next = [Operation::Remove("job-1".into()), Operation::Add(Pod("job-2").into())];
+    /// let _ = writer.apply_at(moment(160), next);
+    /// writer.advance(moment(200)); // nothing happened until then
     ///
     /// let pods = reader.load();
     /// let ip = IpAddr::from([10, 0, 0, 7]);
@@ -161,7 +196,6 @@ impl<P: PodMeta> Snapshot<P> {
     /// assert_eq!(who(130), "job-1"); // although job-2 has the IP now
     /// assert_eq!(who(158), "not certain"); // job-1 was about to end
     /// assert_eq!(who(170), "job-2");
-    /// # Ok::<(), pod_index::Error>(())
     /// ```
     ///
     /// Kubelet: none; its pod manager knows the present only.
@@ -202,8 +236,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// # Consistency
     /// A [`Holder::Pod`] is right as long as no clock differs by more than the [skew](Self::skew) and no news takes longer
     /// than the [delay](Self::delay). An IP, a name or a
-    /// custom key is therefore never certain for an event within skew + delay of the last
-    /// [heard](crate::Writer::heard) time: its pod may be gone, and nobody has told yet.
+    /// custom key is therefore never certain for an event within skew + delay of the end of the last
+    /// [`Coverage`]: its pod may be gone, and nobody has told yet.
     ///
     /// # Complexity
     /// O(1) expected and no allocation if a current pod alone claims an IP, and says itself that it had it then. Otherwise
@@ -224,11 +258,18 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
     #[inline(never)]
     fn get_any(&self, key: Key<'_>) -> Holder<'a, P> {
-        let [claimed, by_mirrors] = timed(key);
-        let Some(claimed) = claimed else { return exact(self.snapshot.find(key)) };
-        match (self.search(claimed, key.found_by()), by_mirrors) {
-            (Holder::Unknown(_), Some(claimed)) => self.search(claimed, key.found_by()),
-            (holder, _) => holder,
+        let Claimed { by_pods, by_mirrors } = Claimed::of(key);
+        let Some(by_pods) = by_pods else { return exact(self.snapshot.find(key)) };
+        let (by, verdict) = (key.found_by(), self.judge(by_pods, key.found_by()));
+        match (verdict, by_mirrors) {
+            // No pod, so perhaps a mirror pod.
+            (Verdict::Nobody(why), Some(by_mirrors)) => match self.judge(by_mirrors, by) {
+                // What is unknown of either is unknown.
+                Verdict::Nobody(NotFound::TooEarly) => Holder::Unknown(NotFound::TooEarly),
+                Verdict::Nobody(_) => Holder::Unknown(why),
+                verdict => verdict.into(),
+            },
+            (verdict, _) => verdict.into(),
         }
     }
 
@@ -239,74 +280,92 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// O(n log n) for n pods that had the key.
     #[must_use]
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
-        self.listed(timed(key.into()).into_iter().flatten().flat_map(|claimed| self.stays(claimed)))
+        let Claimed { by_pods, by_mirrors } = Claimed::of(key.into());
+        let claimed = [by_pods, by_mirrors].into_iter().flatten();
+        self.listed(claimed.flat_map(|claimed| self.stays(claimed)))
     }
 
-    /// The times between which no pod that held a key is unknown, if the index keeps times and has heard anything.
+    /// The times between which no pod that held a key is unknown, if the index keeps times and anything is covered. It
+    /// begins after it ends as long as everything that is covered is newer than the delay.
     #[must_use]
-    pub fn known(&self) -> Option<(Time, Time)> {
-        let times = self.snapshot.times.as_deref().filter(|times| times.as_of() > Time::MIN)?;
-        // In this order: `Times::as_of` says why.
-        let settled = self.settled(times);
-        Some((times.floor(), settled))
+    pub fn known(&self) -> Option<Coverage> {
+        let times = self.snapshot.times.as_deref().filter(|times| times.covered_until() > Time::MIN)?;
+        // In this order: `Times::covered_until` says why.
+        let until = self.settled(times);
+        Some(Coverage { since: times.covered_since(), until })
     }
 
-    /// The range of times at which the event happened.
     #[inline]
-    fn range(&self) -> (Time, Time) {
-        (self.time.plus(-self.skew), self.time.plus(self.skew))
+    fn range(&self) -> Range {
+        Range { first: self.time.plus(-self.skew), last: self.time.plus(self.skew) }
     }
 
     /// What happened until this time is known.
     fn settled(&self, times: &Times) -> Time {
-        times.as_of().plus(-self.delay)
+        times.covered_until().plus(-self.delay)
     }
 
     /// If the pod that has the IP says itself that it had it then, nothing else matters: see the rules.
     #[inline]
     fn of_ip(&self, ip: u128) -> Option<&'a Arc<P>> {
-        let as_of = self.snapshot.times.as_deref()?.as_of();
+        let times = self.snapshot.times.as_deref()?;
+        let (covered_until, clock_set) = (times.covered_until(), times.clock_set());
         let (_, pod) = self.snapshot.live.find(KeyRef::Ip(ip), &self.snapshot.hashing)?;
         if self.snapshot.live.first_contender(KeyRef::Ip(ip)).is_some() {
             return None;
         }
-        let (life, (first, last)) = (pod.life(), self.range());
-        let runs = last.plus(self.delay) < as_of && !life.may_lack_sandbox;
-        (runs && life.ip_by.is_some_and(|by| by <= first)).then_some(pod)
+        let (life, Range { first, last }) = (pod.life(), self.range());
+        let runs = last.plus(self.delay) < covered_until && !life.may_lack_sandbox;
+        (runs && life.ip_by.is_some_and(|by| by.max(clock_set) <= first)).then_some(pod)
     }
 
     #[inline(never)]
     fn search(&self, key: KeyRef<'_>, by: FoundBy) -> Holder<'a, P> {
-        let stays = self.stays(key);
-        let (first, last) = self.range();
+        self.judge(key, by).into()
+    }
+
+    fn judge(&self, key: KeyRef<'_>, by: FoundBy) -> Verdict<'a, P> {
+        let Some(times) = self.snapshot.times.as_deref() else { return Verdict::Nobody(NotFound::NoTimes) };
+        let range @ Range { first, last } = self.range();
+        if first < times.clock_set() {
+            return Verdict::Nobody(NotFound::TooEarly);
+        }
         let known = self.known();
-        let is_complete = known.is_some_and(|(floor, _)| floor <= first);
-        let certain = stays.iter().filter(|stay| stay.window.contains(first, last));
-        let possible = stays.iter().filter(|stay| stay.window.touches(first, last)).count();
+        let is_complete = known.is_some_and(|known| known.since <= first);
+        let stays = self.stays(key);
+        let certain = stays.iter().filter(|stay| stay.window.contains(range));
+        let possible = stays.iter().filter(|stay| stay.window.touches(range)).count();
         let is_exclusive = !matches!(key, KeyRef::Own(..));
         let is_any_current = certain.clone().any(|stay| stay.is_current);
         let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
         if let (Some(stay), None) = (certain.next(), certain.next())
             && (is_exclusive || (possible == 1 && is_complete))
         {
-            let found = stay.found.map(|found| Holder::Pod(Found { by, ..found }));
-            return found.unwrap_or(Holder::Unknown(NotFound::TooEarly));
+            let found = stay.found.map(|found| Verdict::Holder(Holder::Pod(Found { by, ..found })));
+            return found.unwrap_or(Verdict::Forgotten);
         }
         let mut windows: Vec<_> = stays.iter().map(|stay| stay.window).collect();
         if is_exclusive {
             narrow(&mut windows);
         }
-        let touching = stays.into_iter().zip(windows).filter(|(_, window)| window.touches(first, last));
-        let mut candidates = self.listed(touching.map(|(stay, _)| stay));
+        let touching = stays.into_iter().zip(windows).filter(|(_, window)| window.touches(range));
+        let touching: Vec<_> = touching.map(|(stay, _)| stay).collect();
+        let forgotten = touching.iter().filter(|stay| stay.found.is_none()).count();
+        let mut candidates = self.listed(touching.into_iter());
+        // A pod may have had it twice.
+        let mut seen = HashSet::new();
+        candidates.retain(|candidate| seen.insert(Arc::as_ptr(candidate.pod)));
         if !candidates.is_empty() {
-            let more = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
+            let unlikely = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
             candidates.truncate(Self::MAX_CANDIDATES);
-            return Holder::Ambiguous { candidates, more };
+            return Verdict::Holder(Holder::Ambiguous { candidates, more: unlikely + forgotten });
         }
-        Holder::Unknown(match known {
-            Some((_, settled)) if last < settled && is_complete => NotFound::NoPod,
-            Some((_, settled)) if last < settled => NotFound::TooEarly,
-            _ => NotFound::TooLate,
+        Verdict::Nobody(match known {
+            Some(known) if last >= known.until => NotFound::TooLate,
+            // A forgotten pod may have had it.
+            Some(_) if is_complete && forgotten == 0 => NotFound::NoPod,
+            Some(_) => NotFound::TooEarly,
+            None => NotFound::TooLate,
         })
     }
 
@@ -326,7 +385,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
     /// The rules of [`AtTime`].
     fn window(&self, stay: &Stay, hold: &Hold, life: &Life, settled: Time) -> Window {
-        let known = |heard: Time| heard.plus(-self.delay);
+        let after = |learned: &Learned| learned.after.plus(-self.delay);
         let created = life.created.map(|created| created.plus(-self.skew));
         let created_by =
             life.created.map(|created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
@@ -335,50 +394,80 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             OwnedKey::Name(..) => (created, created_by),
             _ => (created, None),
         };
+        let began_by = hold.by.min(by.unwrap_or(Time::MAX));
+        // If an object contradicts what was seen, its clock is another one.
+        let not_before = not_before.unwrap_or(Time::MIN).min(began_by);
+        let from = Between { earliest: after(&hold.begun).max(not_before), latest: began_by };
+
         let is_ip = matches!(stay.key, OwnedKey::Ip(_));
         let end = hold.end.as_deref();
-        let until = if is_ip && life.may_lack_sandbox {
-            known(hold.ran).max(life.ip_until.unwrap_or(Time::MIN))
+        let held_until = if is_ip && life.may_lack_sandbox {
+            let stopped = hold.stopped.unwrap_or(Learned { after: Time::MIN, ..hold.begun });
+            // An object cannot tell of an end before it comes, unless its clock is another one.
+            let said = life.ip_until.map_or(Time::MIN, |until| until.min(stopped.at));
+            after(&stopped).max(said)
         } else {
-            end.map_or(settled, |end| known(end.heard))
+            end.map_or(settled, |end| after(&end.learned))
         };
-        let over = end.filter(|end| !is_ip || !end.removed || life.may_lack_sandbox);
-        Window {
-            from: (
-                known(hold.heard).max(not_before.unwrap_or(Time::MIN)),
-                hold.by.min(by.unwrap_or(Time::MAX)),
-            ),
-            until: (until, over.map_or(Time::MAX, |end| end.learned)),
-        }
+        let is_over = |end: &&End| match end.cause {
+            EndCause::KeyLost => true,
+            // A pod that was removed while it ran may keep its IP.
+            EndCause::PodRemoved => !is_ip || life.may_lack_sandbox,
+            EndCause::Gap => false,
+        };
+        let gone_by = end.filter(is_over).map_or(Time::MAX, |end| end.learned.at);
+        Window { from, until: Between { earliest: held_until, latest: gone_by } }
     }
 
     /// The pods of these stays that are not forgotten, the likeliest one first.
     fn listed(&self, stays: impl Iterator<Item = Bounded<'a, P>>) -> Vec<Candidate<'a, P>> {
-        let (first, last) = self.range();
+        let range = self.range();
         let mut kept: Vec<_> = stays.filter_map(|stay| Some((stay.found?, stay))).collect();
         kept.sort_by_cached_key(|(found, Bounded { is_current, window, .. })| {
             let likelihood = window.likelihood(self.time, *is_current);
-            let order = (window.contains(first, last), likelihood, *is_current, window.from.1);
+            let order = (window.contains(range), likelihood, *is_current, window.from.latest);
             (Reverse(order), found.pod.uid())
         });
-        let candidate = |(Found { pod, .. }, Bounded { window, .. })| {
-            let bounds = |(earliest, latest): (Time, Time)| Bounds {
-                earliest: (earliest > Time::MIN).then_some(earliest),
-                latest: (latest < Time::MAX).then_some(latest),
-            };
-            let (from, until) = (bounds(window.from), bounds(window.until));
-            Candidate { pod, from, until, is_certain: window.contains(first, last) }
+        let candidate = |(Found { pod, .. }, Bounded { window, .. }): (Found<'a, P>, Bounded<'a, P>)| {
+            let (from, until, is_certain) = (window.from.into(), window.until.into(), window.contains(range));
+            Candidate { pod, from, until, is_certain }
         };
         kept.into_iter().map(candidate).collect()
     }
 }
 
 /// What pods, and mirror pods, claim with a key that needs a time.
-fn timed(key: Key<'_>) -> [Option<KeyRef<'_>>; 2] {
-    match key {
-        Key::Uid(_) | Key::ContainerId(_) => [None; 2],
-        Key::Name { .. } | Key::Ip(_) | Key::Own(..) => {
-            [PodKind::Pod, PodKind::Mirror].map(|kind| key.claimed(kind))
+struct Claimed<'k> {
+    by_pods: Option<KeyRef<'k>>,
+    by_mirrors: Option<KeyRef<'k>>,
+}
+
+impl<'k> Claimed<'k> {
+    fn of(key: Key<'k>) -> Self {
+        match key {
+            Key::Uid(_) | Key::ContainerId(_) => Self { by_pods: None, by_mirrors: None },
+            Key::Name { .. } | Key::Ip(_) | Key::Own(..) => {
+                Self { by_pods: key.claimed(PodKind::Pod), by_mirrors: key.claimed(PodKind::Mirror) }
+            }
+        }
+    }
+}
+
+impl<'a, P> From<Verdict<'a, P>> for Holder<'a, P> {
+    fn from(verdict: Verdict<'a, P>) -> Self {
+        match verdict {
+            Verdict::Holder(holder) => holder,
+            Verdict::Forgotten => Self::Unknown(NotFound::TooEarly),
+            Verdict::Nobody(why) => Self::Unknown(why),
+        }
+    }
+}
+
+impl From<Between> for Bounds {
+    fn from(Between { earliest, latest }: Between) -> Self {
+        Self {
+            earliest: (earliest > Time::MIN).then_some(earliest),
+            latest: (latest < Time::MAX).then_some(latest),
         }
     }
 }
@@ -389,31 +478,46 @@ fn exact<P>(found: Option<Found<'_, P>>) -> Holder<'_, P> {
 
 impl Window {
     /// Whether the pod held the key at all these times, for all intervals within the bounds.
-    fn contains(&self, first: Time, last: Time) -> bool {
-        self.from.1 <= first && last < self.until.0
+    fn contains(&self, Range { first, last }: Range) -> bool {
+        self.from.latest <= first && last < self.until.earliest
     }
 
     /// Whether the pod held the key at some of these times, for some interval within the bounds.
-    fn touches(&self, first: Time, last: Time) -> bool {
-        self.from.0 <= last && first < self.until.1 && self.from.0 < self.until.1
+    fn touches(&self, Range { first, last }: Range) -> bool {
+        self.from.earliest <= last && first < self.until.latest && self.from.earliest < self.until.latest
     }
 
     /// Of the intervals within the bounds, the share that contains the time, in thousandths of thousandths. After an open
     /// end it falls within half a minute.
     fn likelihood(&self, time: Time, is_current: bool) -> u64 {
-        let share = |(earliest, latest): (Time, Time)| {
-            let (time, earliest, latest) = (time.as_nanos(), earliest.as_nanos(), latest.as_nanos());
-            let width = i128::from(latest) - i128::from(earliest);
-            let part = (i128::from(time) - i128::from(earliest)).clamp(0, width.max(0));
-            if width <= 0 { i128::from(time >= latest) * 1000 } else { part * 1000 / width }
-        };
         let half_a_minute = 30_000_000_000;
-        let from = if self.from.0 <= Time::MIN { self.from.1.plus(-half_a_minute) } else { self.from.0 };
-        let until = if self.until.1 >= Time::MAX { self.until.0.plus(half_a_minute) } else { self.until.1 };
-        let ended = share((self.until.0.min(until), until));
+        let earliest_start = if self.from.earliest <= Time::MIN {
+            self.from.latest.plus(-half_a_minute)
+        } else {
+            self.from.earliest
+        };
+        let latest_end = if self.until.latest >= Time::MAX {
+            self.until.earliest.plus(half_a_minute)
+        } else {
+            self.until.latest
+        };
+        let start = Between { earliest: earliest_start.min(self.from.latest), latest: self.from.latest };
+        let end = Between { earliest: self.until.earliest.min(latest_end), latest: latest_end };
         // One that runs, as far as is known, has most likely not ended.
-        let ended = if is_current { ended.min(100) } else { ended.min(990) };
-        u64::try_from(share((from.min(self.from.1), self.from.1)) * (1000 - ended)).unwrap_or_default()
+        let ended = end.share_before(time).min(if is_current { 100 } else { 990 });
+        u64::try_from(start.share_before(time) * (1000 - ended)).unwrap_or_default()
+    }
+}
+
+impl Between {
+    /// How much of the times within the bounds is not after this time, in thousandths.
+    fn share_before(self, time: Time) -> i128 {
+        let (time, earliest, latest) = (time.as_nanos(), self.earliest.as_nanos(), self.latest.as_nanos());
+        let width = i128::from(latest) - i128::from(earliest);
+        if width <= 0 {
+            return i128::from(time >= latest) * 1000;
+        }
+        (i128::from(time) - i128::from(earliest)).clamp(0, width) * 1000 / width
     }
 }
 
@@ -421,26 +525,28 @@ impl Window {
 /// other began and the reverse is impossible. Holds that must have overlapped do not narrow each other.
 fn narrow(windows: &mut [Window]) {
     let (mut by_latest_start, mut by_earliest_end) = (windows.to_vec(), windows.to_vec());
-    by_latest_start.sort_unstable_by_key(|window| window.from.1);
-    by_earliest_end.sort_unstable_by_key(|window| Reverse(window.until.0));
+    by_latest_start.sort_unstable_by_key(|window| window.from.latest);
+    by_earliest_end.sort_unstable_by_key(|window| Reverse(window.until.earliest));
     let mut holds: Vec<_> = windows.iter_mut().collect();
 
     // The ends of those that began before the present one ended.
     let (mut others, mut ends) = (by_latest_start.iter().peekable(), BTreeSet::new());
-    holds.sort_unstable_by_key(|window| window.until.0);
+    holds.sort_unstable_by_key(|window| window.until.earliest);
     for Window { from, until } in &mut holds {
-        let more = iter::from_fn(|| others.next_if(|other| other.from.1 < until.0));
-        ends.extend(more.map(|other| other.until.0));
-        from.0 = ends.range(..=from.1).next_back().map_or(from.0, |end| from.0.max(*end));
+        let more = iter::from_fn(|| others.next_if(|other| other.from.latest < until.earliest));
+        ends.extend(more.map(|other| other.until.earliest));
+        let end_before = ends.range(..=from.latest).next_back();
+        from.earliest = end_before.map_or(from.earliest, |end| from.earliest.max(*end));
     }
 
     // The starts of those that ended after the present one began.
     let (mut others, mut starts) = (by_earliest_end.iter().peekable(), BTreeSet::new());
-    holds.sort_unstable_by_key(|window| Reverse(window.from.1));
+    holds.sort_unstable_by_key(|window| Reverse(window.from.latest));
     for Window { from, until } in &mut holds {
-        let more = iter::from_fn(|| others.next_if(|other| from.1 < other.until.0));
-        starts.extend(more.map(|other| other.from.1));
-        until.1 = starts.range(until.0..).next().map_or(until.1, |start| until.1.min(*start));
+        let more = iter::from_fn(|| others.next_if(|other| from.latest < other.until.earliest));
+        starts.extend(more.map(|other| other.from.latest));
+        let start_after = starts.range(until.earliest..).next();
+        until.latest = start_after.map_or(until.latest, |start| until.latest.min(*start));
     }
 }
 

@@ -135,6 +135,7 @@ mod follow;
 mod id;
 pub mod identity;
 mod manager;
+mod moment;
 mod options;
 mod pod;
 mod reader;
@@ -156,6 +157,7 @@ pub use error::{Error, ErrorKind};
 pub use follow::{Changes, Step, WaitError};
 pub use id::{FullName, MirrorPodUid, ParseIdError, PodUid, ResolvedPodUid, UidRef};
 pub use manager::PodManager;
+pub use moment::{Coverage, Moment};
 pub use options::Options;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
@@ -209,5 +211,5 @@ pub fn with_options<P: PodMeta>(options: Options) -> (Writer<P>, Reader<P>) {
     let published = versions.published().clone();
     let wake = std::sync::Arc::new(table::wake::Wake::default());
     let announcer = table::wake::Announcer(std::sync::Arc::clone(&wake));
-    (Writer { versions, announcer }, Reader { published, wake })
+    (Writer { versions, announcer, steps: moment::StepDetector::default() }, Reader { published, wake })
 }

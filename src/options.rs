@@ -32,7 +32,8 @@ impl Options {
     /// their pod. Each pod is kept for `max_age`, and at most the last `max_pods` are kept. Mirror pods count too. Off
     /// by default; zero for either turns it off.
     ///
-    /// [`Writer::expire`](crate::Writer::expire) drops the pods older than `max_age`.
+    /// Each write forgets the pods older than `max_age`. Without writes,
+    /// [`Writer::advance`](crate::Writer::advance) does it, at [`Writer::next_deadline`](crate::Writer::next_deadline).
     ///
     /// # Complexity
     /// A removal stores the pod in a second set of tables. A removed pod takes about as much memory as a current one, in
@@ -49,8 +50,7 @@ impl Options {
     /// effect only with [`keep_removed`](Self::keep_removed), whose limits also bound how far back the answers reach. Off
     /// by default.
     ///
-    /// Tell the writer the time: [`Writer::set_time`](crate::Writer::set_time) before writes,
-    /// [`Writer::heard`](crate::Writer::heard) after them.
+    /// Say which times the sources cover, with the [`Moment`](crate::Moment) of a write: without that, no answer is certain.
     ///
     /// # Complexity
     /// About 200 bytes for each key of a pod, 700 once the pod has lost it, and O(log n) per write. Lookups of the present cost nothing more. If this is

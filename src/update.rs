@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
+use crate::moment::Moment;
 use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta};
 use crate::snapshot::{Contender, Mirror, RemovedSet, Translation, UidKey, between};
 use crate::table::versions::Draft;
@@ -43,8 +44,21 @@ pub enum Upserted<P> {
 }
 
 impl<P: PodMeta> Draft<'_, P> {
-    /// Stores `pod` under its UID, known or not.
-    pub(crate) fn upsert(&mut self, pod: &Arc<P>) -> Result<Upserted<P>, Error> {
+    /// Stores `pod` under its UID, known or not. An index that keeps removed pods needs the moment.
+    pub(crate) fn upsert(&mut self, pod: &Arc<P>, now: Option<&Moment>) -> Result<Upserted<P>, Error> {
+        let upserted = self.store(pod)?;
+        if let Some(now) = now {
+            match &upserted {
+                Upserted::Unchanged => {}
+                Upserted::Added => self.record(None, pod, now),
+                Upserted::Replaced(old) => self.record(Some(old), pod, now),
+            }
+        }
+        Ok(upserted)
+    }
+
+    /// Stores `pod` under its UID, known or not, without the times.
+    pub(crate) fn store(&mut self, pod: &Arc<P>) -> Result<Upserted<P>, Error> {
         if let Err(error) = check(&**pod) {
             // Its `Drop` may panic.
             self.memory().drop_later(Arc::clone(pod));
@@ -74,14 +88,12 @@ impl<P: PodMeta> Draft<'_, P> {
                     self.live_mut().of(|tables| &mut tables.mirrors).replace(place, mirror);
                 }
             }
-            self.record(Some(&old), pod);
             return Ok(Upserted::Replaced(old));
         }
         // Everything except a plain replacement takes one path: the old object is removed, and the new one is
         // stored as if its UID were unknown.
         let old = if known.is_some() { self.remove_known(key) } else { None };
         self.insert(kind, key, pod);
-        self.record(old.as_ref(), pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
 
@@ -101,11 +113,11 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// Removes the pod or mirror with this UID.
-    pub(crate) fn remove(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
-        if self.removed.is_some() {
-            return self.remove_and_keep(uid);
+    pub(crate) fn remove(&mut self, uid: UidRef<'_>, now: Option<&Moment>) -> Option<Arc<P>> {
+        match now {
+            Some(now) if self.removed.is_some() => self.remove_and_keep(uid, now),
+            _ => self.remove_known(UidKey::new(uid, &self.hashing)),
         }
-        self.remove_known(UidKey::new(uid, &self.hashing))
     }
 
     /// Replaces the keys of the old pod by those of the new one.

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::id::{PodUid, UidRef};
-use crate::pod::{PodMeta, Time};
+use crate::moment::{Moment, StepDetector};
+use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
 use crate::table::versions::{Draft, Versions};
 use crate::table::wake::Announcer;
@@ -53,6 +54,7 @@ pub struct Writer<P> {
     pub(crate) versions: Versions<P>,
     /// Tells followers, on drop, that the writer is gone.
     pub(crate) announcer: Announcer,
+    pub(crate) steps: StepDetector,
 }
 
 /// One write of a batch; see [`Writer::apply`].
@@ -79,6 +81,8 @@ pub struct Applied {
     pub published: bool,
     /// The refused pods. All others were applied.
     pub refused: Vec<Refused>,
+    /// The number of removed pods that were too old, and are no longer kept.
+    pub forgotten: usize,
 }
 
 /// A pod that was refused.
@@ -139,16 +143,14 @@ impl<P: PodMeta> Writer<P> {
     #[doc(alias = "UpdatePod")]
     pub fn update_pod(&mut self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
         let pod = pod.into();
-        let mut draft = self.versions.draft();
-        let upserted = draft.upsert(&pod);
-        if matches!(upserted, Ok(Upserted::Added | Upserted::Replaced(_))) {
-            publish(draft, &self.announcer);
-        } else {
-            drop(draft);
-        }
+        let written = self.write(self.present(), |draft, now| {
+            let upserted = draft.upsert(&pod, now);
+            let changed = matches!(upserted, Ok(Upserted::Added | Upserted::Replaced(_)));
+            Written { result: upserted, pods_changed: changed, removed_changed: changed }
+        });
         // A refused pod's `Drop` may panic. Later, that would leak the error.
         drop(pod);
-        upserted
+        written.result
     }
 
     /// Removes the pod stored under the UID of `pod`, publishes, and returns the stored pod.
@@ -170,12 +172,17 @@ impl<P: PodMeta> Writer<P> {
     /// Removes the pod or mirror pod with this UID; otherwise like [`remove_pod`](Self::remove_pod).
     pub fn remove_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         let uid = uid.into();
+        let now = self.present();
         // A miss costs a lookup and no draft.
-        self.current().any_by_uid(uid)?;
-        let mut draft = self.versions.draft();
-        let removed = draft.remove(uid)?;
-        publish(draft, &self.announcer);
-        Some(removed)
+        if now.is_none() {
+            self.current().any_by_uid(uid)?;
+        }
+        let written = self.write(now, |draft, now| {
+            let removed = draft.remove(uid, now);
+            let changed = removed.is_some();
+            Written { result: removed, pods_changed: changed, removed_changed: changed }
+        });
+        written.result
     }
 
     /// Replaces all pods by `pods` in one publication.
@@ -223,105 +230,148 @@ impl<P: PodMeta> Writer<P> {
     /// assert_eq!(reader.load().generation(), 1);
     /// ```
     pub fn apply(&mut self, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
-        let mut draft = self.versions.draft();
-        let mut refused = Vec::new();
-        for (operation, change) in batch.into_iter().enumerate() {
-            match change {
-                Operation::Set(pods) => {
-                    let errors = draft.set(pods).into_iter();
-                    refused.extend(errors.map(|(position, error)| Refused { operation, position, error }));
-                }
-                Operation::Add(pod) | Operation::Update(pod) => {
-                    if let Err(error) = draft.upsert(&pod) {
-                        refused.push(Refused { operation, position: 0, error });
-                    }
-                }
-                Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref())),
-            }
-        }
-        let differ = draft.pods_differ();
-        let published = differ || draft.removed_pods_differ();
-        if !differ {
-            draft.keeps_pods();
-        }
-        if published {
-            publish(draft, &self.announcer);
-        } else {
-            drop(draft);
-        }
-        Applied { generation: self.current().generation(), published, refused }
+        self.apply_to(self.present(), batch)
     }
 
-    /// Sets the current time, and drops the removed pods that are too old, in one publication. Returns their number.
+    /// Applies a batch at a [`Moment`]: as [`apply`](Self::apply), whose moment is the present.
     ///
-    /// The time of a removal is the last time passed here; without one, the clock's. Call this at
-    /// [`next_deadline`](Self::next_deadline) if the index [keeps removed pods](crate::Options::keep_removed): without
-    /// writes, nothing else frees their memory. If your times are not the clock's, call it before the first removal too.
-    /// Time does not go back: a time before the last one counts as the last one.
-    ///
-    /// If no pod is too old, nothing is published.
+    /// Only an index that [keeps removed pods](crate::Options::keep_removed) reads the moment. Before the operations, it
+    /// forgets the removed pods that are too old. After them, it notes the [`coverage`](Moment::coverage) of the moment.
     ///
     /// # Complexity
-    /// O(1) if no pod is too old; otherwise O(log n) for each key of each dropped pod, and a publication.
+    /// That of [`apply`](Self::apply), and O(log n) for each key of each pod that is forgotten. O(n), once, if the
+    /// wall clock was set, or if the coverage begins after a gap.
+    ///
+    /// # Examples
+    /// See [`Moment`] and [`Snapshot::at`].
+    pub fn apply_at(&mut self, moment: Moment, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
+        self.apply_to(Some(moment), batch)
+    }
+
+    fn apply_to(&mut self, moment: Option<Moment>, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
+        let written = self.write(moment, |draft, now| {
+            let mut refused = Vec::new();
+            for (operation, change) in batch.into_iter().enumerate() {
+                match change {
+                    Operation::Set(pods) => {
+                        let errors = draft.set(pods, now).into_iter();
+                        refused.extend(errors.map(|(position, error)| Refused {
+                            operation,
+                            position,
+                            error,
+                        }));
+                    }
+                    Operation::Add(pod) | Operation::Update(pod) => {
+                        if let Err(error) = draft.upsert(&pod, now) {
+                            refused.push(Refused { operation, position: 0, error });
+                        }
+                    }
+                    Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref(), now)),
+                }
+            }
+            let pods_changed = draft.pods_differ();
+            let removed_changed = draft.removed_pods_differ();
+            Written { result: refused, pods_changed, removed_changed }
+        });
+        let Done { result: refused, published, forgotten } = written;
+        Applied { generation: self.current().generation(), published, refused, forgotten }
+    }
+
+    /// Lets time pass without a write: forgets the removed pods that are too old, and notes the
+    /// [`coverage`](Moment::coverage) of the moment. Returns the number of forgotten pods. The same as
+    /// [`apply_at`](Self::apply_at) with an empty batch.
+    ///
+    /// Each write does this too. Call it at [`next_deadline`](Self::next_deadline): without writes, nothing else frees the
+    /// memory of removed pods. If no pod is too old, nothing is published and nobody is woken. Exceptions, if the index
+    /// [keeps times](crate::Options::keep_times): the wall clock was set, or the coverage begins after a gap.
+    ///
+    /// # Complexity
+    /// O(log n) for n removed pods if none is too old, otherwise that of [`apply_at`](Self::apply_at).
     ///
     /// # Examples
     /// See [`RemovedPods`](crate::RemovedPods).
     ///
     /// Kubelet: none; its pod manager forgets a removed pod at once.
-    pub fn expire(&mut self, now: Instant) -> usize {
-        let now = self.versions.now.map_or(now, |last| last.max(now));
-        self.versions.now = Some(now);
-        if self.next_deadline().is_none_or(|deadline| deadline > now) {
+    pub fn advance(&mut self, moment: Moment) -> usize {
+        let is_due = self.next_deadline().is_some_and(|deadline| moment.instant >= deadline);
+        if !is_due && self.is_ordinary(&moment) {
+            self.steps.has_stepped(&moment);
+            if let Some(times) = &self.current().times
+                && let Some(coverage) = times.believed(&moment)
+            {
+                times.cover(coverage);
+            }
             return 0;
         }
+        self.apply_at(moment, []).forgotten
+    }
+
+    /// Whether nothing of a moment changes what is known of the past: neither was the wall clock set, nor was there a gap
+    /// before its coverage.
+    fn is_ordinary(&self, moment: &Moment) -> bool {
+        let Some(times) = &self.current().times else { return true };
+        let coverage = times.believed(moment);
+        self.steps.agrees(moment) && coverage.is_none_or(|coverage| times.gap_before(coverage).is_none())
+    }
+
+    /// The present, if the index keeps anything that needs a time.
+    fn present(&self) -> Option<Moment> {
+        self.current().removed.is_some().then(Moment::now)
+    }
+
+    /// One write: time passes, then the pods change, then something is published or nothing.
+    fn write<R>(
+        &mut self,
+        moment: Option<Moment>,
+        change: impl FnOnce(&mut Draft<'_, P>, Option<&Moment>) -> Written<R>,
+    ) -> Done<R> {
+        let moment = moment.filter(|_| self.current().removed.is_some());
+        let mut steps = self.steps;
         let mut draft = self.versions.draft();
-        let expired = draft.expire();
-        draft.keeps_pods();
-        publish(draft, &self.announcer);
-        expired
-    }
-
-    /// Sets the wall-clock time of the writes that follow. Only for an index that
-    /// [keeps times](crate::Options::keep_times): a pod has held a key at the latest since the time of the write that
-    /// brought it.
-    ///
-    /// # Complexity
-    /// O(1); publishes nothing.
-    pub fn set_time(&mut self, now: impl Into<Time>) {
-        self.versions.time = Some(now.into());
-    }
-
-    /// States that the current snapshot has everything that the sources told until this time. Only for an index that
-    /// [keeps times](crate::Options::keep_times).
-    ///
-    /// Call it after the writes, and now and then without any. Do not call it while a source does not answer: lookups
-    /// [at a time](Snapshot::at) are certain only of times before this one. If the source may have left something out, call
-    /// [`missed`](Self::missed) first, before the next call of this. The first call also says that what ended before is unknown.
-    ///
-    /// While a machine is suspended, [`Instant`] stands still on Linux: an age of the sources' news that is measured with it
-    /// is too small afterwards. Then do not call this until each source has answered anew, and call `missed` first.
-    ///
-    /// # Complexity
-    /// O(1); publishes nothing. Readers of the current snapshot see the new time.
-    pub fn heard(&mut self, as_of: impl Into<Time>) {
-        if let Some(times) = &self.current().times {
-            times.heard(as_of.into());
+        let (mut forgotten, mut past_changed) = (0, false);
+        if let Some(now) = &moment {
+            if draft.times.is_some() && steps.has_stepped(now) {
+                draft.begin_times_anew(now);
+                past_changed = true;
+            }
+            forgotten = draft.forget(now);
         }
-    }
-
-    /// States that something may have happened until this time of which no source told: one did not answer for a while, and
-    /// was then listed anew. Only for an index that [keeps times](crate::Options::keep_times).
-    ///
-    /// Before this time, lookups [at a time](Snapshot::at) then answer [`TooEarly`](crate::NotFound::TooEarly) instead of
-    /// [`NoPod`](crate::NotFound::NoPod), and no shared custom key is certain. Pods that are certain stay so.
-    ///
-    /// # Complexity
-    /// O(1); publishes nothing. Readers of the current snapshot see it.
-    pub fn missed(&mut self, until: impl Into<Time>) {
-        if let Some(times) = &self.current().times {
-            times.missed(until.into());
+        let Written { result, pods_changed, removed_changed } = change(&mut draft, moment.as_ref());
+        let coverage = moment.as_ref().and_then(|now| draft.times.as_ref()?.believed(now));
+        if let (Some(now), Some(coverage)) = (&moment, coverage) {
+            past_changed |= draft.cover(coverage, now);
         }
+        let published = pods_changed || removed_changed || forgotten > 0 || past_changed;
+        if !pods_changed {
+            draft.keeps_pods();
+        }
+        // A panic so far undoes the write.
+        if published {
+            self.steps = steps;
+            publish(draft, &self.announcer);
+        } else {
+            drop(draft);
+            self.steps = steps;
+            if let (Some(times), Some(coverage)) = (&self.current().times, coverage) {
+                times.cover(coverage);
+            }
+        }
+        Done { result, published, forgotten }
     }
+}
+
+/// What a write did to its draft.
+struct Written<R> {
+    result: R,
+    pods_changed: bool,
+    removed_changed: bool,
+}
+
+/// What came of a write.
+struct Done<R> {
+    result: R,
+    published: bool,
+    forgotten: usize,
 }
 
 /// Publishes the draft, and wakes the followers before anything is freed.
@@ -341,8 +391,8 @@ impl<P> Writer<P> {
         self.versions.retired()
     }
 
-    /// When [`expire`](Self::expire) next has a pod to drop. `None` if no removed pod is kept, or if the limit of their age
-    /// is too long for an [`Instant`].
+    /// When the next removed pod is too old: call [`advance`](Self::advance) then. `None` if no removed pod is kept, or if
+    /// the limit of their age is too long for an [`Instant`].
     ///
     /// # Complexity
     /// O(log n) for n removed pods.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pod_index::{KeyKind, Operation, Options, PodKeys, PodManager, PodMeta};
 use support::{Named, TestPod};
@@ -85,7 +85,6 @@ fn a_pod_whose_name_changes_affects_no_other_pods_name() {
 fn a_removed_pod_whose_uid_changes_is_forgotten_in_its_turn() {
     let options = Options::new().keep_removed(Duration::from_secs(60), 2);
     let (mut writer, reader) = pod_index::with_options::<Fickle>(options);
-    writer.expire(Instant::now());
     // The index compares an unusual UID with the pod's own.
     let pod = Fickle::new(["an unusual UID", "another"], ["a"; 2]);
     writer.add_pod(Arc::clone(&pod)).expect("a good pod");
@@ -219,7 +218,6 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
             // One removed pod, which the next ones push out.
             let options = Options::new().keep_removed(Duration::from_secs(60), 1);
             let manager = PodManager::with_options(options);
-            manager.write(|writer| writer.expire(Instant::now()));
             manager.add_pod(Trap(TestPod::plain("gone", "web"))).expect("a good pod");
             manager.write(|writer| writer.remove_pod_by_uid("gone")).expect("a known pod");
             for pod in stored() {

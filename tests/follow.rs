@@ -13,7 +13,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pod_index::{Change, Changes, FullName, Key, Options, PodManager, PodUid, Reader, Step, WaitError};
+use pod_index::{
+    Change, Changes, FullName, Key, Moment, Options, PodManager, PodUid, Reader, Step, Time, WaitError,
+};
 use support::{TestPod, guarded};
 
 /// Long enough for anything that must happen.
@@ -269,7 +271,7 @@ fn dropping_removed_pods_wakes_subscribers() {
     let (waker, woken) = counter();
     assert!(poll(&mut changes, &waker).is_pending());
     let deadline = writer.next_deadline().expect("a pod is kept");
-    assert_eq!(writer.expire(deadline), 1);
+    assert_eq!(writer.advance(Moment::new(deadline, Time::now())), 1);
     woken.recv_timeout(DEADLINE).expect("it is woken");
 }
 

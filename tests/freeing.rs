@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use pod_index::identity::ContainerId;
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, KeyKind, Operation, Options, OwnedSnapshot,
-    PodKeys, PodMeta, Reader, Snapshot, Writer,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, KeyKind, Moment, Operation, Options,
+    OwnedSnapshot, PodKeys, PodMeta, Reader, Snapshot, Time, Writer,
 };
 
 /// How often each pod object was dropped.
@@ -178,7 +178,7 @@ impl Dice {
     fn write(&mut self, writer: &mut Writer<Pod>, ledger: &Ledger, start: Instant) {
         if self.roll(3) == 0 {
             self.1 += self.roll(4);
-            writer.expire(start + Duration::from_secs(self.1));
+            writer.advance(Moment::new(start + Duration::from_secs(self.1), Time::now()));
         }
         match self.roll(12) {
             0 => _ = writer.set_pods(self.pods(ledger, 80)),
@@ -334,8 +334,7 @@ fn a_snapshot_outlives_the_writer_and_the_reader_and_is_dropped_on_another_threa
 fn removed_pods_are_freed_when_their_time_is_over() {
     for explodes in [false, true] {
         let ledger = Ledger::default();
-        let (mut writer, reader, start) = index(1);
-        writer.expire(start);
+        let (mut writer, reader, _) = index(1);
         let _ = writer.set_pods((0..5).map(|n| ledger.pod(n, n, Kind::Plain)));
         let bomb = Arc::clone(writer.current().pods().next().expect("a pod"));
         bomb.explodes.store(explodes, Ordering::Relaxed);
@@ -346,7 +345,7 @@ fn removed_pods_are_freed_when_their_time_is_over() {
 
         let deadline = writer.next_deadline().expect("pods are kept");
         let held = reader.snapshot();
-        assert_eq!(writer.expire(deadline), 5);
+        assert_eq!(writer.advance(Moment::new(deadline, Time::now())), 5);
         writer.reclaim();
         assert_eq!(ledger.live().len(), 6, "a snapshot has them");
         drop(held);

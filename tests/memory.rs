@@ -8,9 +8,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use pod_index::{Operation, Options};
+use pod_index::{Moment, Operation, Options, Time};
 use support::{TestKeys, TestPod};
 
 struct Counting;
@@ -71,9 +71,7 @@ fn removed(times: bool, [pages, other]: [std::ops::Range<usize>; 2]) {
     let pods: Vec<_> = some(20_000).zip(0..).map(|(pod, n)| pod.with_keys(containers(n))).collect();
     let count = pods.len();
     let options = Options::new().keep_removed(Duration::from_secs(60), count).keep_times(times);
-    let start = Instant::now();
     let (mut writer, _reader) = pod_index::with_options::<TestPod>(options);
-    writer.expire(start);
     // The pages, which are reused, are counted apart.
     let nodes = || NODES.load(Ordering::Relaxed);
     let others = || BYTES.load(Ordering::Relaxed) - nodes();
@@ -87,7 +85,8 @@ fn removed(times: bool, [pages, other]: [std::ops::Range<usize>; 2]) {
          otherwise"
     );
     assert!(pages.contains(&each[0]) && other.contains(&each[1]), "{each:?}");
-    assert_eq!(writer.expire(start + Duration::from_secs(60)), count);
+    let deadline = writer.next_deadline().expect("pods are kept");
+    assert_eq!(writer.advance(Moment::new(deadline, Time::now())), count);
     writer.reclaim();
     assert!(others() < before.1 + 500_000, "{} bytes are left", others() - before.1);
 }
@@ -154,7 +153,6 @@ fn every_table() {
     let keeping = Options::new().keep_removed(Duration::from_secs(60), 20);
     for (options, keeps) in [(Options::new(), false), (keeping, true)] {
         let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
-        writer.expire(Instant::now());
         assert!(writer.set_pods((0..79).map(pod)).refused.is_empty());
         let held = reader.snapshot();
         // The first one is the mirror of a known pod.

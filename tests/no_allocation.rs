@@ -18,7 +18,7 @@ use lookups::{
     CONTAINER, Given, LOOKUPS, MIRROR, SHARED, UNUSUAL, UNUSUAL_MIRROR, UNUSUAL_STATIC, UUID, fill, keys,
 };
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{Holder, Life, Options, PodKeys, PodMeta, Snapshot, Time};
+use pod_index::{Holder, Life, Moment, Operation, Options, PodKeys, PodMeta, Snapshot, Time};
 use support::{TestPod, guarded};
 
 struct Counting;
@@ -139,8 +139,6 @@ fn removed_lookups(snapshot: &Snapshot<TestPod>) {
 fn reads_of_removed_pods_allocate_nothing_and_readers_free_none_of_them() {
     let options = Options::new().keep_removed(Duration::from_secs(60), 30_000);
     let (mut writer, reader) = pod_index::with_options(options);
-    let start = Instant::now();
-    writer.expire(start);
     fill(&mut writer, 20_000, vec![]);
     assert!(writer.set_pods([TestPod::plain("other", "other")]).refused.is_empty());
     let snapshot = reader.snapshot();
@@ -152,7 +150,9 @@ fn reads_of_removed_pods_allocate_nothing_and_readers_free_none_of_them() {
     drop(reader.load());
     assert_eq!(counted(|| removed_lookups(&snapshot)), (0, 0));
     assert_eq!(counted(|| removed_lookups(cached.load())), (0, 0));
-    assert!(writer.expire(start + Duration::from_secs(60)) > 20_000);
+    let deadline = writer.next_deadline().expect("pods are kept");
+    let later = Moment::new(deadline + Duration::from_secs(60), Time::now());
+    assert!(writer.advance(later) > 20_000);
     assert_eq!(counted(|| cached.refresh()), (0, 0), "a cached reader that moves on");
     assert_eq!(counted(|| drop(snapshot)), (0, 0), "dropping a kept snapshot");
     let (_, frees) = counted(|| writer.reclaim());
@@ -189,8 +189,10 @@ impl PodMeta for Timed {
 fn a_lookup_of_an_ip_at_a_time_allocates_nothing_although_pods_share_other_keys() {
     let options = Options::new().keep_removed(Duration::from_secs(60), 100).keep_times(true);
     let (mut writer, reader) = pod_index::with_options(options);
-    assert!(writer.set_pods((1..=100).map(|n| Timed(n, format!("u{n}")))).refused.is_empty());
-    writer.heard(Time::from_seconds(1000));
+    let pods = (1..=100).map(|n| Timed(n, format!("u{n}")).into()).collect();
+    let (seconds, now) = (Time::from_seconds, Instant::now());
+    let moment = Moment::new(now, seconds(1000)).covering(seconds(0), seconds(1000));
+    assert!(writer.apply_at(moment, [Operation::Set(pods)]).refused.is_empty());
     let (snapshot, ip) = (reader.snapshot(), IpAddr::from([10, 0, 0, 7]));
     let lookup = || {
         let at = snapshot.at(Time::from_seconds(500));

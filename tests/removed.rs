@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
-use pod_index::{FoundBy, Operation, Options, PodManager, Reader, Writer};
+use pod_index::{FoundBy, Moment, Operation, Options, PodManager, Reader, Time, Writer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -18,7 +18,7 @@ use proptest::test_runner::TestRunner;
 use seeded::seeded;
 use support::history::{Kind, Run, Spec, Step};
 use support::keys::COMBINATIONS;
-use support::removed::{RemovedAnswers, time};
+use support::removed::{RemovedAnswers, moment, time};
 use support::{TestKeys, TestPod};
 
 fn specs() -> impl Strategy<Value = Spec> {
@@ -98,6 +98,12 @@ fn web(uid: &str, container_id: &str) -> Arc<TestPod> {
     TestPod::plain(uid, "web_shop").with_keys(keys)
 }
 
+/// Removes a pod at this tick.
+fn remove(writer: &mut Writer<TestPod>, uid: &str, tick: u64) {
+    let applied = writer.apply_at(moment(tick), [Operation::Remove(uid.into())]);
+    assert!(applied.published, "a known pod");
+}
+
 /// What the text leads to: the UID, when it was removed, and how it was found.
 fn resolve(reader: &Reader<TestPod>, text: &str) -> Option<(String, bool, FoundBy)> {
     let snapshot = reader.load();
@@ -109,9 +115,8 @@ fn resolve(reader: &Reader<TestPod>, text: &str) -> Option<(String, bool, FoundB
 #[test]
 fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
     let (mut writer, reader) = index(60, 10);
-    writer.expire(time(0));
     writer.add_pod(web(U1, ID)).expect("a good pod");
-    writer.remove_pod_by_uid(U1).expect("a known pod");
+    remove(&mut writer, U1, 0);
     writer.add_pod(web(U2, &"f".repeat(64))).expect("a good pod");
 
     let removed = |by| Some((U1.to_owned(), true, by));
@@ -133,10 +138,10 @@ fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
         assert_eq!(resolve(&reader, text), *expected, "{text}");
     }
     // Without the successor, they lead to the removed one by name and IP too.
-    writer.remove_pod_by_uid(U2).expect("a known pod");
+    remove(&mut writer, U2, 0);
     assert_eq!(resolve(&reader, "shop/web"), Some((U2.to_owned(), true, FoundBy::Name)));
     assert_eq!(resolve(&reader, "10.0.0.7"), Some((U2.to_owned(), true, FoundBy::Ip)));
-    assert_eq!(writer.expire(time(60)), 2);
+    assert_eq!(writer.advance(moment(60)), 2);
     for (text, _) in &cases {
         assert_eq!(resolve(&reader, text), None, "{text}");
     }
@@ -145,10 +150,9 @@ fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
 #[test]
 fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
     let (mut writer, reader) = index(60, 10);
-    writer.expire(time(0));
     writer.add_pod(web(U1, ID)).expect("a good pod");
     let before = reader.snapshot();
-    writer.remove_pod_by_uid(U1).expect("a known pod");
+    remove(&mut writer, U1, 0);
     let pods = reader.load();
     assert_eq!((pods.pods().len(), pods.key_counts().container_ids, pods.key_counts().ips), (0, 0, 0));
     assert!(pods.pod_by_container_id(ID).is_none() && pods.pod_by_ip([10, 0, 0, 7].into()).is_none());
@@ -156,7 +160,7 @@ fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
     assert!(reader.wait_for(U1, std::time::Instant::now()).is_err());
     // A publication that only drops removed pods changes nothing among the living.
     let before = reader.snapshot();
-    assert_eq!(writer.expire(time(60)), 1);
+    assert_eq!(writer.advance(moment(60)), 1);
     assert_eq!(reader.load().generation(), before.generation() + 1);
     assert_eq!(reader.load().pods_generation(), before.generation());
     assert!(reader.load().changes_since(&before).is_empty());
@@ -168,17 +172,15 @@ fn nothing_is_kept_if_it_is_off() {
     let limits = |age, most| Options::new().keep_removed(Duration::from_secs(age), most);
     for options in [Options::new(), limits(0, 10), limits(60, 0)] {
         let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
-        writer.expire(time(0));
         writer.add_pod(web(U1, ID)).expect("a good pod");
-        writer.remove_pod_by_uid(U1).expect("a known pod");
+        remove(&mut writer, U1, 0);
         assert!(reader.load().removed().is_empty());
-        assert_eq!(writer.next_deadline(), None);
+        assert_eq!((writer.next_deadline(), writer.advance(moment(60))), (None, 0));
     }
 }
 
-/// By the clock. A time that is passed later is not earlier than it.
 #[test]
-fn without_a_time_the_writers_clock_says_when_a_pod_was_removed() {
+fn without_a_moment_the_clock_says_when_a_pod_was_removed() {
     let (mut writer, reader) = index(60, 10);
     writer.add_pod(web(U1, ID)).expect("a good pod");
     let before = Instant::now();
@@ -186,7 +188,8 @@ fn without_a_time_the_writers_clock_says_when_a_pod_was_removed() {
     let removed_at = reader.load().removed().get(U1).expect("it is kept").removed_at.expect("a time");
     assert!((before..=Instant::now()).contains(&removed_at));
     let deadline = writer.next_deadline().expect("a pod is kept");
-    assert_eq!((deadline, writer.expire(deadline)), (removed_at + Duration::from_secs(60), 1));
+    assert_eq!(deadline, removed_at + Duration::from_secs(60));
+    assert_eq!(writer.advance(Moment::new(deadline, Time::now())), 1);
 }
 
 /// It pushes another removed pod out, so there is something to publish.
@@ -208,27 +211,79 @@ fn a_pod_that_is_removed_and_returns_in_one_batch_has_not_changed() {
 fn a_pod_that_returns_and_is_removed_again_in_one_batch_counts_as_removed_then() {
     let (mut writer, reader) = index(60, 10);
     let pod = web(U1, ID);
-    writer.expire(time(0));
     writer.add_pod(Arc::clone(&pod)).expect("a good pod");
-    writer.remove_pod_by_uid(U1).expect("a known pod");
-    writer.expire(time(5));
-    let applied = writer.apply([Operation::Add(pod), Operation::Remove(U1.into())]);
+    remove(&mut writer, U1, 0);
+    let applied = writer.apply_at(moment(5), [Operation::Add(pod), Operation::Remove(U1.into())]);
     assert!(applied.published);
     assert_eq!(reader.load().removed().get(U1).expect("it is kept").removed_at, Some(time(5)));
-    assert_eq!((writer.expire(time(60)), writer.expire(time(65))), (0, 1));
+    assert_eq!((writer.advance(moment(60)), writer.advance(moment(65))), (0, 1));
 }
 
 #[test]
 fn a_manager_keeps_removed_pods_too() {
     let manager =
         PodManager::<TestPod>::with_options(Options::new().keep_removed(Duration::from_secs(60), 10));
-    manager.write(|writer| writer.expire(time(5)));
     manager.add_pod(web(U1, ID)).expect("a good pod");
-    manager.write(|writer| writer.remove_pod_by_uid(U1)).expect("a known pod");
+    manager.write(|writer| remove(writer, U1, 5));
     assert_eq!(manager.write(|writer| writer.next_deadline()), Some(time(65)));
     assert_eq!(manager.load().removed().get(U1).expect("kept").removed_at, Some(time(5)));
     assert_eq!(manager.cached().load().removed().len(), 1);
     manager.write(|writer| {
-        assert_eq!((writer.expire(time(64)), writer.expire(time(65)), writer.next_deadline()), (0, 1, None));
+        let forgotten = [64, 65].map(|tick| writer.advance(moment(tick)));
+        assert_eq!((forgotten, writer.next_deadline()), ([0, 1], None));
     });
+}
+
+/// Whoever follows the documentation calls `advance` only at a deadline, perhaps an hour before the next removal.
+#[test]
+fn a_pod_that_is_removed_an_hour_after_the_last_call_is_kept_for_its_whole_time() {
+    let (mut writer, reader) = index(60, 10);
+    for uid in [U1, U2] {
+        writer.add_pod(web(uid, ID)).expect("a good pod");
+    }
+    remove(&mut writer, U1, 0);
+    assert_eq!(writer.advance(moment(60)), 1);
+    remove(&mut writer, U2, 3_660);
+    assert_eq!(writer.next_deadline(), Some(time(3_720)));
+    assert_eq!([3_661, 3_719, 3_720].map(|tick| writer.advance(moment(tick))), [0, 0, 1]);
+    assert!(reader.load().removed().is_empty());
+}
+
+#[test]
+fn every_write_forgets_the_removed_pods_that_are_too_old() {
+    let (mut writer, _reader) = index(60, 10);
+    writer.add_pod(web(U1, ID)).expect("a good pod");
+    remove(&mut writer, U1, 0);
+    let early = writer.apply_at(moment(59), []);
+    assert_eq!((early.forgotten, early.published), (0, false));
+    let applied = writer.apply_at(moment(60), [Operation::Add(web(U2, ID))]);
+    assert_eq!((applied.forgotten, writer.current().removed().len()), (1, 0));
+}
+
+/// Threads take their times before they get hold of the writer.
+#[test]
+fn a_moment_before_the_last_removal_counts_as_that_removal() {
+    let (mut writer, reader) = index(60, 10);
+    for uid in [U1, U2] {
+        writer.add_pod(web(uid, ID)).expect("a good pod");
+    }
+    remove(&mut writer, U1, 10);
+    remove(&mut writer, U2, 5);
+    assert_eq!(reader.load().removed().get(U2).expect("kept").removed_at, Some(time(10)));
+    assert_eq!([69, 70].map(|tick| writer.advance(moment(tick))), [0, 2]);
+}
+
+#[test]
+fn if_nothing_is_too_old_nothing_is_published_and_nobody_is_woken() {
+    let options = Options::new().keep_removed(Duration::from_secs(60), 10).keep_times(true);
+    let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
+    let _ = writer.apply_at(moment(0), [Operation::Add(web(U1, ID))]);
+    // It loses its IP, so the index has something to forget after a minute, which is no pod.
+    let _ = writer.apply_at(moment(1), [Operation::Update(TestPod::plain(U1, "web_shop"))]);
+    let mut changes = reader.changes();
+    while changes.try_next().is_ok() {}
+    let generation = reader.load().generation();
+    assert_eq!((writer.next_deadline(), writer.advance(moment(200))), (None, 0));
+    assert_eq!(reader.load().generation(), generation);
+    assert!(changes.try_next().is_err());
 }

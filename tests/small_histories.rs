@@ -3,7 +3,7 @@
 mod support;
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pod_index::{Operation, Options};
 use support::{TestKeys, TestPod};
@@ -18,7 +18,6 @@ fn every_snapshot_of_a_small_history_stays_as_it_was() {
     let options = Options::new().keep_removed(Duration::from_secs(60), 2);
     let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
     let mut held = vec![(reader.snapshot(), 0)];
-    writer.expire(Instant::now());
     for number in 0..12 {
         let pod = TestPod::plain(&format!("any other {number}"), &format!("n{number}"));
         writer.add_pod(pod.with_keys(keys("a", "10.0.0.7"))).expect("a good pod");

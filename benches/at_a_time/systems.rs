@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pod_index::{CachedReader, Holder, Life, Operation, Options, PodKeys, PodMeta, Time, Writer};
+use pod_index::{CachedReader, Holder, Life, Moment, Operation, Options, PodKeys, PodMeta, Time, Writer};
 
 use crate::truth::{DELAY, History, Ms, News, SKEW, State};
 
@@ -115,8 +115,6 @@ impl System for Ours {
     }
 
     fn tell(&mut self, now: Ms, news: &[News], history: &History) {
-        self.writer.expire(self.start + span(now));
-        self.writer.set_time(time(now));
         let operations = news.iter().map(|News { pod, state, .. }| {
             let Some(State { has_ip, running, finished }) = *state else {
                 return Operation::Remove(uid(*pod).as_str().into());
@@ -132,10 +130,11 @@ impl System for Ours {
             let ip = has_ip.then(|| address(facts.ip));
             Operation::Update(Arc::new(SimPod { number: *pod, uid: uid(*pod), ip, life }))
         });
-        assert!(self.writer.apply(operations).refused.is_empty(), "good pods");
-        if !history.is_away(now) {
-            self.writer.heard(time(now));
+        let mut moment = Moment::new(self.start + span(now), time(now));
+        if let Some(since) = history.answers_since(now) {
+            moment = moment.covering(time(since), time(now));
         }
+        assert!(self.writer.apply_at(moment, operations).refused.is_empty(), "good pods");
     }
 
     fn ask(&mut self, _: Ms, ip: u32, at: Ms) -> Answer {

@@ -138,6 +138,12 @@ impl History {
         self.outages.iter().any(|(from, until)| (*from..*until).contains(&now))
     }
 
+    /// Since when the API server has answered without a break. `None`: it does not.
+    pub(crate) fn answers_since(&self, now: Ms) -> Option<Ms> {
+        let before = self.outages.iter().take_while(|(from, _)| *from <= now).last();
+        before.map_or(Some(0), |(_, until)| (*until <= now).then_some(*until))
+    }
+
     /// Some pod that had its IP then.
     pub(crate) fn sample(&self, rng: &mut Rng, at: Ms) -> Option<usize> {
         let alive = self.alive.get(usize::try_from(at / 1_000).ok()?)?;

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pod_index::identity::ContainerId;
 use pod_index::{Options, PodMeta, Writer};
@@ -34,7 +34,6 @@ pub fn removals(workload: &Workload, time: Duration) -> Vec<Figure> {
         // Half of the pods are in the index. The others take turns with them.
         let living = pods.len() / 2;
         let (mut writer, reader) = filled(&pods[..living], options);
-        writer.expire(Instant::now());
         let (mut at, pods) = (0, pods.clone());
         rounds.case(what, Cached::NAME, WRITES, move || {
             let _ = &reader;
@@ -89,7 +88,6 @@ pub fn reads(workload: &mut Workload, time: Duration) -> Vec<Figure> {
 }
 
 fn remove(writer: &mut Writer<Keyed>, pods: &[Arc<Keyed>]) {
-    writer.expire(Instant::now());
     for pod in pods {
         assert!(writer.remove_pod_by_uid(pod.uid()).is_some(), "a known pod");
     }

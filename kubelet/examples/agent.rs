@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::stream::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
@@ -104,7 +104,6 @@ fn write(
             merged.problems.iter().for_each(|problem| eprintln!("{problem}"));
             operations.extend(merged.into_operations());
         }
-        writer.expire(Instant::now());
         for refused in writer.apply(operations).refused {
             eprintln!("{}", refused.error);
         }

@@ -4,11 +4,11 @@
 //! A collector may read the last lines of a file after the pod was removed. So the index keeps removed pods for a
 //! while.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::identity::Identity;
-use pod_index::{Operation, Options, Snapshot, Writer};
+use pod_index::{Moment, Operation, Options, Snapshot, Writer};
 use pod_index_kubelet::records::{Change, Join, Record, Rules};
 
 /// Which attributes: written as for OpenTelemetry's `k8sattributes` processor.
@@ -67,14 +67,13 @@ fn run() -> Result<Vec<String>, Box<dyn std::error::Error>> {
 
     add(&mut join, &mut writer, "u-1", "checkout")?;
     let mut lines = vec![tag(pods.load(), first)];
-    // A StatefulSet replaces its pod by another one with the same name. The index has no clock: pass the time.
-    writer.expire(Instant::now());
+    // A StatefulSet replaces its pod by another one with the same name.
     let _ = join.write(&mut writer, [Change::Pod(Operation::Remove("u-1".into()))]);
     add(&mut join, &mut writer, "u-2", "search")?;
     lines.extend([first, second].map(|path| tag(pods.load(), path)));
     // A minute later. The writer's loop wakes up at this time; here it does not wait.
     if let Some(deadline) = writer.next_deadline() {
-        writer.expire(deadline);
+        writer.advance(Moment::new(deadline, SystemTime::now()));
     }
     lines.extend([first, "/var/log/syslog"].map(|path| tag(pods.load(), path)));
     Ok(lines)

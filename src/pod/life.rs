@@ -23,6 +23,12 @@ impl Time {
     /// In the year 2116.
     pub(crate) const MAX: Self = Self(1 << 62);
 
+    /// The present, by the machine's wall clock.
+    #[must_use]
+    pub fn now() -> Self {
+        SystemTime::now().into()
+    }
+
     /// From nanoseconds since 1970, within the years 1824 to 2116.
     #[inline]
     #[must_use]

@@ -18,8 +18,8 @@ pub struct Found<'a, P> {
     pub container: Option<&'a str>,
     /// The key by which the pod was found.
     pub by: FoundBy,
-    /// When the pod was removed, if it is a [removed one](crate::Snapshot::removed): the last time that was passed to
-    /// [`Writer::expire`](crate::Writer::expire) before the removal; without one, the clock's.
+    /// When the pod was removed, if it is a [removed one](crate::Snapshot::removed): the
+    /// [instant](crate::Moment::instant) of the write.
     pub removed_at: Option<Instant>,
 }
 

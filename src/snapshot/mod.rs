@@ -33,7 +33,7 @@ pub(crate) use tables::{
     Claimant, Container, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, name_key, own_key,
     set_of,
 };
-pub(crate) use times::{Hold, Moment, Stay, Times};
+pub(crate) use times::{End, EndCause, Hold, Learned, Stay, Times};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::options::Options;

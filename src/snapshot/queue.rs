@@ -9,8 +9,15 @@ use crate::table::OrdMap;
 #[derive(Clone)]
 pub(crate) struct Queue<T> {
     pub(crate) limits: KeepRemoved,
-    items: OrdMap<u64, (Instant, T)>,
+    items: OrdMap<u64, Kept<T>>,
     next: u64,
+}
+
+/// An item, and when its time began.
+#[derive(Clone)]
+struct Kept<T> {
+    at: Instant,
+    item: T,
 }
 
 impl<T: Clone> Queue<T> {
@@ -28,8 +35,13 @@ impl<T: Clone> Queue<T> {
         self.next
     }
 
-    pub(crate) fn insert(&mut self, number: u64, at: Instant, item: T) {
-        self.items.insert(number, (at, item));
+    /// Adds an item with a number of its own. A time before that of the last item counts as that one, so that the items are
+    /// dropped in their order.
+    pub(crate) fn insert(&mut self, number: u64, at: Instant, item: T) -> Instant {
+        let last = self.items.get_max().map(|(_, last)| last.at);
+        let at = last.map_or(at, |last| last.max(at));
+        self.items.insert(number, Kept { at, item });
+        at
     }
 
     pub(crate) fn remove(&mut self, number: u64) {
@@ -37,7 +49,11 @@ impl<T: Clone> Queue<T> {
     }
 
     pub(crate) fn first(&self) -> Option<(u64, T)> {
-        self.items.get_min().map(|(number, (_, item))| (*number, item.clone()))
+        self.items.get_min().map(|(number, kept)| (*number, kept.item.clone()))
+    }
+
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = &T> {
+        self.items.values().rev().map(|kept| &kept.item)
     }
 
     /// The largest number.
@@ -47,6 +63,6 @@ impl<T: Clone> Queue<T> {
 
     /// When the first item must be dropped.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.items.get_min()?.1.0.checked_add(self.limits.max_age)
+        self.items.get_min()?.1.at.checked_add(self.limits.max_age)
     }
 }

@@ -56,26 +56,25 @@ pub(crate) struct RemovedPod<P> {
 ///
 /// # Examples
 /// ```
-/// use std::time::{Duration, Instant};
+/// use std::time::{Duration, SystemTime};
 ///
-/// use pod_index::{Options, SimplePod};
+/// use pod_index::{Moment, Operation, Options, SimplePod};
 ///
 /// let (mut writer, reader) = pod_index::with_options(Options::new().keep_removed(Duration::from_secs(60), 10_000));
 /// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
 ///
-/// let now = Instant::now();
-/// writer.expire(now); // the time of the next removals
-/// writer.remove_pod_by_uid("u1");
+/// let now = Moment::now(); // without it, `remove_pod_by_uid` does the same
+/// let _ = writer.apply_at(now, [Operation::Remove("u1".into())]);
 ///
 /// let pods = reader.load();
 /// assert!(pods.pod_by_uid("u1").is_none());
 /// let removed = pods.removed().get("u1").expect("it went just now");
-/// assert_eq!((removed.pod.uid.as_str(), removed.removed_at), ("u1", Some(now)));
+/// assert_eq!((removed.pod.uid.as_str(), removed.removed_at), ("u1", Some(now.instant)));
 /// assert!(pods.removed().get(("default", "web")).is_some());
 ///
 /// // A minute later. The writer's loop waits no longer than until this deadline.
 /// let deadline = writer.next_deadline().expect("a pod is kept");
-/// assert_eq!(writer.expire(deadline), 1);
+/// assert_eq!(writer.advance(Moment::new(deadline, SystemTime::now())), 1);
 /// assert!(reader.load().removed().is_empty());
 /// # Ok::<(), pod_index::Error>(())
 /// ```
@@ -93,11 +92,9 @@ impl<P> RemovedSet<P> {
 }
 
 impl<P> Snapshot<P> {
-    /// When the writer next has a removed pod to drop, or a key that a pod had.
+    /// When the writer next has a removed pod to drop. Keys that a pod had are dropped with the next publication.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        let pod = self.removed.as_ref()?.queue.deadline();
-        let hold = self.times.as_ref().and_then(|times| times.deadline());
-        [pod, hold].into_iter().flatten().min()
+        self.removed.as_ref()?.queue.deadline()
     }
 }
 

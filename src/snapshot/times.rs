@@ -1,6 +1,9 @@
 //! Which pod held which key, and when: what the index itself learnt. Only an index that keeps times has this.
 //!
 //! `at` turns what is known of a *stay* of a key with a pod into an interval.
+//!
+//! All times are by the node's wall clock. If somebody sets that, everything here is dropped, and the holds of the current
+//! pods begin anew: see [`Times::begin_anew`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,6 +12,7 @@ use std::time::Instant;
 use super::queue::Queue;
 use super::tables::{Before, Keyed, OwnedKey};
 use crate::id::PodUid;
+use crate::moment::{Coverage, Moment};
 use crate::options::KeepRemoved;
 use crate::pod::{KeyRef, Life, Time};
 use crate::table::OrdMap;
@@ -18,11 +22,13 @@ pub(crate) struct Times {
     holds: OrdMap<Stay, Hold>,
     /// The holds that ended.
     ended: Queue<Stay>,
-    /// The index is complete up to this time: see [`Writer::heard`](crate::Writer::heard). The writer changes it in its
-    /// current snapshot, so that it needs no publication.
-    as_of: AtomicI64,
+    /// When the wall clock was last set. The first time, if it never was.
+    clock_set: Time,
+    /// The [`Coverage`]. The writer changes it in its current snapshot, so that it needs no publication. The first time, if
+    /// nothing was covered yet.
+    covered_until: AtomicI64,
     /// Of holds that ended before this time, the index may not know.
-    floor: AtomicI64,
+    covered_since: AtomicI64,
 }
 
 /// A stay of a key with a pod.
@@ -33,39 +39,53 @@ pub(crate) struct Stay {
     number: u64,
 }
 
+/// When the index learnt of an event: it happened between the two times, except that news may be late.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Learned {
+    /// Everything until this time was known before.
+    pub(crate) after: Time,
+    /// The moment of the write that told.
+    pub(crate) at: Time,
+}
+
 /// What is known of a stay.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Hold {
-    /// The index was complete up to this time before it learnt of the hold.
-    pub(crate) heard: Time,
+    pub(crate) begun: Learned,
     /// The pod has had the key since this time at the latest: the index knew it, or a replaced object said so.
     pub(crate) by: Time,
-    /// The index was complete up to this time before it learnt that the pod's sandbox may be gone.
-    pub(crate) ran: Time,
+    /// When the index learnt that the pod's sandbox may be gone, if it may.
+    pub(crate) stopped: Option<Learned>,
     pub(crate) end: Option<Arc<End>>,
 }
 
 /// The end of a hold.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct End {
-    /// When the index learnt of it.
-    pub(crate) learned: Time,
-    /// The index was complete up to this time before it learnt of it.
-    pub(crate) heard: Time,
+    pub(crate) learned: Learned,
     /// What the last object with the key said.
     pub(crate) life: Life,
-    /// The pod itself was removed. Otherwise it lost the key.
-    pub(crate) removed: bool,
+    pub(crate) cause: EndCause,
     /// Its number in the queue.
     number: u64,
 }
 
-/// When something is written: by the writer's clock, and what was known before.
+/// Why a hold ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EndCause {
+    PodRemoved,
+    /// The pod no longer names the key, or got it a second time.
+    KeyLost,
+    /// In a gap, the pod may have lost the key and got it again. Perhaps it did not.
+    Gap,
+}
+
+/// Times of which the sources told nothing.
 #[derive(Clone, Copy)]
-pub(crate) struct Moment {
-    pub(crate) at: Instant,
-    pub(crate) learned: Time,
-    pub(crate) heard: Time,
+pub(crate) struct Gap {
+    /// The first time, before anything was covered.
+    pub(crate) start: Time,
+    pub(crate) end: Time,
 }
 
 /// Ended holds for each removed pod at most, on average.
@@ -79,35 +99,87 @@ impl Keyed for Stay {
 
 impl Times {
     pub(crate) fn new(limits: KeepRemoved) -> Self {
-        let [as_of, floor] = [(); 2].map(|()| AtomicI64::new(Time::MIN.as_nanos()));
         let max_pods = limits.max_pods.saturating_mul(ENDED_PER_POD);
-        Self { holds: OrdMap::new(), ended: Queue::new(KeepRemoved { max_pods, ..limits }), as_of, floor }
-    }
-
-    /// The first time, if nothing was heard. Who reads the floor after this reads that of this time or a later one: an
-    /// earlier floor would make the index sure of times at which it missed something.
-    #[inline]
-    pub(crate) fn as_of(&self) -> Time {
-        Time(self.as_of.load(Ordering::Acquire))
-    }
-
-    /// Later than the first time, if anything was heard.
-    pub(crate) fn floor(&self) -> Time {
-        Time(self.floor.load(Ordering::Relaxed))
-    }
-
-    /// The pods of this snapshot are all that there were at this time, late news apart.
-    pub(crate) fn heard(&self, as_of: Time) {
-        // What ended before the first time was never known.
-        if self.as_of() == Time::MIN {
-            self.missed(as_of);
+        Self {
+            holds: OrdMap::new(),
+            ended: Queue::new(KeepRemoved { max_pods, ..limits }),
+            clock_set: Time::MIN,
+            covered_until: AtomicI64::new(Time::MIN.as_nanos()),
+            covered_since: AtomicI64::new(Time::MIN.as_nanos()),
         }
-        self.as_of.store(as_of.as_nanos(), Ordering::Release);
+    }
+
+    /// The wall clock was set: no time from before can be compared with one from after. The caller tells of the current pods
+    /// again.
+    pub(crate) fn begin_anew(&mut self, now: &Moment) {
+        let ended = Queue::new(self.ended.limits);
+        *self = Self { ended, clock_set: now.time, ..Self::new(self.ended.limits) };
+        self.forgot_until(now.time);
+    }
+
+    #[inline]
+    pub(crate) fn clock_set(&self) -> Time {
+        self.clock_set
+    }
+
+    /// The first time, if nothing is covered. Who reads [`covered_since`](Self::covered_since) after this reads that of
+    /// this time or a later one: an earlier one would make the index sure of times at which it missed something.
+    #[inline]
+    pub(crate) fn covered_until(&self) -> Time {
+        Time(self.covered_until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn covered_since(&self) -> Time {
+        Time(self.covered_since.load(Ordering::Relaxed))
+    }
+
+    /// The coverage of a moment, as far as it can be believed: see [`Moment::covering`].
+    pub(crate) fn believed(&self, moment: &Moment) -> Option<Coverage> {
+        let Coverage { since, until } = moment.coverage?;
+        let latest = moment.time.saturating_add(Moment::MAX_STEP);
+        if until > latest {
+            return None;
+        }
+        let since = if since <= latest {
+            since
+        } else if self.clock_set > Time::MIN {
+            self.clock_set
+        } else {
+            return None;
+        };
+        let (since, until) = (since.max(self.clock_set), until.min(moment.time));
+        let since = since.min(moment.time);
+        (since <= until).then_some(Coverage { since, until })
+    }
+
+    /// The times that are not covered, if this coverage leaves some out that could have been.
+    pub(crate) fn gap_before(&self, coverage: Coverage) -> Option<Gap> {
+        let (known_since, known_until) = (self.covered_since(), self.covered_until());
+        let end = coverage.since;
+        if known_until == Time::MIN || end > known_until {
+            Some(Gap { start: known_until, end })
+        } else if end > known_since {
+            // Taken back: it does not say where the gap began.
+            Some(Gap { start: known_since, end })
+        } else {
+            None
+        }
+    }
+
+    /// The pods of this snapshot are all that there were between these times, late news apart.
+    pub(crate) fn cover(&self, coverage: Coverage) {
+        self.forgot_until(coverage.since);
+        self.covered_until.fetch_max(coverage.until.as_nanos(), Ordering::Release);
     }
 
     /// What ended before this time may be unknown.
-    pub(crate) fn missed(&self, until: Time) {
-        self.floor.fetch_max(until.as_nanos(), Ordering::Relaxed);
+    fn forgot_until(&self, time: Time) {
+        self.covered_since.fetch_max(time.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// What happens now.
+    fn learned(&self, now: &Moment) -> Learned {
+        Learned { after: self.covered_until(), at: now.time }
     }
 
     /// The holds of a key.
@@ -129,22 +201,23 @@ impl Times {
         uid: &PodUid,
         before: Option<Life>,
         life: &Life,
-        now: Moment,
+        now: &Moment,
     ) {
         // Its sandbox may be another one than before.
         let runs_again = |before: &Life| {
             matches!(key, OwnedKey::Ip(_)) && before.may_lack_sandbox && !life.may_lack_sandbox
         };
         if let Some(before) = before.filter(runs_again) {
-            self.end(&key, uid, before, false, now);
+            self.end(&key, uid, before, EndCause::KeyLost, now);
         }
         // A manifest that is put back has the same UID and no creation time. Its pod was gone meanwhile.
-        let returns = |end: &Arc<End>| end.removed && life.created.is_some() && !runs_again(&end.life);
+        let returns = |end: &Arc<End>| {
+            end.cause == EndCause::PodRemoved && life.created.is_some() && !runs_again(&end.life)
+        };
         let last = self.last_of(&key, uid).filter(|(_, hold)| hold.end.as_ref().is_none_or(returns));
         let Some((stay, last)) = last else {
-            let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };
-            self.holds.insert(stay, Hold { heard: now.heard, by: now.learned, ran: Time::MIN, end: None });
-            return;
+            let begun = self.learned(now);
+            return self.insert(key, uid, begun, life);
         };
         let mut hold = last.clone();
         // A pod of the API server that returns was never gone: its UID is never used again.
@@ -154,7 +227,7 @@ impl Times {
         if let Some(before) = before {
             hold.by = stay.by_with(hold.by, &before);
             if life.may_lack_sandbox && !before.may_lack_sandbox {
-                hold.ran = now.heard;
+                hold.stopped = Some(self.learned(now));
             }
         }
         if hold != last {
@@ -162,29 +235,104 @@ impl Times {
         }
     }
 
+    /// Stores a hold that goes on.
+    fn insert(&mut self, key: OwnedKey, uid: &PodUid, begun: Learned, life: &Life) {
+        let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };
+        // Of a pod that was first seen without a sandbox, nothing is known of how long it had one.
+        let stopped = life.may_lack_sandbox.then_some(Learned { after: Time::MIN, ..begun });
+        self.holds.insert(stay, Hold { begun, by: begun.at, stopped, end: None });
+    }
+
     /// A pod has lost a key, or was removed.
-    pub(crate) fn end(&mut self, key: &OwnedKey, uid: &PodUid, life: Life, removed: bool, now: Moment) {
-        let Some((stay, last)) = self.last_of(key, uid).filter(|(_, hold)| hold.end.is_none()) else {
+    pub(crate) fn end(&mut self, key: &OwnedKey, uid: &PodUid, life: Life, cause: EndCause, now: &Moment) {
+        let Some((stay, hold)) = self.last_of(key, uid).filter(|(_, hold)| hold.end.is_none()) else {
             return;
         };
+        let learned = self.learned(now);
+        self.end_hold(&stay, &hold, life, cause, learned, now.instant);
+    }
+
+    fn end_hold(
+        &mut self,
+        stay: &Stay,
+        hold: &Hold,
+        life: Life,
+        cause: EndCause,
+        learned: Learned,
+        instant: Instant,
+    ) {
         let number = self.ended.number();
-        let end = End { learned: now.learned, heard: now.heard, life, removed, number };
-        let hold = Hold { by: stay.by_with(last.by, &life), end: Some(Arc::new(end)), ..last };
-        self.ended.insert(number, now.at, stay.clone());
-        self.holds.insert(stay, hold);
+        self.ended.insert(number, instant, stay.clone());
+        let end = Some(Arc::new(End { learned, life, cause, number }));
+        let by = stay.by_with(hold.by, &life);
+        self.holds.insert(stay.clone(), Hold { by, end, ..hold.clone() });
         while self.ended.len() > self.ended.limits.max_pods {
             self.drop_first();
         }
     }
 
-    /// When the hold that ended first must be dropped.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.ended.deadline()
+    /// The holds that seem to have gone on throughout a gap. Custom keys are not among them: no shared one is certain before
+    /// the end of a gap.
+    pub(crate) fn held_through(&self, gap: Gap) -> Vec<(Stay, Hold)> {
+        let seems_held = |(stay, hold): &(&Stay, &Hold)| {
+            let began_before = if gap.start == Time::MIN { hold.by < gap.end } else { hold.by <= gap.start };
+            let stopped_before = hold.stopped.is_some_and(|stopped| stopped.after < gap.start);
+            hold.end.is_none() && began_before && !stopped_before && !matches!(stay.key, OwnedKey::Own(..))
+        };
+        self.holds.iter().filter(seems_held).map(|(stay, hold)| (stay.clone(), hold.clone())).collect()
+    }
+
+    /// Ends a hold in a gap and begins another one, unless the pod's object shows that the pod held the key all the time.
+    ///
+    /// In the gap, the pod may have lost its sandbox, another pod may have got its IP, and then it may have got the same IP
+    /// again. A container that has run since before the gap excludes that.
+    pub(crate) fn interrupt(&mut self, stay: Stay, hold: Hold, life: &Life, gap: Gap, now: &Moment) {
+        let proof = match stay.key {
+            OwnedKey::Ip(_) => life.ip_by,
+            _ => life.created,
+        };
+        if proof.is_some_and(|by| by <= gap.start) {
+            return;
+        }
+        let begun = Learned { at: hold.begun.at.max(gap.end), ..hold.begun };
+        if gap.start == Time::MIN {
+            // Before anything was covered, nothing shows that it had the key without a break.
+            self.holds.insert(stay, Hold { begun, by: begun.at, ..hold });
+            return;
+        }
+        let until_gap = Life {
+            // The object is a newer one than the hold. What it says is of the pod's present sandbox.
+            ip_by: None,
+            ip_not_before: life.ip_not_before.filter(|not_before| *not_before <= hold.by),
+            may_lack_sandbox: false,
+            ip_until: None,
+            created: life.created,
+        };
+        let (key, uid) = (stay.key.clone(), stay.uid.clone());
+        let lost = Learned { after: gap.start, at: now.time };
+        self.end_hold(&stay, &hold, until_gap, EndCause::Gap, lost, now.instant);
+        self.insert(key, &uid, begun, life);
+    }
+
+    /// Of holds that ended since a gap began, what the objects say of the end does not count: they say it of the last
+    /// sandbox, which may be another one than that of before the gap.
+    pub(crate) fn doubt_ends(&mut self, gap: Gap) {
+        let recent: Vec<_> = self.ended.newest_first().cloned().collect();
+        for stay in recent {
+            let Some(hold) = self.holds.get(&stay).cloned() else { continue };
+            let Some(end) = hold.end.as_deref().filter(|end| end.learned.after >= gap.start) else { break };
+            if end.life.ip_by.is_some_and(|by| by <= gap.start) || end.life.ip_until.is_none() {
+                continue;
+            }
+            let life = Life { ip_until: None, ..end.life };
+            let end = Some(Arc::new(End { life, ..end.clone() }));
+            self.holds.insert(stay, Hold { end, ..hold });
+        }
     }
 
     /// Drops the holds whose time is over.
-    pub(crate) fn expire(&mut self, now: Instant) {
-        while self.deadline().is_some_and(|deadline| now >= deadline) {
+    pub(crate) fn forget(&mut self, now: Instant) {
+        while self.ended.deadline().is_some_and(|deadline| now >= deadline) {
             self.drop_first();
         }
     }
@@ -192,9 +340,8 @@ impl Times {
     fn drop_first(&mut self) {
         let Some((first, stay)) = self.ended.first() else { return };
         self.ended.remove(first);
-        let end = self.holds.remove(&stay).and_then(|hold| hold.end);
-        if let Some(learned) = end.map(|end| end.learned).filter(|learned| *learned != Time::MAX) {
-            self.missed(learned);
+        if let Some(end) = self.holds.remove(&stay).and_then(|hold| hold.end) {
+            self.forgot_until(end.learned.at);
         }
     }
 
@@ -215,7 +362,12 @@ impl Stay {
 impl Clone for Times {
     fn clone(&self) -> Self {
         let copy = |atomic: &AtomicI64| AtomicI64::new(atomic.load(Ordering::Relaxed));
-        let Self { holds, ended, as_of, floor } = self;
-        Self { holds: holds.clone(), ended: ended.clone(), as_of: copy(as_of), floor: copy(floor) }
+        Self {
+            holds: self.holds.clone(),
+            ended: self.ended.clone(),
+            clock_set: self.clock_set,
+            covered_until: copy(&self.covered_until),
+            covered_since: copy(&self.covered_since),
+        }
     }
 }

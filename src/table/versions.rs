@@ -13,13 +13,12 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 use std::{ptr, thread};
 
 use crate::options::Options;
-use crate::pod::{KeyRef, Time};
+use crate::pod::KeyRef;
 use crate::snapshot::{
-    Contender, EachTable, History, Moment, Removals, RemovedPod, RemovedSet, Snapshot, Tables, Times, set_of,
+    Contender, EachTable, History, Removals, RemovedPod, RemovedSet, Snapshot, Tables, Times, set_of,
 };
 use crate::table::sync::{self, Published};
 use crate::table::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Value};
@@ -39,10 +38,6 @@ pub(crate) struct Versions<P> {
     /// The retired version to check next.
     next: usize,
     memory: Memory<P>,
-    /// The last time that was passed to the writer. It never goes back.
-    pub(crate) now: Option<Instant>,
-    /// The last wall-clock time that was passed to the writer.
-    pub(crate) time: Option<Time>,
 }
 
 struct Retired<P> {
@@ -99,15 +94,7 @@ impl<P> Versions<P> {
         let last = Arc::new(FinalDeadList(OnceLock::new()));
         let current = sync::Arc::new(Version { snapshot: Snapshot::empty(options), last });
         let published = Published::new(sync::Arc::clone(&current));
-        Self {
-            published,
-            current,
-            retired: VecDeque::new(),
-            next: 0,
-            memory: Memory::default(),
-            now: None,
-            time: None,
-        }
+        Self { published, current, retired: VecDeque::new(), next: 0, memory: Memory::default() }
     }
 
     /// The cell from which readers load.
@@ -312,17 +299,8 @@ impl<'w, P> Draft<'w, P> {
         &mut self.next.history
     }
 
-    /// The last time that was passed to the writer. Without one, the clock's.
-    pub(crate) fn now(&self) -> Instant {
-        self.versions.now.unwrap_or_else(Instant::now)
-    }
-
-    /// When the index keeps times: what is known of them, and the moment of this write.
-    pub(crate) fn times(&mut self) -> Option<(&mut Times, Moment)> {
-        let (at, learned) = (self.now(), self.versions.time.unwrap_or(Time::MAX));
-        let times = self.next.times.as_mut()?;
-        let heard = times.as_of();
-        Some((times, Moment { at, learned, heard }))
+    pub(crate) fn times(&mut self) -> Option<&mut Times> {
+        self.next.times.as_deref_mut()
     }
 
     pub(crate) fn queue(&mut self) -> Option<&mut Removals> {

@@ -1,12 +1,13 @@
 //! Removed pods: which are kept, and until when.
 //!
 //! A pod is kept when its UID leaves the index, and forgotten when the UID returns, when its time is over, or when too
-//! many were removed after it. The time is the last one that the writer was given.
+//! many were removed after it. The time is that of the write.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::id::{PodUid, UidRef};
+use crate::moment::Moment;
 use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
 use crate::snapshot::{Claimant, RemovedPod, Translation, UidKey};
 use crate::table::Words;
@@ -21,12 +22,12 @@ pub(super) struct Living<P> {
 
 impl<P: PodMeta> Draft<'_, P> {
     /// Removes the pod or mirror with this UID, and keeps it.
-    pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>) -> Option<Arc<P>> {
+    pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>, now: &Moment) -> Option<Arc<P>> {
         let key = UidKey::new(uid, &self.hashing);
         let (_, kind, pod) = self.known(key)?;
         let living = self.living_one(kind, pod);
         let pod = self.remove_known(key)?;
-        self.keep(uid, &living);
+        self.keep(uid, &living, now);
         Some(pod)
     }
 
@@ -44,9 +45,9 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// Keeps those that no longer live. The one with the strongest claim counts as the last one removed.
-    pub(super) fn keep_missing(&mut self, mut living: Vec<Living<P>>) {
+    pub(super) fn keep_missing(&mut self, mut living: Vec<Living<P>>, now: &Moment) {
         let Some(limits) = self.removed.as_ref().map(|removed| removed.queue.limits) else { return };
-        self.record_all(living.iter().map(|one| &one.pod));
+        self.record_all(living.iter().map(|one| &one.pod), now);
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
             let strength = (one.kind == PodKind::Pod).then(|| Claimant::strength(&one.pod));
@@ -54,9 +55,9 @@ impl<P: PodMeta> Draft<'_, P> {
         });
         // More than this would only push each other out.
         let surplus = living.len().saturating_sub(limits.max_pods);
-        living.iter().take(surplus).for_each(|one| self.record_removal(&one.pod));
+        living.iter().take(surplus).for_each(|one| self.record_removal(&one.pod, now));
         for one in living.iter().skip(surplus) {
-            self.keep(one.pod.uid().into(), one);
+            self.keep(one.pod.uid().into(), one, now);
         }
     }
 
@@ -66,27 +67,27 @@ impl<P: PodMeta> Draft<'_, P> {
         self.drop_removal(key, |words, pod| key.is(words, pod));
     }
 
-    /// Drops the removed pods whose time is over. Returns their number.
-    pub(crate) fn expire(&mut self) -> usize {
-        let mut expired = 0;
-        let now = self.now();
-        if let Some((times, _)) = self.times() {
-            times.expire(now);
+    /// Forgets the removed pods and the ended holds that are too old. Returns the number of those pods.
+    pub(crate) fn forget(&mut self, now: &Moment) -> usize {
+        if let Some(times) = self.times() {
+            times.forget(now.instant);
         }
-        while self.queue().and_then(|queue| queue.deadline()).is_some_and(|deadline| now >= deadline) {
+        let mut forgotten = 0;
+        while self.queue().and_then(|queue| queue.deadline()).is_some_and(|deadline| now.instant >= deadline)
+        {
             self.drop_first();
-            expired += 1;
+            forgotten += 1;
         }
-        expired
+        forgotten
     }
 
-    fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>) {
+    fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>, now: &Moment) {
         self.drop_removed(uid);
-        self.record_removal(pod);
-        let (at, owner) = (self.now(), PodUid::from(uid));
+        self.record_removal(pod, now);
+        let owner = PodUid::from(uid);
         let Some(queue) = self.queue() else { return };
         let number = queue.number();
-        queue.insert(number, at, owner.clone());
+        let at = queue.insert(number, now.instant, owner.clone());
         let max_pods = queue.limits.max_pods;
         let removed = RemovedPod { pod: Arc::clone(pod), at, number };
         let key = UidKey::new(uid, &self.hashing);
@@ -133,11 +134,11 @@ impl<P: PodMeta> Draft<'_, P> {
 
 #[cfg(all(test, not(any(pod_index_loom, pod_index_shuttle))))]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::{Duration, Instant, SystemTime};
 
     use crate::pod::{KeyKind, PodKeys, PodMeta};
     use crate::table::OrdSet;
-    use crate::{Options, Writer};
+    use crate::{Moment, Operation, Options, Writer};
 
     struct Pod(String);
 
@@ -179,22 +180,29 @@ mod tests {
             );
             assert_eq!(lens, (left, left, 5 * left));
         };
-        let start = Instant::now();
+        let (start, wall) = (Instant::now(), SystemTime::now());
+        let after = |seconds| {
+            let passed = Duration::from_secs(seconds);
+            Moment::new(start + passed, wall + passed)
+        };
         for round in 0..5u64 {
-            writer.expire(start + Duration::from_secs(4 * round));
-            let pods = (0..8).map(|number| Pod(format!("{round}-{number}")));
-            assert!(writer.set_pods(pods).refused.is_empty());
+            let pods = (0..8).map(|number| Pod(format!("{round}-{number}")).into());
+            let applied = writer.apply_at(after(4 * round), [Operation::Set(pods.collect())]);
+            assert!(applied.refused.is_empty());
             check(&writer, [0, 8, 16, 20, 20][usize::try_from(round).unwrap_or_default()]);
         }
         for number in 0..8 {
-            assert!(writer.remove_pod_by_uid(&format!("4-{number}")).is_some());
+            let applied =
+                writer.apply_at(after(16), [Operation::Remove(format!("4-{number}").as_str().into())]);
+            assert!(applied.published);
         }
         check(&writer, 20);
         for (number, left) in (0..8).zip((0..20).rev()) {
-            assert!(writer.add_pod(Pod(format!("4-{number}"))).is_ok());
+            let pod = Pod(format!("4-{number}"));
+            assert!(writer.apply_at(after(16), [Operation::Add(pod.into())]).refused.is_empty());
             check(&writer, left);
         }
-        assert_eq!(writer.expire(start + Duration::from_secs(60)), 12);
+        assert_eq!(writer.advance(after(60)), 12);
         check(&writer, 0);
         // The eight pods that returned have an IP, two custom keys and a name.
         let times = writer.current().times.as_ref().expect("kept");

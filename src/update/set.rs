@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::moment::Moment;
 use crate::pod::PodMeta;
 use crate::snapshot::History;
 use crate::table::versions::Draft;
@@ -12,19 +13,21 @@ const RESERVED: usize = 4;
 
 impl<P: PodMeta> Draft<'_, P> {
     /// Replaces everything in the draft by `pods`, as if stored one by one in order. Returns the refused pods.
-    pub(crate) fn set(&mut self, pods: Vec<Arc<P>>) -> Vec<(usize, Error)> {
+    pub(crate) fn set(&mut self, pods: Vec<Arc<P>>, now: Option<&Moment>) -> Vec<(usize, Error)> {
         let living = self.living();
         self.live_mut().clear(pods.len().saturating_mul(RESERVED));
         *self.history() = History::default();
         let mut refused = Vec::new();
         for (position, pod) in pods.into_iter().enumerate() {
-            if let Err(error) = self.upsert(&pod) {
+            if let Err(error) = self.store(&pod) {
                 refused.push((position, error));
             }
         }
         // Growing pages left smaller ones in the pool, more than a write needs.
         self.memory().trim();
-        self.keep_missing(living);
+        if let Some(now) = now {
+            self.keep_missing(living, now);
+        }
         refused
     }
 }

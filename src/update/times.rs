@@ -4,19 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::id::PodUid;
+use crate::moment::{Coverage, Moment};
 use crate::pod::{Claims, KeyRef, OwnedKey, PodKind, PodMeta};
+use crate::snapshot::EndCause;
 use crate::table::versions::Draft;
 
 impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
-    pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>) {
-        let Some((times, now)) = self.times() else { return };
+    pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>, now: &Moment) {
+        let Some(times) = self.times() else { return };
         let (uid, life) = (PodUid::from(new.uid()), new.life());
         let before = old.map(|old| (keys(&**old), old.life()));
         let new_keys = keys(&**new);
         if let Some((old_keys, life)) = &before {
             for key in old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()) {
-                times.end(key, &uid, *life, false, now);
+                times.end(key, &uid, *life, EndCause::KeyLost, now);
             }
         }
         for key in new_keys {
@@ -26,7 +28,7 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// All pods were stored, over these old ones.
-    pub(super) fn record_all<'a>(&mut self, old: impl Iterator<Item = &'a Arc<P>>)
+    pub(super) fn record_all<'a>(&mut self, old: impl Iterator<Item = &'a Arc<P>>, now: &Moment)
     where
         P: 'a,
     {
@@ -36,17 +38,49 @@ impl<P: PodMeta> Draft<'_, P> {
         let old: HashMap<_, _> = old.map(|pod| (PodUid::from(pod.uid()), pod)).collect();
         let new: Vec<_> = self.pods().chain(self.mirror_pods()).cloned().collect();
         for pod in new {
-            self.record(old.get(&PodUid::from(pod.uid())).copied(), &pod);
+            self.record(old.get(&PodUid::from(pod.uid())).copied(), &pod, now);
         }
     }
 
     /// A pod was removed.
-    pub(super) fn record_removal(&mut self, pod: &Arc<P>) {
-        let Some((times, now)) = self.times() else { return };
+    pub(super) fn record_removal(&mut self, pod: &Arc<P>, now: &Moment) {
+        let Some(times) = self.times() else { return };
         let (uid, life) = (PodUid::from(pod.uid()), pod.life());
         for key in keys(&**pod) {
-            times.end(&key, &uid, life, true, now);
+            times.end(&key, &uid, life, EndCause::PodRemoved, now);
         }
+    }
+
+    /// The wall clock was set. What was known of the past is in the times of another clock.
+    pub(crate) fn begin_times_anew(&mut self, now: &Moment) {
+        if let Some(times) = self.times() {
+            times.begin_anew(now);
+        }
+        self.record_all(std::iter::empty(), now);
+    }
+
+    /// Everything between these times is known, together with what this draft changed. Returns whether a gap before them
+    /// changed what is known of the past.
+    ///
+    /// # Complexity
+    /// O(1) without a gap, O(n) for n holds after one.
+    pub(crate) fn cover(&mut self, coverage: Coverage, now: &Moment) -> bool {
+        let Some(times) = self.times() else { return false };
+        let gap = times.gap_before(coverage);
+        if let Some(gap) = gap {
+            for (stay, hold) in times.held_through(gap) {
+                let pod = self.any_by_uid(stay.uid.as_uid_ref());
+                let life = pod.map(|pod| pod.life()).unwrap_or_default();
+                let Some(times) = self.times() else { continue };
+                times.interrupt(stay, hold, &life, gap, now);
+            }
+            let Some(times) = self.times() else { return true };
+            times.doubt_ends(gap);
+        }
+        if let Some(times) = self.times() {
+            times.cover(coverage);
+        }
+        gap.is_some()
     }
 }
 

@@ -7,26 +7,53 @@ fn pod(uid: &str, life: Life) -> Pod {
     Pod { uid: uid.into(), name: uid.into(), ips: vec![7], own: false, life }
 }
 
-/// Writes at these ticks; before and after each, everything was heard.
+/// Writes at these ticks; before and after each, everything was known.
 struct Told {
     writer: Writer<Pod>,
     reader: Reader<Pod>,
     start: Instant,
+    /// Since when nothing was missed.
+    since: i64,
+    /// By so many ticks the wall clock was set.
+    step: i64,
 }
 
 impl Told {
     fn new() -> Self {
-        let (mut writer, reader, start) = index(40_000, 100);
-        writer.heard(time(0));
-        Self { writer, reader, start }
+        Self::of(index(40_000, 100))
+    }
+
+    fn of((writer, reader, start): (Writer<Pod>, Reader<Pod>, Instant)) -> Self {
+        let mut told = Self { writer, reader, start, since: 0, step: 0 };
+        told.hear(0);
+        told
+    }
+
+    /// A tick of the clock that nobody sets.
+    fn moment(&self, tick: i64) -> Moment {
+        let time = |tick| time(tick + self.step);
+        Moment::new(self.start + span(tick), time(tick)).covering(time(self.since), time(tick))
+    }
+
+    /// Everything is known until this tick.
+    fn hear(&mut self, tick: i64) {
+        self.writer.advance(self.moment(tick));
     }
 
     fn tell(&mut self, tick: i64, operations: impl IntoIterator<Item = Operation<Pod>>) {
-        self.writer.heard(time(tick));
-        self.writer.expire(self.start + span(tick));
-        self.writer.set_time(time(tick));
-        assert!(self.writer.apply(operations).refused.is_empty());
-        self.writer.heard(time(tick));
+        self.hear(tick);
+        assert!(self.writer.apply_at(self.moment(tick), operations).refused.is_empty());
+    }
+
+    /// What a list after a gap tells: before, nothing was known since the last call.
+    fn list(&mut self, tick: i64, operations: impl IntoIterator<Item = Operation<Pod>>) {
+        self.since = tick;
+        assert!(self.writer.apply_at(self.moment(tick), operations).refused.is_empty());
+    }
+
+    /// Between which times everything is known.
+    fn known(&self) -> Option<Coverage> {
+        self.reader.load().at(time(0)).delay(span(DELAY)).known()
     }
 
     /// The certain pod, or the possible ones, each with a question mark, or why none is known.
@@ -66,19 +93,82 @@ fn a_static_pod_that_returns_was_gone_meanwhile() {
 #[test]
 fn after_an_outage_no_key_is_said_to_have_been_nobodys_before() {
     let mut told = Told::new();
-    told.tell(100, [add(pod("stays", Life::default()))]);
+    let ran = Life { ip_by: Some(time(90)), ..Life::default() };
+    told.tell(100, [add(pod("stays", ran))]);
     told.tell(400, []);
     assert_eq!(told.who(600, ip(8)), "TooLate");
-    told.writer.heard(time(800));
-    assert_eq!(told.who(600, ip(8)), "NoPod");
-    told.writer.missed(time(790));
-    told.writer.missed(time(500));
-    assert_eq!(told.who(600, ip(8)), "TooEarly");
-    assert_eq!(told.who(600, ip(7)), "stays", "what is certain stays so");
-    assert_eq!(told.reader.load().at(time(600)).delay(span(DELAY)).known(), Some((time(790), time(780))));
+    told.hear(500);
+    told.list(800, []);
+    told.hear(900);
+    assert_eq!([300, 600, 850].map(|tick| told.who(tick, ip(8))), ["TooEarly", "TooEarly", "NoPod"]);
+    assert_eq!(told.who(600, ip(7)), "stays", "a container has run since before");
+    assert_eq!(told.known(), Some(Coverage { since: time(800), until: time(880) }));
     // The next publication still knows it.
     told.writer.remove_pod_by_uid("stays");
     assert_eq!(told.who(600, ip(8)), "TooEarly");
+}
+
+/// In the gap, it may have lost its sandbox, another pod may have had the IP, and then it may have got it again.
+#[test]
+fn a_pod_that_started_again_in_a_gap_had_its_ip_throughout_for_no_certain() {
+    let ran = |by| Life { ip_by: Some(time(by)), ..Life::default() };
+    let silent = Life::default();
+    for (before, after) in [(ran(90), ran(700)), (silent, ran(700)), (ran(90), silent), (silent, silent)] {
+        let mut told = Told::new();
+        told.tell(100, [add(pod("web", before))]);
+        told.hear(500);
+        told.list(800, [add(pod("web", after))]);
+        told.tell(1200, []);
+        assert_eq!([300, 850, 1100].map(|tick| told.who(tick, ip(7))), ["web", "web", "web"], "{after:?}");
+        assert_ne!(told.who(600, ip(7)), "web", "{before:?} {after:?}");
+        // The older begin is inherited neither when it restarts again nor when it is removed.
+        told.tell(1300, [add(pod("web", ran(1290)))]);
+        told.tell(1400, [Operation::Remove("web".into())]);
+        told.tell(1500, []);
+        assert_ne!(told.who(600, ip(7)), "web", "{before:?} {after:?}");
+        assert_eq!([300, 1350].map(|tick| told.who(tick, ip(7))), ["web", "web"], "{before:?} {after:?}");
+    }
+}
+
+/// Its object tells of the end of the second sandbox, and is all that is known of the first one.
+#[test]
+fn a_pod_that_ended_in_a_gap_had_its_ip_until_then_for_no_certain() {
+    let ran = Life { ip_by: Some(time(90)), ..Life::default() };
+    let over = Life { may_lack_sandbox: true, ip_until: Some(time(780)), ..Life::default() };
+    for is_removed in [false, true] {
+        let mut told = Told::new();
+        told.tell(100, [add(pod("web", ran))]);
+        told.hear(500);
+        let removal = is_removed.then_some(Operation::Remove("web".into()));
+        told.list(800, [add(pod("web", over))].into_iter().chain(removal));
+        told.tell(1200, []);
+        assert_eq!(told.who(300, ip(7)), "web");
+        assert_ne!(told.who(600, ip(7)), "web", "{is_removed}");
+        assert_ne!(told.who(770, ip(7)), "web", "{is_removed}");
+    }
+    // One that ended before the gap had its IP until then.
+    let mut told = Told::new();
+    told.tell(100, [add(pod("web", ran))]);
+    let over = Life { ip_until: Some(time(380)), ..over };
+    told.tell(400, [add(pod("web", over))]);
+    told.hear(500);
+    told.list(800, []);
+    told.tell(1200, []);
+    assert_eq!(told.who(370, ip(7)), "web");
+    assert_ne!(told.who(450, ip(7)), "web");
+}
+
+/// What a checkpoint says is of before the agent's start.
+#[test]
+fn a_pod_that_was_known_before_anything_was_covered_has_its_ip_since_its_own_object_says() {
+    let (writer, reader, start) = index(40_000, 100);
+    let mut told = Told { writer, reader, start, since: 0, step: 0 };
+    let restored = Life { ip_by: Some(time(90)), ..Life::default() };
+    let listed = Life { ip_by: Some(time(700)), ..Life::default() };
+    let _ = told.writer.apply_at(moment(start, 600), [add(pod("web", restored))]);
+    told.list(800, [add(pod("web", listed))]);
+    told.tell(1200, []);
+    assert_eq!([300, 650, 900].map(|tick| told.who(tick, ip(7)) == "web"), [false, false, true]);
 }
 
 #[test]
@@ -128,32 +218,195 @@ fn a_link_to_a_log_is_of_the_pod_with_its_container_and_else_of_the_one_with_its
 /// Six for each removed pod: with its name, a pod has two keys here.
 #[test]
 fn the_number_of_ended_holds_is_limited_and_what_was_before_the_dropped_ones_is_unknown() {
-    let (writer, reader, start) = index(40_000, 1);
-    let mut told = Told { writer, reader, start };
-    told.tell(0, []);
-    for (tick, floor) in [(400, 0), (800, 0), (1200, 0), (1600, 600)] {
+    let mut told = Told::of(index(40_000, 1));
+    for (tick, since) in [(400, 0), (800, 0), (1200, 0), (1600, 600)] {
         told.tell(tick, [add(pod("one", Life::default()))]);
         told.tell(tick + 200, [Operation::Remove("one".into())]);
-        assert_eq!(told.reader.load().at(time(0)).known().map(|(floor, _)| floor), Some(time(floor)));
+        assert_eq!(told.known().map(|known| known.since), Some(time(since)));
     }
+}
+
+/// Only one removed pod is kept. Of the others, the holds are still known.
+#[test]
+fn a_forgotten_pod_that_had_a_key_gives_too_early_and_not_nobody() {
+    let mut told = Told::of(index(40_000, 1));
+    let created = |tick| Life { created: Some(second(tick)), ..Life::default() };
+    let named = |uid, tick| add(Pod { name: "web".into(), ..pod(uid, created(tick)) });
+    told.tell(400, [named("first", 390)]);
+    told.tell(800, [Operation::Remove("first".into())]);
+    told.tell(900, [add(Pod { ips: vec![], ..pod("other", created(890)) })]);
+    told.tell(1000, [Operation::Remove("other".into())]);
+    told.tell(1400, []);
+    let name = ("default", "web");
+    assert_eq!([told.who(600, ip(7)), told.who(600, name)], ["TooEarly", "TooEarly"], "for certain");
+    // Near the bounds of the hold, it is only possible.
+    assert_eq!([told.who(400, ip(7)), told.who(400, name)], ["TooEarly", "TooEarly"]);
+    assert_eq!(told.who(800, name), "TooEarly");
+    assert_eq!([told.who(200, ip(7)), told.who(900, name)], ["NoPod", "NoPod"]);
+}
+
+/// A forgotten pod is not listed, but counted.
+#[test]
+fn an_ambiguous_answer_counts_the_forgotten_pods() {
+    let mut told = Told::of(index(40_000, 1));
+    let named = |uid| add(Pod { name: "web".into(), ..pod(uid, Life::default()) });
+    told.tell(400, [named("first")]);
+    told.tell(800, [Operation::Remove("first".into()), named("second")]);
+    told.tell(900, [add(Pod { ips: vec![], ..pod("other", Life::default()) })]);
+    told.tell(1000, [Operation::Remove("other".into())]);
+    told.tell(1400, []);
+    let snapshot = told.reader.load();
+    let at = snapshot.at(time(790)).skew(span(SKEW)).delay(span(DELAY));
+    let Holder::Ambiguous { candidates, more } = at.get(("default", "web")) else {
+        panic!("two may have had it")
+    };
+    assert_eq!((candidates.len(), more), (1, 1));
+}
+
+/// The two that are forgotten at once ended too.
+#[test]
+fn a_set_that_removes_more_pods_than_are_kept_ends_their_holds() {
+    let mut told = Told::of(index(40_000, 1));
+    let pods = [("a", 1), ("b", 2), ("c", 3)];
+    let added = pods.map(|(uid, number)| add(Pod { ips: vec![number], ..pod(uid, Life::default()) }));
+    told.tell(400, added);
+    told.tell(800, [Operation::Set(vec![])]);
+    told.tell(1200, []);
+    for (_, number) in pods {
+        let snapshot = told.reader.load();
+        let at = snapshot.at(time(1000)).skew(span(SKEW)).delay(span(DELAY));
+        assert!(!matches!(at.get(ip(number)), Holder::Pod(_)), "a removed pod is not certain to have its IP");
+        assert_eq!(told.who(1000, ("default", ["a", "b", "c"][usize::from(number) - 1])), "NoPod");
+    }
+}
+
+/// A current pod, as far as is known, has not ended. So it is likelier than one that is known to have ended.
+#[test]
+fn of_two_possible_pods_the_one_that_still_has_the_key_is_the_likelier() {
+    let mut told = Told::new();
+    told.tell(100, ["stays", "leaves"].map(|uid| add(pod(uid, Life::default()))));
+    told.hear(400);
+    // Between 380 and 1000, one of them has lost the IP. Of the other, nothing is known since 380.
+    let without = Pod { ips: vec![], ..pod("leaves", Life::default()) };
+    let _ = told.writer.apply_at(moment(told.start, 1000), [Operation::Update(without.into())]);
+    assert_eq!(told.who(900, ip(7)), "stays?leaves?");
 }
 
 #[test]
 fn an_index_that_keeps_no_times_knows_only_what_needs_none() {
     let (writer, reader) = pod_index::new();
-    let mut told = Told { writer, reader, start: Instant::now() };
+    let mut told = Told::of((writer, reader, Instant::now()));
     told.tell(0, [add(pod("one", Life::default()))]);
     told.tell(1000, []);
-    assert_eq!((told.who(500, "one"), told.who(500, ip(7))), ("one".into(), "TooLate".into()));
-    assert_eq!(told.reader.load().at(time(500)).known(), None);
+    assert_eq!((told.who(500, "one"), told.who(500, ip(7))), ("one".into(), "NoTimes".into()));
+    assert_eq!(told.who(500, ("default", "one")), "NoTimes");
+    assert_eq!(told.known(), None);
 }
 
 #[test]
-fn what_ended_before_the_first_heard_time_is_unknown_although_a_gap_ended_earlier() {
-    let (mut writer, reader, start) = index(40_000, 100);
-    writer.missed(time(50));
-    let mut told = Told { writer, reader, start };
+fn what_ended_before_the_coverage_is_unknown() {
+    let (writer, reader, start) = index(40_000, 100);
+    let mut told = Told { writer, reader, start, since: 400, step: 0 };
     told.tell(400, []);
     told.tell(800, []);
     assert_eq!([200, 600].map(|tick| told.who(tick, ip(7))), ["TooEarly", "NoPod"]);
+}
+
+/// An hour forward, and back. The pods' own times are of the clock that was set.
+#[test]
+fn after_a_step_of_the_wall_clock_the_past_begins_anew() {
+    const HOUR: i64 = 3600 * TICKS;
+    let ran = |by| Life { ip_by: Some(time(by)), ip_not_before: Some(time(by - 20)), ..Life::default() };
+    for step in [HOUR, -HOUR] {
+        let mut told = Told::new();
+        told.tell(100, [add(pod("stays", ran(90)))]);
+        told.tell(400, [add(Pod { ips: vec![8], ..pod("goes", ran(390)) })]);
+        told.tell(800, [Operation::Remove("goes".into())]);
+        told.hear(900);
+        assert_eq!([told.who(600, ip(7)), told.who(600, ip(8))], ["stays", "goes"]);
+
+        told.step = step;
+        // The list was made before.
+        told.tell(1000, [add(Pod { ips: vec![9], ..pod("new", ran(970)) })]);
+        told.tell(1400, []);
+        assert_eq!(told.known().map(|known| known.since), Some(time(1000 + step)));
+        for tick in [600, 980] {
+            assert_eq!(told.who(tick + step, ip(7)), "TooEarly", "the step came after it");
+        }
+        // Before the step, or after everything that is known.
+        assert_ne!(told.who(600, ip(7)), "stays");
+        assert_eq!(told.who(1200 + step, ip(7)), "stays");
+        assert_eq!(told.who(1200 + step, ip(9)), "new");
+        assert_eq!(told.who(1200 + step, ip(8)), "NoPod");
+
+        told.step = 0;
+        told.tell(1800, []);
+        told.tell(2200, []);
+        assert_eq!(told.who(1500, ip(7)), "TooEarly");
+        assert_eq!(told.who(2000, ip(7)), "stays");
+        assert_eq!(told.known(), Some(Coverage { since: time(1800), until: time(2180) }));
+    }
+}
+
+/// Its end, of the clock that was ahead, seems to be yet to come.
+#[test]
+fn the_end_of_a_pod_by_a_clock_that_was_ahead_is_not_believed() {
+    let mut told = Told::new();
+    told.step = 4000;
+    told.hear(0);
+    let over = Life {
+        ip_not_before: Some(time(4380)),
+        may_lack_sandbox: true,
+        ip_until: Some(time(4490)),
+        ..Life::default()
+    };
+    told.tell(400, [add(pod("web", over))]);
+    told.step = 0;
+    told.tell(500, []);
+    told.tell(6000, []);
+    assert_ne!(told.who(3000, ip(7)), "web");
+}
+
+#[test]
+fn a_smaller_step_is_within_the_skew() {
+    let mut told = Told::new();
+    told.tell(100, [add(pod("web", Life::default()))]);
+    told.step = TICKS;
+    told.tell(400, []);
+    assert_eq!(told.who(300, ip(7)), "web");
+}
+
+#[test]
+fn a_coverage_of_another_clock_is_not_believed() {
+    let seconds = |tick| time(tick);
+    let cases = [
+        // Since, until, and what is known: at the tick 400.
+        ((0, 400), Some((0, 400))),
+        ((0, 402), Some((0, 400))),
+        ((401, 402), Some((400, 400))),
+        ((0, 410), None),
+        ((200, 100), None),
+        ((410, 400), None),
+    ];
+    for ((since, until), expected) in cases {
+        let (mut writer, reader, start) = index(40_000, 100);
+        writer.advance(moment(start, 400).covering(time(since), time(until)));
+        let known = reader.load().at(time(0)).delay(Duration::ZERO).known();
+        let expected =
+            expected.map(|(since, until)| Coverage { since: seconds(since), until: seconds(until) });
+        assert_eq!(known, expected, "{since} {until}");
+    }
+}
+
+#[test]
+fn the_end_of_what_is_covered_does_not_go_back() {
+    let mut told = Told::new();
+    told.hear(400);
+    told.hear(300);
+    assert_eq!(told.known(), Some(Coverage { since: time(0), until: time(380) }));
+    // A part of it is taken back.
+    told.tell(420, [add(pod("web", Life::default()))]);
+    told.since = 430;
+    told.hear(440);
+    assert_eq!(told.known(), Some(Coverage { since: time(430), until: time(420) }));
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, FoundBy, Holder, Key, KeyKind, Life, NotFound, Operation, Options, PodKeys,
-    PodMeta, Reader, Time, Writer,
+    CONFIG_MIRROR_ANNOTATION, Coverage, FoundBy, Holder, Key, KeyKind, Life, Moment, NotFound, Operation,
+    Options, PodKeys, PodMeta, Reader, Time, Writer,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -89,8 +89,11 @@ impl PodMeta for Pod {
 
 fn index(age: i64, most: usize) -> (Writer<Pod>, Reader<Pod>, Instant) {
     let options = Options::new().keep_removed(span(age), most).keep_times(true);
-    let (mut writer, reader) = pod_index::with_options(options);
-    let start = Instant::now();
-    writer.expire(start);
-    (writer, reader, start)
+    let (writer, reader) = pod_index::with_options(options);
+    (writer, reader, Instant::now())
+}
+
+/// So many ticks after the start, by both clocks.
+fn moment(start: Instant, tick: i64) -> Moment {
+    Moment::new(start + span(tick), time(tick))
 }

@@ -10,6 +10,8 @@ enum Step {
     Set(Vec<Pod>),
     Batch(Vec<Step>),
     Heard,
+    /// As `Heard`, after a gap.
+    Listed,
 }
 
 prop_compose! {
@@ -50,6 +52,7 @@ fn steps() -> impl Strategy<Value = Step> {
         6 => single(),
         2 => vec(single(), 0..4).prop_map(Step::Batch),
         4 => Just(Step::Heard),
+        1 => Just(Step::Listed),
     ]
 }
 
@@ -71,14 +74,24 @@ struct Interval {
     uid: String,
     word: Word,
     heard: Option<i64>,
+    learned: i64,
     by: i64,
-    ran: Option<i64>,
+    /// When it was known that it may lack its sandbox, and until when everything was known before.
+    stopped: Option<Stopped>,
+    /// When it was interrupted, if a gap did it.
+    lost: Option<i64>,
     /// When, heard before, what the object said, removed.
     end: Option<(i64, Option<i64>, Life, bool)>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Stopped {
+    after: Option<i64>,
+    at: i64,
+}
+
 /// A list of intervals.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Model {
     pods: BTreeMap<String, Pod>,
     list: Vec<Interval>,
@@ -114,7 +127,7 @@ impl Model {
                     if let Some(old) = old.as_ref().filter(|_| old_words.contains(&word)) {
                         mine.by = said_by(mine, &old.life);
                         if pod.life.may_lack_sandbox && !old.life.may_lack_sandbox {
-                            mine.ran = self.heard;
+                            mine.stopped = Some(Stopped { after: self.heard, at: self.now });
                         }
                     }
                 }
@@ -122,8 +135,10 @@ impl Model {
                     uid: pod.uid.clone(),
                     word,
                     heard: self.heard,
+                    learned: self.now,
                     by: self.now,
-                    ran: None,
+                    stopped: pod.life.may_lack_sandbox.then_some(Stopped { after: None, at: self.now }),
+                    lost: None,
                     end: None,
                 }),
             }
@@ -159,16 +174,62 @@ impl Model {
 
     fn expire(&mut self) {
         let (now, age) = (self.now, self.age);
-        let over = |one: &Interval| one.end.as_ref().is_some_and(|(at, ..)| at + age <= now);
-        self.floor = self
-            .list
-            .iter()
-            .filter(|one| over(one))
-            .map(|one| one.end.as_ref().map(|end| end.0))
-            .max()
-            .flatten()
-            .max(self.floor);
+        let ended = |one: &Interval| one.lost.or(one.end.as_ref().map(|end| end.0));
+        let over = |one: &Interval| ended(one).is_some_and(|at| at + age <= now);
+        self.floor = self.list.iter().filter(|one| over(one)).map(ended).max().flatten().max(self.floor);
         self.list.retain(|one| !over(one));
+    }
+
+    /// Everything is known from `since` until now.
+    fn cover(&mut self, since: i64) {
+        let start = match self.heard {
+            None => None,
+            heard if heard < Some(since) => heard,
+            _ => self.floor,
+        };
+        if self.heard.is_none() || self.floor < Some(since) {
+            let list = std::mem::take(&mut self.list);
+            self.list = list.into_iter().flat_map(|one| self.interrupted(one, start, since)).collect();
+        }
+        self.floor = self.floor.max(Some(since));
+        self.heard = Some(self.now);
+    }
+
+    /// An interval after a gap: the same one, or two.
+    fn interrupted(&self, mut one: Interval, start: Option<i64>, since: i64) -> Vec<Interval> {
+        let proves = |life: &Life| {
+            let said = match one.word {
+                Word::Ip(_) => life.ip_by,
+                _ => life.created,
+            };
+            start.is_some() && said.map(tick).is_some_and(|said| Some(said) <= start)
+        };
+        if let Some((_, heard, life, _)) = &mut one.end {
+            if *heard >= start && !life.ip_by.is_some_and(|by| start.is_some() && Some(tick(by)) <= start) {
+                life.ip_until = None;
+            }
+            return vec![one];
+        }
+        let life = self.pods[&one.uid].life;
+        let is_older = start.map_or(one.by < since, |start| one.by <= start);
+        let had_stopped = one.stopped.is_some_and(|stopped| stopped.after < start);
+        if one.word == Word::Own || !is_older || had_stopped || proves(&life) {
+            return vec![one];
+        }
+        let learned = one.learned.max(since);
+        let next = Interval { learned, by: learned, ..one.clone() };
+        if start.is_none() {
+            return vec![next];
+        }
+        let said = Life {
+            created: life.created,
+            ip_not_before: life.ip_not_before.filter(|before| tick(*before) <= one.by),
+            ..Life::default()
+        };
+        one.end = Some((FOREVER, start, said, false));
+        one.lost = Some(self.now);
+        let stopped = life.may_lack_sandbox.then_some(Stopped { after: None, at: learned });
+        vec![one, Interval { stopped, ..next }]
     }
 
     /// The bounds, by the table in the documents.
@@ -180,9 +241,11 @@ impl Model {
         let there = known(one.end.as_ref().map_or(self.heard, |end| end.1));
         let gone = one.end.as_ref().map_or(FOREVER, |end| end.0);
         if let Word::Ip(_) = one.word {
-            let from = known(one.heard).max(ticks(life.ip_not_before).unwrap_or(-FOREVER));
             let by = one.by.min(ticks(life.ip_by).unwrap_or(FOREVER));
-            let stopped = known(one.ran).max(ticks(life.ip_until).unwrap_or(-FOREVER));
+            // What objects say is clipped by what was seen.
+            let from = known(one.heard).max(ticks(life.ip_not_before).unwrap_or(-FOREVER).min(by));
+            let told = one.stopped.unwrap_or(Stopped { after: None, at: one.learned });
+            let stopped = known(told.after).max(ticks(life.ip_until).unwrap_or(-FOREVER).min(told.at));
             let is_open = one.end.as_ref().is_some_and(|(.., removed)| *removed && !life.may_lack_sandbox);
             return [
                 from,
@@ -192,7 +255,8 @@ impl Model {
             ];
         }
         let by = if one.word == Word::Own { FOREVER } else { created + TICKS + SKEW };
-        [known(one.heard).max(created - SKEW), one.by.min(by), there, gone]
+        let by = one.by.min(by);
+        [known(one.heard).max((created - SKEW).min(by)), by, there, gone]
     }
 
     /// The certain pod, or the possible ones, sorted, or why none is known.
@@ -239,8 +303,13 @@ impl Model {
             return Err(vec![why.to_owned()]);
         }
         candidates.sort();
+        candidates.dedup();
         Err(candidates)
     }
+}
+
+fn tick(time: Time) -> i64 {
+    time.as_nanos() * TICKS / 1_000_000_000
 }
 
 fn said_by(one: &Interval, life: &Life) -> i64 {
@@ -265,7 +334,7 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Operation<Pod>> {
             vec![Operation::Set(pods.into_values().map(Arc::new).collect())]
         }
         Step::Batch(steps) => steps.iter().flat_map(|step| apply(model, step)).collect(),
-        Step::Heard => Vec::new(),
+        Step::Heard | Step::Listed => Vec::new(),
     }
 }
 
@@ -280,16 +349,23 @@ fn every_answer_is_what_a_list_of_intervals_says() {
         let mut model = Model { age, ..Model::default() };
         for (step, passes) in &history {
             model.now += passes;
-            model.expire();
-            writer.expire(start + span(model.now));
-            writer.set_time(time(model.now));
-            assert!(writer.apply(apply(&mut model, step)).refused.is_empty());
-            if let Step::Heard = step {
-                writer.heard(time(model.now));
-                if model.heard.is_none() {
-                    model.floor = model.floor.max(Some(model.now));
-                }
-                model.heard = Some(model.now);
+            // What is too old is dropped with the next publication.
+            let mut next = model.clone();
+            next.expire();
+            let mut now = moment(start, model.now);
+            let since = match step {
+                Step::Heard => Some(0),
+                Step::Listed => Some(model.now),
+                _ => None,
+            };
+            if let Some(since) = since {
+                now = now.covering(time(since), time(model.now));
+            }
+            let applied = writer.apply_at(now, apply(&mut next, step));
+            assert!(applied.refused.is_empty());
+            model = if applied.published { next } else { model };
+            if let Some(since) = since {
+                model.cover(since);
             }
             let snapshot = reader.load();
             for (at, which) in &questions {

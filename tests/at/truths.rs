@@ -192,8 +192,6 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
     let removed: BTreeMap<_, _> = removals.map(|(_, told, uid, _)| (uid.clone(), *told)).collect();
     let (mut news, mut seen, mut counts) = (news.into_iter().peekable(), Vec::new(), [0; 3]);
     for now in 0..=asked.last().map_or(0, |(asked, ..)| *asked) {
-        writer.expire(start + span(now));
-        writer.set_time(time(now));
         let batch: Vec<_> = std::iter::from_fn(|| news.next_if(|(_, told, ..)| *told <= now))
             .map(|(_, _, uid, state)| match state {
                 Some(pod) => {
@@ -205,10 +203,12 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
                 None => Operation::Remove(uid.as_str().into()),
             })
             .collect();
-        assert!(writer.apply(batch).refused.is_empty());
+        let mut moment = moment(start, now);
         if now >= 60 && !is_away(now) {
-            writer.heard(time(now));
+            let since = outage.map_or(60, |(_, until)| if now >= until { until.max(60) } else { 60 });
+            moment = moment.covering(time(since), time(now));
         }
+        assert!(writer.apply_at(moment, batch).refused.is_empty());
         for (_, happened, key, skew) in asked.iter().filter(|(at, ..)| *at == now) {
             let owner = held.iter().find(|one| one.key == *key && (one.from..one.until).contains(happened));
             let snapshot = reader.load();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pod_index::{
-    Applied, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Change, Operation,
-    Options, Reader, Snapshot, Upserted, Writer,
+    Applied, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Change, Moment,
+    Operation, Options, Reader, Snapshot, Upserted, Writer,
 };
 
 use super::TestPod;
@@ -14,7 +14,7 @@ use super::invariants;
 use super::keys::{self, KeyAnswers};
 use super::model::{Model, Upsert};
 use super::observation::{Observation, Universe, id};
-use super::removed::{RemovedAnswers, time};
+use super::removed::{RemovedAnswers, moment, time};
 
 /// UIDs in every representation: short, both usual spellings, long; two that differ only in spelling; empty.
 pub const UIDS: [&str; 10] = [
@@ -137,10 +137,22 @@ impl Run {
         let now = self.model.removals.now.unwrap_or_default() + ticks;
         let expected = self.model.removals.expire(now);
         let pods = self.writer.current().pods_generation();
-        assert_eq!(self.writer.expire(time(now)), expected, "how many are dropped");
+        assert_eq!(self.writer.advance(moment(now)), expected, "how many are dropped");
         self.published(expected > 0);
         assert_eq!(self.writer.current().pods_generation(), pods, "no pod has changed");
-        assert_eq!(self.writer.expire(time(now / 2)), 0, "time never goes back");
+        assert_eq!(self.writer.advance(moment(now / 2)), 0, "time never goes back");
+    }
+
+    /// The moment of the writes, if the index keeps removed pods.
+    fn moment(&self) -> Option<Moment> {
+        self.model.removals.now.map(moment)
+    }
+
+    fn apply(&mut self, operations: Vec<Operation<TestPod>>) -> Applied {
+        match self.moment() {
+            Some(moment) => self.writer.apply_at(moment, operations),
+            None => self.writer.apply(operations),
+        }
     }
 
     /// One operation, using the writer's own method for it.
@@ -164,14 +176,25 @@ impl Run {
                 self.published(matches!(upsert, Upsert::Added | Upsert::Replaced(_)));
             }
             Operation::Remove(uid) => {
-                let removed = self.writer.remove_pod_by_uid(&uid);
+                let removed = match self.moment() {
+                    None => self.writer.remove_pod_by_uid(&uid),
+                    Some(moment) => {
+                        let current = self.writer.current();
+                        let stored = current.pod_by_uid(&uid).or(current.mirror_pod_by_uid(&uid)).cloned();
+                        let applied = self.writer.apply_at(moment, [Operation::Remove(uid.clone())]);
+                        stored.filter(|_| applied.published)
+                    }
+                };
                 let expected = self.model.remove(&uid.to_string());
                 assert_eq!(removed.as_ref().map(id), expected.as_ref().map(id), "the removal of {uid}");
                 self.published(removed.is_some());
             }
             Operation::Set(pods) => {
                 let before: Vec<_> = self.model.live().cloned().collect();
-                let applied = self.writer.set_pods(pods.clone());
+                let applied = match self.moment() {
+                    None => self.writer.set_pods(pods.clone()),
+                    Some(moment) => self.writer.apply_at(moment, [Operation::Set(pods.clone())]),
+                };
                 let refused = self.model.set(&pods);
                 let reported: Vec<_> =
                     applied.refused.iter().map(|refused| (refused.position, refused.error.field)).collect();
@@ -208,7 +231,7 @@ impl Run {
                 operations.push(operation);
             }
         }
-        let applied = self.writer.apply(operations);
+        let applied = self.apply(operations);
         let reported: Vec<_> = applied
             .refused
             .iter()

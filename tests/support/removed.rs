@@ -3,24 +3,33 @@
 use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{Found, FoundBy, KeyKind, Snapshot, is_mirror_pod};
+use pod_index::{Found, FoundBy, KeyKind, Moment, Snapshot, is_mirror_pod};
 
 use super::keys::{IPS, OWN, OwnKey, container_ids};
 use super::observation::{Id, Universe, id};
 use super::{TestKeys, TestPod};
 
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// Tomorrow, so that writes at the present moment come before all ticks.
+static START: LazyLock<(Instant, SystemTime)> = LazyLock::new(|| {
+    let day = Duration::from_secs(24 * 60 * 60);
+    (Instant::now() + day, SystemTime::now() + day)
+});
+
+/// After this many ticks, by both clocks.
+pub fn moment(ticks: u64) -> Moment {
+    Moment::new(time(ticks), START.1 + Duration::from_secs(ticks))
+}
 
 /// The time after this many ticks.
 pub fn time(ticks: u64) -> Instant {
-    *START + Duration::from_secs(ticks)
+    START.0 + Duration::from_secs(ticks)
 }
 
 fn ticks(time: Instant) -> u64 {
-    time.duration_since(*START).as_secs()
+    time.duration_since(START.0).as_secs()
 }
 
 /// A pod that was removed, at which tick, and what a mirror's UID translated to.

@@ -4,6 +4,7 @@ pub(crate) mod api_clients;
 pub(crate) mod api_requests;
 pub(crate) mod checkpoints;
 pub(crate) mod events;
+mod listening;
 pub(crate) mod mirror_metrics;
 pub(crate) mod mirrors;
 pub(crate) mod own_node;

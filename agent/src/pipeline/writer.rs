@@ -5,18 +5,18 @@
 use std::iter;
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, after, at, bounded, never, select, unbounded};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
 use super::checkpoints::Unclaimed;
+use super::listening::{Listening, Look};
 use super::readiness::Readiness;
 use super::removed;
-use super::suspension::Suspension;
 use crate::metrics::{Metrics, Writing, number};
-use pod_index::{Operation, Writer};
+use pod_index::{Moment, Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::static_pods::OwnNode;
 use pod_index_kubelet::sources::{Merge, Merged, Problem, ProblemKind, Source, SourceUpdate};
@@ -27,9 +27,6 @@ const WAITING: usize = 64;
 
 /// Idle time before the writer retries to free snapshots that a reader held.
 const RECLAIM_PAUSE: Duration = Duration::from_millis(200);
-
-/// Time between two looks at the sources: how much of the past is known, for look-ups at a time.
-const LISTENING: Duration = Duration::from_secs(1);
 
 /// A report of a source.
 #[derive(Debug)]
@@ -85,10 +82,8 @@ impl WriterThread {
         let (commands, commanded) = unbounded();
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::new(pods, sources));
-        let (heard, gaps) = ((Instant::now(), None), (0, Some(SystemTime::now())));
-        let suspension = Suspension::new(Instant::now(), SystemTime::now());
-        let mut work =
-            Work { writer, merge, readiness, counts, restored, needs_own_node, heard, gaps, suspension };
+        let listening = Listening::new(Moment::now());
+        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node, listening };
         work.restore();
         let work = move || work.follow(&commanded, &received);
         (Self { commands, needs_own_node: node_needed }, reports, work)
@@ -105,12 +100,7 @@ struct Work {
     restored: Option<Unclaimed>,
     /// Whether this node's Node object has to be read.
     needs_own_node: watch::Sender<bool>,
-    /// The last look at the sources, and until when they had told everything.
-    heard: (Instant, Option<SystemTime>),
-    /// The last count of gaps (see [`Readiness::relists`]), and until when pods may have come and gone unseen, unless
-    /// everything since is known.
-    gaps: (u64, Option<SystemTime>),
-    suspension: Suspension,
+    listening: Listening,
 }
 
 impl Work {
@@ -118,7 +108,7 @@ impl Work {
         loop {
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
-            let listening = at(self.heard.0 + LISTENING);
+            let listening = at(self.listening.next_look());
             let forgetting = self.writer.next_deadline().map_or_else(never, at);
             select! {
                 recv(reports) -> report => match report {
@@ -140,7 +130,7 @@ impl Work {
                     }
                 },
                 recv(expiry) -> _ => self.publish(Merged::default(), iter::empty()),
-                recv(forgetting) -> _ => self.forget(Instant::now()),
+                recv(forgetting) -> _ => { self.writer.advance(Moment::now()); }
                 recv(listening) -> _ => {}
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
@@ -151,9 +141,8 @@ impl Work {
 
     /// Publishes the changes, the reports and expired entries together.
     fn publish(&mut self, changes: Merged, reports: impl Iterator<Item = Report>) {
-        let started = Instant::now();
-        // The time of the removals that follow.
-        self.forget(started);
+        let now = Moment::now();
+        let started = now.instant;
         let mut all = vec![changes, self.merge.expire(started)];
         let (mut sources, mut sound) = (Vec::new(), Vec::new());
         for Report { source, update, sound: is_sound, read } in reports {
@@ -185,7 +174,7 @@ impl Work {
         let needed = self.merge.needs_own_node();
         self.needs_own_node.send_if_modified(|before| mem::replace(before, needed) != needed);
         let operations = batch.len();
-        let applied = self.writer.apply(batch);
+        let applied = self.writer.apply_at(now, batch);
         // The merge has refused what the index would refuse.
         self.counts.applied(operations, started.elapsed());
         if applied.published {
@@ -197,40 +186,21 @@ impl Work {
         self.readiness.indexed(&sources);
     }
 
-    /// Says until when everything is known. What the sources had told at the last look has arrived since.
+    /// Says of which times everything is known, once a second.
     fn listen(&mut self, reports: &Receiver<Report>) {
-        if self.heard.0.elapsed() < LISTENING || !reports.is_empty() {
+        let now = Moment::now();
+        if !self.listening.is_due(now.instant, reports.len()) {
             return;
         }
-        if let Some(heard) = self.heard.1 {
-            if let Some(until) = self.gaps.1 {
-                self.writer.missed(heard);
-                self.gaps.1 = Some(until).filter(|until| heard <= *until);
-            }
-            self.writer.heard(heard);
-        }
-        let (now, wall) = (Instant::now(), SystemTime::now());
-        let age = self.readiness.age().unwrap_or(Duration::MAX);
-        let known = wall.checked_sub(age).filter(|_| self.suspension.covers(age, now, wall));
-        let known = known.filter(|_| self.merge.all_sources_seen() && self.restored.is_none());
-        let gaps = self.readiness.relists();
-        // At the start, the sources are not read yet.
-        if known.is_none() || (gaps != self.gaps.0 && self.heard.1.is_some()) {
-            self.gaps.1 = Some(wall);
-        }
-        self.gaps.0 = gaps;
-        self.heard = (now, known);
-    }
-
-    /// Sets the time of the writes that follow, and forgets the removed pods that are too old.
-    fn forget(&mut self, now: Instant) {
-        self.writer.set_time(SystemTime::now());
-        self.writer.expire(now);
+        self.writer.advance(self.listening.covered(now));
+        let age = self.readiness.age();
+        let relists = self.readiness.relists();
+        let all_told = self.merge.all_sources_seen() && self.restored.is_none();
+        self.listening.look(now, &Look { age, relists, all_told });
     }
 
     /// Publishes the restored pods before any source has reported.
     fn restore(&mut self) {
-        self.writer.set_time(SystemTime::now());
         let Some(restored) = &self.restored else { return };
         for refused in self.writer.apply(restored.operations()).refused {
             tracing::warn!("a restored pod is skipped: {}", refused.error);

@@ -9,7 +9,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{Identity, PodLog};
 use pod_index::workload::{Workload, controller};
 use pod_index::{
-    Bounds as Ends, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time, is_mirror_pod,
+    Bounds as Ends, Coverage, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
+    is_mirror_pod,
 };
 use pod_index_kubelet::process::Placement;
 use serde_json::{Map, Value, json};
@@ -240,8 +241,12 @@ impl<'a> Sought<'a> {
         let known = then.known();
         let error = match (&names[..], why) {
             ([], NotFound::TooEarly) => {
-                let since = known.map(|(from, _)| query::written(from)).unwrap_or_default();
+                let since = known.map(|known| query::written(known.since)).unwrap_or_default();
                 format!("the time is before what the agent knows, which is since {since} (--keep-removed)")
+            }
+            ([], NotFound::NoTimes) => {
+                "the agent knows only the present, because it keeps no removed pods (--keep-removed)"
+                    .to_owned()
             }
             ([], NotFound::TooLate) => "what happened at that time is not known yet".to_owned(),
             ([], _) => "no pod is known to have had it at that time".to_owned(),
@@ -263,8 +268,8 @@ impl<'a> Sought<'a> {
             });
             unknown.then.insert("candidates".to_owned(), shown.collect());
         }
-        if let Some((from, until)) = known {
-            let known = between(Ends { earliest: Some(from), latest: Some(until) });
+        if let Some(Coverage { since, until }) = known {
+            let known = between(Ends { earliest: Some(since), latest: Some(until) });
             unknown.then.insert("known".to_owned(), known);
         }
         Err(unknown)
