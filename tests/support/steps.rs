@@ -17,7 +17,7 @@ use std::thread;
 use nix::libc;
 
 /// Where the work is stopped: before the instructions with these numbers. At each, the other thread does its next part.
-pub type Stops = [usize; 2];
+pub(crate) type Stops = [usize; 2];
 
 /// Of the piece of work that runs: the signal's handler has no arguments of ours.
 static STOPS: [AtomicUsize; 2] = [const { AtomicUsize::new(NEVER) }; 2];
@@ -28,13 +28,17 @@ static RUNNING: Mutex<()> = Mutex::new(());
 
 const NEVER: usize = usize::MAX;
 /// The trap flag, among the processor's flags.
-const TRAP: u64 = 1 << 8;
+const TRAP: i32 = 1 << 8;
 
 /// The result of `work`, and its number of instructions up to the second stop. `parts` runs on another thread, with the number of each stop.
 ///
 /// # Panics
 /// If `work` or `parts` does.
-pub fn with_stops<T>(stops: Stops, work: impl FnOnce() -> T, mut parts: impl FnMut(u8) + Send) -> (T, usize) {
+pub(crate) fn with_stops<T>(
+    stops: Stops,
+    work: impl FnOnce() -> T,
+    mut parts: impl FnMut(u8) + Send,
+) -> (T, usize) {
     let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     let (here, mut there) = UnixStream::pair().expect("two ends");
     // SAFETY: the handler does only what a handler may do.
@@ -68,7 +72,7 @@ pub fn with_stops<T>(stops: Stops, work: impl FnOnce() -> T, mut parts: impl FnM
 
 /// Calls `try_out` with pairs of stops that cover a piece of work of so many instructions: with all of them if they are few,
 /// otherwise with as many places as `places`, evenly.
-pub fn each_pair_of_stops(instructions: usize, places: usize, mut try_out: impl FnMut(Stops)) {
+pub(crate) fn each_pair_of_stops(instructions: usize, places: usize, mut try_out: impl FnMut(Stops)) {
     let step = instructions.div_ceil(places).max(1);
     for first in (0..instructions).step_by(step) {
         for second in (first + 1..=instructions).step_by(step) {
@@ -86,7 +90,7 @@ fn set_trap_flag() {
 #[inline(never)]
 fn clear_trap_flag() {
     // SAFETY: without the flag, instructions do what they always do.
-    unsafe { asm!("pushfq", "and qword ptr [rsp], {others}", "popfq", others = const !TRAP as i32) };
+    unsafe { asm!("pushfq", "and qword ptr [rsp], {others}", "popfq", others = const !TRAP) };
 }
 
 /// The handler. The kernel clears the trap flag while it runs.
@@ -113,6 +117,6 @@ unsafe extern "C" fn before_an_instruction(
     if STOPS.iter().all(|stop| stop.load(Ordering::SeqCst) <= at) {
         // The rest of the work runs at full speed.
         // SAFETY: the kernel passes the context of the thread, and reads its flags when this returns.
-        unsafe { (*context).uc_mcontext.gregs[libc::REG_EFL as usize] &= !(TRAP as i64) };
+        unsafe { (*context).uc_mcontext.gregs[libc::REG_EFL as usize] &= !i64::from(TRAP) };
     }
 }
