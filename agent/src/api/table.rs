@@ -73,6 +73,18 @@ pub(crate) fn lines<S: AsRef<str>, R: AsRef<[S]>>(widths: &mut Vec<usize>, rows:
     text
 }
 
+/// The lines, each cut to this many columns. One that was cut ends with an ellipsis.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    let cut = |line: &str| match line.char_indices().nth(columns) {
+        None => format!("{line}\n"),
+        Some(_) => {
+            let kept: String = line.chars().take(columns.saturating_sub(1)).collect();
+            format!("{}…\n", kept.trim_end())
+        }
+    };
+    text.lines().map(cut).collect()
+}
+
 /// A cell, safe to print, and its width. An empty one is shown as such.
 fn printable(cell: &str) -> (Cow<'_, str>, usize) {
     let cell = if cell.is_empty() { "-".into() } else { harmless(cell) };
@@ -139,6 +151,14 @@ mod tests {
         let long = "é".repeat(97);
         let text = table(["A", "B"], [[&*long, "x"], ["y", "z"]]);
         assert!(text.lines().all(|line| line.chars().count() == 100), "{text}");
+    }
+
+    #[test]
+    fn a_line_is_cut_to_the_terminal_with_an_ellipsis() {
+        let text = table(["A", "B"], [["longer", "xyz"], ["é", "z"]]);
+        assert_eq!(cut(&text, 11), text);
+        assert_eq!(cut(&text, 10), "A       B\nlonger  x…\né       z\n");
+        assert_eq!(cut(&text, 8), "A…\nlonger…\né…\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Answers on standard output: a table for people, JSON or YAML for programs.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -30,11 +30,20 @@ pub(crate) struct Printer {
     pub(crate) output: Output,
     /// The widths of the table's columns so far. They only grow. Empty before the headings.
     widths: Vec<usize>,
+    /// The columns of the terminal. `None`: whole lines.
+    terminal: Option<usize>,
 }
 
 impl Printer {
     pub(crate) fn new(output: Output) -> Self {
-        Self { output, widths: Vec::new() }
+        Self { output, widths: Vec::new(), terminal: None }
+    }
+
+    /// Cuts the lines of a table that are longer than those of the terminal. A pipe gets whole lines.
+    pub(crate) fn within_the_terminal(mut self) -> Self {
+        let size = if io::stdout().is_terminal() { crossterm::terminal::size().ok() } else { None };
+        self.terminal = size.map(|(columns, _)| columns.into());
+        self
     }
 
     /// Formats these items. A table leaves out the items without a row. The headings precede its first row.
@@ -51,7 +60,12 @@ impl Printer {
             Output::Table | Output::Wide | Output::Name => {
                 let rows: Vec<_> = items.filter_map(row).collect();
                 let headings = headings.filter(|_| self.widths.is_empty() && !rows.is_empty());
-                Ok(table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>()))
+                let text =
+                    table::lines(&mut self.widths, &headings.into_iter().chain(rows).collect::<Vec<_>>());
+                Ok(match self.terminal {
+                    Some(columns) => table::cut(&text, columns),
+                    None => text,
+                })
             }
         }
     }

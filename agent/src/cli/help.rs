@@ -37,6 +37,16 @@ pub(crate) fn command() -> clap::Command {
         })
 }
 
+/// The help of a command.
+pub(crate) fn of(name: &str) -> String {
+    let mut command = command();
+    command.build();
+    command
+        .find_subcommand_mut(name)
+        .map(|command| command.render_long_help().to_string())
+        .unwrap_or_default()
+}
+
 /// Parses the command line and the environment. Ends the process if clap refuses the command line.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {
     let command = command();

@@ -179,14 +179,15 @@ Say which pod something belongs to: its namespace, name, UIDs (the pod's and its
 owner and labels, and how it was found.
 
 ANYTHING is one of:
-  a UID, NAMESPACE/NAME, or a full name (NAME_NAMESPACE)
-  a container ID, or at least its first 12 digits
-  an IP address
+  a UID, NAMESPACE/NAME, a full name (NAME_NAMESPACE), or a name that only one pod has
+  a container ID, or at least its first 12 digits, with or without its runtime (docker://)
+  an IP address, also as 10.0.0.7:443 or 10.0.0.7/32
   a process ID of the agent's host, or PID@NANOSECONDS with its start since boot
   the path of a log, a cgroup path, or the lines of /proc/PID/cgroup
 
 Without ANYTHING, or with -, each line of standard input is a query, or JSON like \
-{\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}.
+{\"query\": \"10.0.0.7\", \"at\": \"2026-01-02T03:04:05Z\"}. Answers to a live stream come late if a program before whois \
+buffers its output: tail -F events | stdbuf -oL cut -f 3 | pod-index whois.
 
 With a time, an IP or a name finds the pod that had it then, if that is certain. Otherwise standard error lists the pods \
 that may have had it.
@@ -206,8 +207,9 @@ pub(crate) struct WhoisArgs {
     /// What to look up; - for the lines of standard input.
     pub(crate) anything: Vec<String>,
 
-    /// When the events happened: RFC 3339, or s, ms, us or ns since 1970. A query may end with its own: " at=TIME".
-    #[arg(long, value_name = "TIME")]
+    /// When the events happened: RFC 3339; s, ms, us or ns since 1970; or how long ago: -5s. A query may end with its own:
+    /// " at=TIME".
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) at: Option<String>,
 
     /// Of each line of standard input, field N is the time of its event, and the others are the query.

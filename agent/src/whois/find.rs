@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
-use pod_index::identity::{Identity, PodLog};
+use pod_index::identity::{ContainerLog, Identity, PodLog};
 use pod_index::workload::{Workload, controller};
 use pod_index::{
     Bounds as Ends, Coverage, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
     is_mirror_pod,
 };
-use pod_index_kubelet::process::Placement;
+use pod_index_kubelet::process::{Placement, Roots};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Controller, Line, NO_POD_OF_PROCESS};
@@ -26,6 +26,9 @@ const SUGGESTIONS: usize = 3;
 /// Pods that searches for a name or a short container ID visit at once.
 pub(super) const VISITED: usize = 20_000;
 
+const NOT_OF_KUBELET: &str =
+    "anyone could have made this cgroup: it is not where a kubelet puts its pods (--cgroup-root)";
+const NO_CONTAINER_OR_SEVERAL: &str = "no container ID, or several, begin with it";
 const NO_POD_OF_LOG: &str = "the index does not have the pod of this log";
 
 /// A parsed query.
@@ -35,6 +38,8 @@ pub(super) struct Sought<'a> {
     /// Of a process: its cgroup.
     identity: Identity<'a>,
     is_process: bool,
+    /// The start of a container ID, if it certainly is one.
+    short_id: Option<&'a str>,
     /// The time of the event.
     at: Option<Time>,
 }
@@ -42,6 +47,8 @@ pub(super) struct Sought<'a> {
 /// A pod, and how it was found.
 pub(super) struct Found<'a> {
     sought: &'a Sought<'a>,
+    /// What the query was taken for.
+    kind: &'static str,
     held: Held<'a, Pod>,
     /// When it had the key that found it, if the query has a time.
     ends: Option<(Ends, Ends)>,
@@ -104,24 +111,33 @@ fn full_name(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace(), pod.name())
 }
 
-/// Whether the text may be the start of a container ID, as `crictl ps` shows it.
-fn is_short_id(text: &str) -> bool {
-    (12..64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
 impl<'a> Sought<'a> {
     /// Parses a query. The processes were looked up before.
     ///
-    /// `at`: the time of the event, if the query does not say it itself.
-    pub(super) fn parse(query: &'a [u8], at: Option<Time>, placements: &Placements) -> Result<Self, Unknown> {
+    /// `at`: the time of the event, if the query does not say it itself. `roots`: the cgroups that may hold pods.
+    pub(super) fn parse(
+        query: &'a [u8],
+        at: Option<Time>,
+        placements: &Placements,
+        roots: &Roots,
+    ) -> Result<Self, Unknown> {
         let invalid = |error: String| Unknown::new(None, error);
         let query = str::from_utf8(query).map_err(|_| invalid("an identity must be UTF-8".to_owned()))?;
         let (text, own_time) = query::split(query).map_err(invalid)?;
         let at = own_time.or(at);
         let Some(process) = query::process(query) else {
-            let identity = Identity::parse_lenient(text).map_err(|error| invalid(error.to_string()))?;
-            let text = (!text.contains('/')).then(|| text.trim_ascii());
-            return Ok(Self { text, identity, is_process: false, at });
+            let text = text.trim_ascii();
+            let short_id = query::short_id_of_runtime(text);
+            let identity = match (query::address(text), short_id) {
+                (Some(address), _) => Identity::Ip(address.map_err(invalid)?),
+                (None, Some(id)) => Identity::Uid(id.into()),
+                (None, None) => Identity::parse_lenient(text).map_err(|error| invalid(error.to_string()))?,
+            };
+            if matches!(identity, Identity::Cgroup(_)) && roots.place(text).pod().is_none() {
+                return Err(invalid(NOT_OF_KUBELET.to_owned()));
+            }
+            let text = (!text.contains('/')).then_some(text);
+            return Ok(Self { text, identity, is_process: false, short_id, at });
         };
         if process.1.is_none() && at.is_some() {
             return Err(invalid("at: a process ID at a time needs its start: PID@NANOSECONDS".to_owned()));
@@ -130,7 +146,7 @@ impl<'a> Sought<'a> {
             Some(Ok(Placement::Pod(cgroup))) => {
                 // It is certainly no UID, and a process is in one pod only.
                 let identity = Identity::Cgroup(cgroup.clone());
-                return Ok(Self { text: None, identity, is_process: true, at: None });
+                return Ok(Self { text: None, identity, is_process: true, short_id: None, at: None });
             }
             Some(Ok(Placement::NoPod)) => "the process belongs to no pod".to_owned(),
             Some(Ok(Placement::Gone)) => {
@@ -142,9 +158,16 @@ impl<'a> Sought<'a> {
         Err(Unknown::new(Some("pid"), error))
     }
 
-    /// How a log path contradicts the pod that was found.
-    fn contradiction(&self, path: &str, pod: &Pod) -> Option<String> {
-        let Identity::PodLog(PodLog { namespace, name, .. }) = self.identity else { return None };
+    /// How the path of a log, or of a link to one, contradicts the pod that was found, and its container.
+    fn contradiction(&self, path: &str, held: &Held<'_, Pod>) -> Option<String> {
+        let pod = &**held.pod;
+        let PodLog { namespace, name, .. } = match self.identity {
+            Identity::PodLog(log) => log,
+            Identity::ContainerLog(link) if held.by == FoundBy::ContainerId => {
+                return contradiction_of_link(&link, held);
+            }
+            _ => return None,
+        };
         if (namespace, name) != (pod.namespace(), pod.name()) {
             return Some(format!("the path names {namespace}/{name}, and the UID is of another pod"));
         }
@@ -156,6 +179,7 @@ impl<'a> Sought<'a> {
     fn kind(&self) -> (&'static str, &'static str) {
         match self.identity {
             _ if self.is_process => ("pid", NO_POD_OF_PROCESS),
+            _ if self.short_id.is_some() => ("containerId", NO_CONTAINER_OR_SEVERAL),
             Identity::ContainerId(_) => ("containerId", "no pod has a container with this ID"),
             Identity::Cgroup(_) => ("cgroup", "the index does not have the pod of this cgroup"),
             Identity::PodLog(_) | Identity::PodDirectory { .. } => ("logPath", NO_POD_OF_LOG),
@@ -173,7 +197,15 @@ impl<'a> Sought<'a> {
         bounds: Bounds,
         searches: &mut usize,
     ) -> Result<Found<'s>, Unknown> {
-        let found_now = |held| Found { sought: self, held, ends: None };
+        let kind = self.kind().0;
+        let found_now = |held| Found { sought: self, kind, held, ends: None };
+        if let Some(start) = self.short_id {
+            let held = if *searches > 0 { by_short_id(snapshot, start) } else { None };
+            *searches = searches.saturating_sub(1);
+            let missing =
+                || Unknown { is_missing: true, ..Unknown::new(Some(kind), NO_CONTAINER_OR_SEVERAL) };
+            return held.map(found_now).ok_or_else(missing);
+        }
         let found = match self.at {
             Some(at) => self.find_at(snapshot, bounds, at),
             None => Ok(self.identity.resolve(snapshot).map(found_now)),
@@ -201,13 +233,20 @@ impl<'a> Sought<'a> {
             if !is_usual {
                 unknown.error = format!("not recognised; {error}");
             }
-            if *searches > 0 && (!is_usual || is_short_id(word)) {
+            let is_short_id = query::is_short_id(word);
+            if *searches > 0 && (!is_usual || is_short_id) {
                 *searches -= 1;
                 if let Some(held) = by_short_id(snapshot, word) {
                     return Ok(found_now(held));
                 }
-                let of_short_id = || "; no container ID, or several, begin with it".to_owned();
-                let hint = suggestion(snapshot, word).or_else(|| is_short_id(word).then(of_short_id));
+                // Of the past, only a whole name is certain.
+                if self.at.is_none()
+                    && let Some(held) = by_name_alone(snapshot, word)
+                {
+                    return Ok(Found { kind: "name", ..found_now(held) });
+                }
+                let of_short_id = || format!("; {NO_CONTAINER_OR_SEVERAL}");
+                let hint = suggestion(snapshot, word).or_else(|| is_short_id.then(of_short_id));
                 unknown.error.extend(hint);
             }
         }
@@ -231,7 +270,12 @@ impl<'a> Sought<'a> {
             Holder::Pod(held) => {
                 let all = key.map(|key| then.candidates(key)).unwrap_or_default();
                 let this = all.iter().find(|one| one.is_certain && Arc::ptr_eq(one.pod, held.pod));
-                return Ok(Some(Found { sought: self, held, ends: this.map(|one| (one.from, one.until)) }));
+                return Ok(Some(Found {
+                    sought: self,
+                    kind: self.kind().0,
+                    held,
+                    ends: this.map(|one| (one.from, one.until)),
+                }));
             }
             Holder::Unknown(why) if why != NotFound::NoPod || key.is_some() => (why, Vec::new(), 0),
             Holder::Ambiguous { candidates, more } => (NotFound::NoPod, candidates, more),
@@ -276,10 +320,41 @@ impl<'a> Sought<'a> {
     }
 }
 
+/// How a link to a log contradicts the pod and the container that its container ID has found. The end of a long name is
+/// missing in a link.
+fn contradiction_of_link(link: &ContainerLog<'_>, held: &Held<'_, Pod>) -> Option<String> {
+    let pod = &**held.pod;
+    let names_pod =
+        link.name == pod.name() && link.namespace.is_none_or(|namespace| namespace == pod.namespace());
+    if !names_pod {
+        let namespace = link.namespace.unwrap_or("…");
+        return Some(format!(
+            "the link names {namespace}/{}, and the container ID is of another pod",
+            link.name
+        ));
+    }
+    let named = link.container?;
+    (held.container? != named)
+        .then(|| format!("the link names the container {named}, and the container ID is of another one"))
+}
+
+/// The only current pod with this name, in whichever namespace. Visits `VISITED` pods at most.
+fn by_name_alone<'s>(snapshot: &'s Snapshot<Pod>, name: &str) -> Option<Held<'s, Pod>> {
+    if snapshot.pods().len() > VISITED {
+        return None;
+    }
+    let mut pods = snapshot.pods().filter(|pod| pod.name() == name);
+    let (pod, other) = (pods.next()?, pods.next());
+    if other.is_some() {
+        return None;
+    }
+    Identity::Name { namespace: pod.namespace(), name: pod.name() }.resolve(snapshot)
+}
+
 /// Finds the pod of the only container whose ID begins with the text, which is how `crictl ps` shows IDs. Goes through
 /// all pods.
 fn by_short_id<'s>(snapshot: &'s Snapshot<Pod>, start: &str) -> Option<Held<'s, Pod>> {
-    if !is_short_id(start) {
+    if !query::is_short_id(start) {
         return None;
     }
     let containers = snapshot.pods().filter_map(|pod| pod.status.as_ref()).flat_map(|status| {
@@ -311,7 +386,8 @@ impl Found<'_> {
         is_detailed: bool,
         to: &mut Vec<u8>,
     ) {
-        let Self { sought, held: Held { pod, container, by, removed_at, .. }, ref ends } = *self;
+        let Self { sought, kind, ref held, ref ends } = *self;
+        let Held { pod, container, by, removed_at, .. } = *held;
         let is_mirror = is_mirror_pod(&**pod);
         let mirror = match removed_at {
             _ if is_mirror => Some(pod),
@@ -320,7 +396,7 @@ impl Found<'_> {
             Some(_) => snapshot.mirror_uid_of_pod(pod.uid()).and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
         };
         let mut line = Line::new(true, query, to);
-        line.put("kind", Some(sought.kind().0));
+        line.put("kind", Some(kind));
         // For a cgroup, for example, the pod's UID or the container's ID.
         let by = match by {
             FoundBy::MirrorUid => "mirrorUid",
@@ -331,7 +407,7 @@ impl Found<'_> {
             _ => "uid",
         };
         line.put("foundBy", Some(by));
-        line.put("contradiction", sought.contradiction(query, pod));
+        line.put("contradiction", sought.contradiction(query, held));
         line.put("at", sought.at.map(query::written));
         line.put("from", ends.map(|(from, _)| between(from)));
         line.put("until", ends.map(|(_, until)| between(until)));
@@ -393,7 +469,8 @@ mod tests {
         writer.add_pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
         let snapshot = reader.load();
         let bounds = Bounds { skew: Duration::ZERO, delay: Duration::ZERO };
-        let sought = Sought::parse(&id.as_bytes()[..13], None, &Placements::new()).ok().expect("a query");
+        let (placements, roots) = (Placements::new(), Roots::default());
+        let sought = Sought::parse(&id.as_bytes()[..13], None, &placements, &roots).ok().expect("a query");
         for (allowed, is_found, left) in [(2, true, 1), (1, true, 0), (0, false, 0)] {
             let mut searches = allowed;
             let found = sought.find(&snapshot, bounds, &mut searches);

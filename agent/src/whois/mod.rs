@@ -55,7 +55,11 @@ impl Whois {
             annotations.insert(REMOVED_ANNOTATION.to_owned(), find::time_of(at).to_string());
             Some(Arc::new(pod))
         };
-        let pod = resolve(Identity::Uid(key.into())).or_else(|| resolve(Identity::parse(key).ok()?));
+        let is_made_up = |identity: &Identity<'_>| {
+            matches!(identity, Identity::Cgroup(_)) && self.processes.roots().place(key).pod().is_none()
+        };
+        let parsed = || Identity::parse(key).ok().filter(|identity| !is_made_up(identity));
+        let pod = resolve(Identity::Uid(key.into())).or_else(|| resolve(parsed()?));
         let pod = pod.filter(|pod| !is_mirror_pod(&**pod));
         match &pod {
             Some(_) => {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use pod_index_kubelet::process::{PidResolver, Placement, ResolveError};
+use pod_index_kubelet::process::{PidResolver, Placement, ResolveError, Roots};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
@@ -26,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Processes {
     idle: Arc<Mutex<Vec<PidResolver>>>,
     readers: Arc<Semaphore>,
+    roots: Arc<Roots>,
 }
 
 /// What each of some processes belongs to. A process that is missing was not read in time.
@@ -35,8 +36,14 @@ impl Processes {
     /// The processes of the `/proc` at this path. `root`: the kubelet's `cgroupRoot`, if it has one.
     pub(crate) fn new(proc: &Path, root: Option<&str>) -> Result<Self, ResolveError> {
         let resolver = || Ok(root.into_iter().fold(PidResolver::new(proc)?, PidResolver::cgroup_root));
+        let roots = Arc::new(resolver()?.roots().clone());
         let idle = (0..READERS).map(|_| resolver()).collect::<Result<_, _>>()?;
-        Ok(Self { idle: Arc::new(Mutex::new(idle)), readers: Arc::new(Semaphore::new(READERS)) })
+        Ok(Self { idle: Arc::new(Mutex::new(idle)), readers: Arc::new(Semaphore::new(READERS)), roots })
+    }
+
+    /// The cgroups that may hold pods.
+    pub(super) fn roots(&self) -> &Roots {
+        &self.roots
     }
 
     /// Reads these processes. Each client waits for its own before it waits for a reader.

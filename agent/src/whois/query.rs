@@ -1,5 +1,6 @@
 //! What a query has besides the identity: the time of its event, or the start of its process.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -7,6 +8,8 @@ use pod_index::Time;
 use pod_index::identity::Identity;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::config::duration::go_duration;
 
 /// A process ID, and when the process was started since the machine was, if the query says so.
 pub(super) type Process = (u32, Option<Duration>);
@@ -43,10 +46,20 @@ pub(super) fn split(query: &str) -> Result<(&str, Option<Time>), String> {
     }
 }
 
-/// The time of an event: RFC 3339, or since 1970 in seconds (also with a fraction), milliseconds, microseconds or
-/// nanoseconds, told apart by their size.
+/// The time of an event: RFC 3339; or since 1970 in seconds (also with a fraction), milliseconds, microseconds or
+/// nanoseconds, told apart by their size; or how long ago it was: `-5s`.
 pub(crate) fn time(text: &str) -> Result<Time, String> {
-    let error = || format!("at: {:?} is no time; give RFC 3339, or a number since 1970", shortened(text));
+    let error = || {
+        let text = shortened(text);
+        format!("at: {text:?} is no time; give RFC 3339, a number since 1970, or how long ago, such as -5s")
+    };
+    if let Some(ago) = text.strip_prefix('-') {
+        let ago = go_duration(ago).map_err(|_| error())?;
+        let now = Timestamp::now().as_nanosecond();
+        let then =
+            i64::try_from(ago.as_nanos()).ok().and_then(|ago| i64::try_from(now).ok()?.checked_sub(ago));
+        return then.map(Time::from_nanos).ok_or_else(error);
+    }
     if let Some((seconds, fraction)) = text.split_once('.')
         && let (Ok(seconds @ 0..100_000_000_000), true) = (seconds.parse::<i64>(), is_digits(fraction))
     {
@@ -66,6 +79,34 @@ pub(crate) fn time(text: &str) -> Result<Time, String> {
     }
     let time: Timestamp = text.parse().map_err(|_| error())?;
     Ok(Time::from_nanos(i64::try_from(time.as_nanosecond()).map_err(|_| error())?))
+}
+
+/// The address in `10.0.0.7:443`, `[fd00::7]:443`, `10.0.0.7/32` or `fd00::7/128`, as flows and routes have it. An address
+/// alone is an identity already. `None`: the text has none of these forms. An error: it is a range of addresses.
+pub(super) fn address(text: &str) -> Option<Result<IpAddr, String>> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(Ok(address.ip().to_canonical()));
+    }
+    let (address, bits) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let bits: u8 = bits.parse().ok()?;
+    let all = if address.is_ipv4() { 32 } else { 128 };
+    Some(if bits == all {
+        Ok(address.to_canonical())
+    } else {
+        Err(format!("{text} is a range of addresses; give one address"))
+    })
+}
+
+/// The start of a container ID after the name of its runtime, as in `docker://3e5f0b1c3e5f`.
+pub(super) fn short_id_of_runtime(text: &str) -> Option<&str> {
+    let (runtime, id) = text.split_once("://")?;
+    (!runtime.is_empty() && is_short_id(id)).then_some(id)
+}
+
+/// Whether the text may be the start of a container ID, as `crictl ps` shows it.
+pub(super) fn is_short_id(text: &str) -> bool {
+    (12..64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_digits(text: &str) -> bool {
@@ -98,7 +139,7 @@ pub(super) fn process(query: &str) -> Option<Process> {
 }
 
 /// In RFC 3339.
-pub(super) fn written(time: Time) -> String {
+pub(crate) fn written(time: Time) -> String {
     Timestamp::from_nanosecond(time.as_nanos().into()).map_or_else(|_| String::new(), |time| time.to_string())
 }
 
@@ -123,6 +164,45 @@ mod tests {
         assert_eq!(time("0"), Ok(Time::from_seconds(0)));
         for text in ["", "now", "-5", "1.", ".5", "1.x", "10:00:05", "99999999999999999999", "2026-11-22"] {
             assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_may_be_relative_to_now() {
+        let now = Time::from_nanos(i64::try_from(Timestamp::now().as_nanosecond()).unwrap());
+        let then = time("-1h30m").unwrap();
+        let ago = now.as_nanos() - then.as_nanos();
+        // The clock may be adjusted during the test.
+        assert!((5_390_000_000_000..5_410_000_000_000).contains(&ago), "{ago}");
+        for text in ["-", "-5", "--5s", "-5x", "- 5s"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_may_have_a_port_or_the_length_of_its_prefix() {
+        let address = |text: &str| super::address(text);
+        let v4: IpAddr = [10, 0, 0, 7].into();
+        for text in ["10.0.0.7:443", "10.0.0.7/32", "[::ffff:10.0.0.7]:80", "::ffff:10.0.0.7/128"] {
+            assert_eq!(address(text), Some(Ok(v4)), "{text}");
+        }
+        let v6: IpAddr = "fd00::7".parse().unwrap();
+        for text in ["[fd00::7]:443", "fd00::7/128"] {
+            assert_eq!(address(text), Some(Ok(v6)), "{text}");
+        }
+        for text in ["10.0.0.0/8", "fd00::/64", "10.0.0.7/33"] {
+            assert!(address(text).is_some_and(|found| found.is_err()), "{text}");
+        }
+        for text in ["10.0.0.7", "shop/web", "web:443", "10.0.0.7:99999", "10.0.0.7/x", "10.0.0/32"] {
+            assert_eq!(address(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_short_container_id_may_have_its_runtime() {
+        assert_eq!(short_id_of_runtime("docker://3e5f0b1c3e5f"), Some("3e5f0b1c3e5f"));
+        for text in ["docker://3e5f0b1c3e5", "://3e5f0b1c3e5f", "docker://web-0-web-0-web", "3e5f0b1c3e5f"] {
+            assert_eq!(short_id_of_runtime(text), None, "{text}");
         }
     }
 

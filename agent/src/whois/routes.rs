@@ -163,7 +163,7 @@ impl Whois {
             let shown = String::from_utf8_lossy(&query[..query.len().min(ECHO)]);
             let sought = match left {
                 0 => Err(Unknown::new(None, TOO_LARGE)),
-                _ => Sought::parse(&query, at, placements),
+                _ => Sought::parse(&query, at, placements, self.processes.roots()),
             };
             let found = match &sought {
                 Ok(sought) => sought.find(&snapshot, self.bounds, &mut searches),

@@ -53,6 +53,7 @@ use pod_index::identity::Cgroup;
 pub use cgroup::{CgroupOptions, CgroupResolver};
 pub use error::ResolveError;
 pub use pid::PidResolver;
+pub use roots::Roots;
 
 /// The result for a process ID or a cgroup ID.
 ///

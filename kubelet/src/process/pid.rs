@@ -128,6 +128,12 @@ impl PidResolver {
         self
     }
 
+    /// The cgroups that may hold pods, to judge the paths of cgroups in events by the same rule.
+    #[must_use]
+    pub fn roots(&self) -> &Roots {
+        &self.roots
+    }
+
     /// Replaces the clock, for tests. Returns the time since the machine was started.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {

@@ -1,5 +1,7 @@
 //! Which cgroups are a kubelet's. Anyone with a delegated cgroup may name the cgroups below it like those of a pod.
 
+use std::borrow::Cow;
+
 use pod_index::identity::Cgroup;
 
 use super::Placement;
@@ -8,9 +10,46 @@ use super::Placement;
 const USUAL: [&str; 5] =
     ["", "/kubelet", "/kubelet.slice", "/system.slice/containerd.service", "/system.slice/crio.service"];
 
+/// Where the root of cgroupfs may be mounted.
+const MOUNTS: [&str; 4] =
+    ["/sys/fs/cgroup/", "/host/sys/fs/cgroup/", "/rootfs/sys/fs/cgroup/", "/hostfs/sys/fs/cgroup/"];
+
+/// The names of the hierarchies of cgroup v1, and that of cgroup v2 beside them.
+const HIERARCHIES: [&str; 18] = [
+    "blkio",
+    "cpu",
+    "cpu,cpuacct",
+    "cpuacct",
+    "cpuset",
+    "devices",
+    "freezer",
+    "hugetlb",
+    "memory",
+    "misc",
+    "net_cls",
+    "net_cls,net_prio",
+    "net_prio",
+    "perf_event",
+    "pids",
+    "rdma",
+    "systemd",
+    "unified",
+];
+
 /// The cgroups that may hold a kubelet's `kubepods`.
+///
+/// # Examples
+/// ```
+/// use pod_index_kubelet::process::{Placement, Roots};
+///
+/// let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+/// let roots = Roots::default();
+/// assert!(roots.place(&format!("/sys/fs/cgroup/kubepods/burstable/pod{uid}")).pod().is_some());
+/// // Its user may have made this one.
+/// assert_eq!(roots.place(&format!("/user.slice/user-1000.slice/kubepods/pod{uid}")), Placement::NoPod);
+/// ```
 #[derive(Clone, Debug)]
-pub(super) struct Roots(Vec<String>);
+pub struct Roots(Vec<String>);
 
 impl Default for Roots {
     fn default() -> Self {
@@ -30,6 +69,25 @@ impl Roots {
             paths(contents).filter(|path| Cgroup::from_path(path).is_some_and(|own| own.pod_uid.is_some()))
         {
             self.0.extend(root_of(&path));
+        }
+    }
+
+    /// What a text names that an event carries: a cgroup's path, also with the place where cgroupfs is mounted, or the lines
+    /// of `/proc/PID/cgroup`. [`Placement::NoPod`] if the cgroup is not below one where a kubelet puts its pods: anyone with a
+    /// delegated cgroup can name the cgroups below it like those of a pod. A name without a path, such as that of a slice,
+    /// says nothing of its place, and counts.
+    ///
+    /// # Complexity
+    /// O(length of the text · number of roots).
+    #[must_use]
+    pub fn place(&self, text: &str) -> Placement {
+        let text = text.trim_ascii();
+        if text.starts_with('/') {
+            self.placement(&without_mount(text))
+        } else if text.contains('/') {
+            self.placement_in(text.as_bytes())
+        } else {
+            Cgroup::from_path(text).into()
         }
     }
 
@@ -54,6 +112,16 @@ impl Roots {
             None => below.len() < path.len() && below.matches('/').count() <= 3,
         }
     }
+}
+
+/// The path of a cgroup in its hierarchy, from the path of its directory.
+fn without_mount(path: &str) -> Cow<'_, str> {
+    let Some(below) = MOUNTS.iter().find_map(|mount| path.strip_prefix(mount)) else { return path.into() };
+    let below = match below.split_once('/') {
+        Some((first, rest)) if HIERARCHIES.contains(&first) => rest,
+        _ => below,
+    };
+    format!("/{below}").into()
 }
 
 /// The path before the first cgroup that a kubelet has named.
@@ -112,12 +180,23 @@ mod tests {
             (format!("/custom/{pod}"), false),
         ] {
             assert_eq!(roots.placement(&path) != Placement::NoPod, counts, "{path}");
+            for mount in ["", "/sys/fs/cgroup", "/host/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"] {
+                // A path that leaves the reader's namespace has no mount.
+                if mount.is_empty() || !path.starts_with("/..") {
+                    let text = format!("{mount}{path}");
+                    assert_eq!(roots.place(&text) != Placement::NoPod, counts, "{text}");
+                }
+            }
+            assert_eq!(roots.place(&format!("0::{path}")) != Placement::NoPod, counts, "{path}");
             assert_eq!(
                 roots.placement_in(format!("0::{path}\n").as_bytes()) != Placement::NoPod,
                 counts,
                 "{path}"
             );
         }
+        assert!(roots.place("kubepods-burstable-podx.slice").pod().is_some(), "a name without a path");
+        let below_a_users = format!("/user.slice/user-1000.slice/sys/fs/cgroup/{pod}");
+        assert_eq!(roots.place(&below_a_users), Placement::NoPod);
         roots.add("custom/");
         assert!(roots.placement(&format!("/custom/{pod}")).pod().is_some());
         roots.add_own(format!("1:name=systemd:/docker/{id}/kubelet/kubepods/podx/{id}\n").as_bytes());

@@ -2,7 +2,7 @@
 
 mod printer;
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,12 @@ use serde_json::Value;
 
 use self::printer::{lines, print};
 use crate::cli::client::Server;
-use crate::cli::format::Printer;
-use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, runtime};
+use crate::cli::format::{self, Printer};
+use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, help, runtime};
 use crate::config::failure::Failure;
 use crate::config::rule;
 use crate::whois::answer::{NO_POD_OF_PROCESS, NOT_FOUND};
+use crate::whois::query;
 
 /// Time between two requests for pods that are not there yet.
 const RETRY: Duration = Duration::from_millis(200);
@@ -34,9 +35,20 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     let wait = asked.wait.unwrap_or_default();
     let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
     rule(asked.time_field.is_none() || is_input, "--time-field is for lines of standard input")?;
+    if asked.anything.is_empty() && io::stdin().is_terminal() {
+        // Nobody types queries without being told what they are.
+        format::print(&help::of("whois"))?;
+        return Err(Failure::Usage("give what to look up, or - to type lines".to_owned()));
+    }
+    // Waiting must not move the time.
+    let at = asked
+        .at
+        .as_deref()
+        .map(|at| if at.starts_with('-') { query::time(at).map(query::written) } else { Ok(at.to_owned()) });
+    let at = at.transpose().map_err(Failure::Usage)?;
     // Connections are kept by another thread: this one may be blocked in a read.
     let runtime = runtime()?;
-    let (mut printer, mut all_found) = (Printer::new(output), true);
+    let (mut printer, mut all_found) = (Printer::new(output).within_the_terminal(), true);
     let mut print = |answers: &[u8]| {
         all_found &= !lines(answers).any(|answer| answer.starts_with(NOT_FOUND));
         print(&mut printer, &asked.fields, answers)
@@ -44,7 +56,7 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
     let details = asked.fields.iter().any(is_detail).then_some(("details", "true"));
     let path = |query: Option<&str>| {
-        let (at, query) = (asked.at.iter().map(|at| ("at", &**at)), query.map(|query| ("q", query)));
+        let (at, query) = (at.iter().map(|at| ("at", &**at)), query.map(|query| ("q", query)));
         let pairs = at.chain(details).chain(query);
         format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
     };

@@ -16,6 +16,7 @@ use crate::api::{following, pod};
 use crate::api_server::ApiServer;
 use crate::metrics::value;
 use crate::support::{Agent, Directory, PATIENCE, binary, stderr, stdout, succeeded};
+use crate::terminal::Terminal;
 
 const WEB: &str = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
 const STATIC: &str = "b400a6d5b1b1c5f4c3b2a1908f7e6d5c";
@@ -361,6 +362,113 @@ async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     for answer in &answers[1..] {
         assert_eq!((&answer["podUID"], &answer["container"]), (&json!(WEB), &Value::Null), "{answer}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cgroup_that_anyone_can_make_names_no_pod_as_text_either() {
+    let setup = Setup::with("--cgroup-root /nodes").await;
+    let forged = [
+        format!("/user.slice/user-1000.slice/user@1000.service/kubepods/burstable/pod{WEB}"),
+        format!("/sys/fs/cgroup/user.slice/kubepods/pod{WEB}/{}", id('a')),
+        format!("0::/user.slice/user-1000.slice{}", cgroup(WEB, &id('a'))),
+        format!("/user.slice/docker-{}.scope", id('a')),
+    ];
+    for (answer, query) in setup.get(&forged.each_ref().map(|query| &**query)).iter().zip(&forged) {
+        assert_eq!(answer["found"], false, "{answer}");
+        assert!(answer["error"].as_str().unwrap().contains("anyone could have made this cgroup"), "{answer}");
+        let key: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
+        assert_eq!(setup.agent.get(&format!("/pods/{}", key.replace('+', "%20"))).code, 404, "{query}");
+    }
+    let true_one = format!("/nodes/kubepods/burstable/pod{WEB}");
+    assert_eq!(setup.get(&[&true_one])[0]["podUID"], WEB);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_with_the_container_id_of_another_pod_or_container_is_marked() {
+    let setup = Setup::new().await;
+    let link = |name: &str, namespace: &str, container: &str| {
+        format!("/var/log/containers/{name}_{namespace}_{container}-{}.log", id('a'))
+    };
+    let queries = [
+        link("web-0", "shop", "nginx"),
+        link("bank", "shop", "nginx"),
+        link("web-0", "vault", "nginx"),
+        link("web-0", "shop", "setup"),
+    ];
+    let answers = setup.get(&queries.each_ref().map(|query| &**query));
+    let said = [
+        None,
+        Some("the link names shop/bank, and the container ID is of another pod"),
+        Some("the link names vault/web-0, and the container ID is of another pod"),
+        Some("the link names the container setup, and the container ID is of another one"),
+    ];
+    for (answer, said) in answers.iter().zip(said) {
+        assert_eq!(
+            (answer["podUID"].as_str(), answer["contradiction"].as_str()),
+            (Some(WEB), said),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_forms_that_other_programs_print_are_understood() {
+    let setup = Setup::new().await;
+    let short = &id('a')[..12];
+    let docker = format!("docker://{short}");
+    for (query, kind, by) in [
+        ("10.0.0.7:443", "ip", "ip"),
+        ("[fd00::7]:443", "ip", "ip"),
+        ("10.0.0.7/32", "ip", "ip"),
+        ("fd00::7/128", "ip", "ip"),
+        (short, "uid", "containerId"),
+        (&docker, "containerId", "containerId"),
+        ("web-0", "name", "name"),
+    ] {
+        let answer = setup.get(&[query]).remove(0);
+        assert_eq!(
+            (answer["podUID"].as_str(), answer["kind"].as_str(), answer["foundBy"].as_str()),
+            (Some(WEB), Some(kind), Some(by)),
+            "{answer}"
+        );
+    }
+    let error = |query: &str| setup.get(&[query])[0]["error"].as_str().unwrap_or_default().to_owned();
+    assert!(error("10.0.0.0/8").contains("a range of addresses"), "{}", error("10.0.0.0/8"));
+    assert!(error("docker://ffffffffffff").contains("begin with it"), "{}", error("docker://ffffffffffff"));
+    assert!(error("web-0 at=-5s").contains("did you mean shop/web-0"), "{}", error("web-0 at=-5s"));
+
+    // A second pod of the name.
+    let mut other = web();
+    other["metadata"]["namespace"] = json!("test");
+    other["metadata"]["uid"] = json!("other");
+    setup.server.put("pods", &other);
+    setup.agent.has("/pods/other");
+    assert!(error("web-0").contains("did you mean shop/web-0 or test/web-0"), "{}", error("web-0"));
+
+    let since = Timestamp::now().as_second();
+    for args in [&["--at", "-5s"][..], &["--at=-5s"]] {
+        let output = setup.agent.ask(&[&["whois", "-o", "json", "10.0.0.7"], args].concat());
+        let answer = lines(stdout(&output)).remove(0);
+        let at: Timestamp = answer["at"].as_str().unwrap().parse().unwrap();
+        assert!((since - 15..=since + 600).contains(&at.as_second()), "{answer}");
+    }
+    let output = setup.agent.ask(&["whois", "10.0.0.7", "--at", "-5"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_terminal_whois_explains_itself_and_cuts_long_lines() {
+    let setup = Setup::new().await;
+    let port = setup.agent.port();
+    let mut terminal = Terminal::run(&["whois", "--port", &port], (80, 100));
+    terminal.until(|screen| screen.contains("Usage:") && screen.contains("give what to look up"));
+    assert_eq!(terminal.wait(), 2);
+    let mut terminal = Terminal::run(&["whois", "--port", &port, WEB], (80, 10));
+    let screen = terminal.until(|screen| screen.contains("web-0"));
+    assert_eq!(terminal.wait(), 0);
+    let lines: Vec<_> = screen.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.len(), 2, "no line is wrapped: {screen}");
+    assert!(lines.iter().all(|line| line.ends_with('…') && line.chars().count() <= 80), "{screen}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
