@@ -161,8 +161,8 @@ pub use moment::{Coverage, Moment};
 pub use options::Options;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
-    CONFIG_SOURCE_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys, PodMeta, SimplePod,
-    Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
+    CONFIG_SOURCE_ANNOTATION, ENDED_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys,
+    PodMeta, SimplePod, Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
 #[cfg(feature = "k8s-openapi")]
 pub use pod::{name_keys, workload};

@@ -9,15 +9,17 @@
 //! | [`records`] | pods joined with their Namespace, workload and Node, and the attributes for telemetry |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
+//! | [`protobuf`] | pods in Kubernetes' protobuf, decoded and encoded by a table |
 //! | `process` | finds the pod of a process ID or a cgroup ID (Linux) |
 //! | `watcher` | writes for an index from the events of kube's own watcher |
 //!
 //! # Features
-//! It is on by default.
+//! Both are on by default.
 //!
 //! | feature | what it adds |
 //! |---|---|
 //! | `api-server` | `sources::api_server`, `mirror`, `references` and `watcher` |
+//! | `kubelet-socket` | `sources::kubelet_socket` (Unix) |
 //!
 //! No feature picks a Kubernetes version. The application does that with a feature of `k8s-openapi`.
 #![deny(unsafe_code)]
@@ -42,6 +44,7 @@ pub mod mirror;
 pub mod names;
 #[cfg(target_os = "linux")]
 pub mod process;
+pub mod protobuf;
 pub mod records;
 #[cfg(feature = "api-server")]
 pub mod references;

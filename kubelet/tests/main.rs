@@ -26,6 +26,7 @@ mod mirror_pods;
 mod process_cgroup;
 #[cfg(target_os = "linux")]
 mod process_pid;
+mod protobuf_pods;
 #[cfg(feature = "api-server")]
 mod real_cluster;
 mod records;
@@ -46,8 +47,11 @@ mod sources_file_log;
 mod sources_file_watch;
 mod sources_http;
 mod sources_kubelet;
+#[cfg(feature = "kubelet-socket")]
+mod sources_kubelet_socket;
 mod sources_manifest;
 mod sources_merge;
+mod sources_merge_socket;
 mod static_pods;
 
 // What the tests share.

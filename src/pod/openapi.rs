@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as k8s_time, ObjectMeta};
 
 use super::workload::{WORKLOAD, Workload};
-use super::{Life, PodKeys, PodMeta, Time, is_static_pod};
+use super::{ENDED_ANNOTATION, Life, PodKeys, PodMeta, Time, is_static_pod};
 
 impl PodMeta for Pod {
     fn uid(&self) -> &str {
@@ -24,8 +24,8 @@ impl PodMeta for Pod {
     fn ephemeral_container_count(&self) -> usize {
         self.spec.as_ref().and_then(|spec| spec.ephemeral_containers.as_ref()).map_or(0, Vec::len)
     }
-    /// The IDs of all containers, including the last terminated ones, the IPs, unless the pod uses its node's, and the
-    /// [workload](WORKLOAD).
+    /// The IDs of all containers, including the last terminated ones, the IPs, unless the pod uses its node's or has given them
+    /// back ([`ENDED_ANNOTATION`]), and the [workload](WORKLOAD).
     fn keys(&self, keys: &mut PodKeys<'_>) {
         name_keys(self, Workload::of(&self.metadata, None::<&ObjectMeta>), keys);
     }
@@ -121,7 +121,7 @@ pub fn name_keys(pod: &Pod, workload: Option<Workload<'_>>, keys: &mut PodKeys<'
     keys.finished(matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")));
     containers(status).for_each(|container| name_ids(container, keys));
     let uses_nodes_network = pod.spec.as_ref().and_then(|spec| spec.host_network) == Some(true);
-    if !uses_nodes_network {
+    if !uses_nodes_network && pod.annotation(ENDED_ANNOTATION).is_none() {
         let ips = status.pod_ips.iter().flatten().map(|ip| ip.ip.as_str());
         // `podIP` repeats the first of `podIPs`, if the server sends those.
         let ip = status.pod_ip.as_deref().filter(|_| status.pod_ips.as_ref().is_none_or(Vec::is_empty));

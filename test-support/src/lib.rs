@@ -6,6 +6,8 @@ pub mod canary;
 pub mod dice;
 pub mod files;
 pub mod kubelet;
+#[cfg(unix)]
+pub mod pods_api;
 pub mod port;
 pub mod proxy;
 

@@ -58,6 +58,12 @@ impl Completeness {
         self.0 = State::Interrupted;
     }
 
+    /// From now on, the kubelet answers no list at all before it has its pods, and says so: Kubernetes 1.37, over its Pods API.
+    #[cfg(feature = "kubelet-socket")]
+    pub(crate) fn announced(&mut self) {
+        self.0 = State::Complete;
+    }
+
     /// Whether the list is complete that was requested at `asked` and has `api_pods` pods of the API server.
     pub(crate) fn judge(&mut self, asked: Instant, api_pods: usize) -> bool {
         let now_listed = (api_pods > 0).then_some(Listed { count: api_pods, since: asked });

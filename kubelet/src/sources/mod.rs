@@ -58,6 +58,8 @@ mod completeness;
 pub mod file;
 pub mod http;
 pub mod kubelet;
+#[cfg(all(unix, feature = "kubelet-socket"))]
+pub mod kubelet_socket;
 pub mod manifest;
 mod merge;
 mod node;

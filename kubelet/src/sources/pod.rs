@@ -80,6 +80,28 @@ pub(super) fn remove_annotation(pod: &mut Arc<Pod>, key: &str) {
     }
 }
 
+/// Whether an annotation is one that sources set.
+pub(super) fn is_mark(key: &str) -> bool {
+    LOCAL_ANNOTATIONS.contains(&key) || key.starts_with("pod-index/")
+}
+
+/// Whether two versions of a pod differ in what a kubelet takes over from the API server while the pod runs.
+///
+/// Kubelet: `checkAndUpdatePod` (`pkg/kubelet/config/config.go`).
+pub(super) fn differs_for_kubelet(one: &Pod, other: &Pod) -> bool {
+    let (a, b) = (&one.metadata, &other.metadata);
+    one.spec != other.spec
+        || !same_entries(a.labels.as_ref(), b.labels.as_ref())
+        || a.deletion_timestamp != b.deletion_timestamp
+        || a.deletion_grace_period_seconds != b.deletion_grace_period_seconds
+        || !others(one).eq(others(other))
+}
+
+/// The annotations that no source sets.
+fn others(pod: &Pod) -> impl Iterator<Item = (&String, &String)> {
+    pod.metadata.annotations.iter().flatten().filter(|(key, _)| !is_mark(key))
+}
+
 /// The node that the pod is bound to.
 pub(super) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()

@@ -146,6 +146,15 @@ impl StatusWriter {
         Some(SourceUpdate::Set(pods))
     }
 
+    /// Records that something was heard of the origin. Wakes no subscriber.
+    #[cfg(any(feature = "api-server", feature = "kubelet-socket"))]
+    pub(crate) fn heard(&self) {
+        self.status.send_if_modified(|status| {
+            status.last_heard = Some(Instant::now());
+            false
+        });
+    }
+
     /// Records that the source is about to emit a set of `pods` pods.
     pub(crate) fn updated(&self, pods: usize) {
         self.status.send_modify(|status| {
@@ -158,12 +167,8 @@ impl StatusWriter {
 
 #[cfg(feature = "api-server")]
 impl Observer for StatusWriter {
-    /// Wakes no subscriber.
     fn heard(&self) {
-        self.status.send_if_modified(|status| {
-            status.last_heard = Some(Instant::now());
-            false
-        });
+        Self::heard(self);
     }
 
     fn watching(&self) {

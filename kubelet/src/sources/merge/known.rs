@@ -24,6 +24,8 @@ pub(super) struct KnownPod {
     pub(super) missing_since: Option<Instant>,
     /// Whether the API server had this pod, and no longer has it.
     pub(super) is_gone_at_api: bool,
+    /// When this source last showed a change of its spec, labels, annotations or deletion. `None`: not since it was first seen.
+    pub(super) changed: Option<Instant>,
 }
 
 impl Known {

@@ -33,7 +33,7 @@ use super::{NodeName, Problem, Source, SourceUpdate, pod};
 /// A pod is identified by its UID. Its metadata and spec come from the API server, else from the kubelet,
 /// else from the manifest. Its status comes from the kubelet, else from the API server; if both have a
 /// version of an API server pod, the status of the newer version is used. A pod is removed when no source
-/// reports it.
+/// reports it. Over its socket, the kubelet is believed more than this: see [`trust_kubelet`](Self::trust_kubelet).
 ///
 /// A static pod has one UID in the kubelet and may have another in a manifest read by this library. If the
 /// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that pod is used. Spec and
@@ -101,6 +101,8 @@ pub struct Merge {
     sources: HashMap<Source, Known>,
     /// The node whose kubelet the source [`Kubelet`](Source::Kubelet) asks. `None`: no static pods are derived.
     own: Option<NodeName>,
+    /// The kubelet's pods are what it itself knows.
+    trusts_kubelet: bool,
     /// Another program than a kubelet manages the own node's mirror pods.
     manages_own: bool,
     claims: Claims,
@@ -130,6 +132,7 @@ impl Merge {
             seen: BTreeSet::new(),
             sources: HashMap::new(),
             own: None,
+            trusts_kubelet: false,
             manages_own: false,
             claims: Claims::default(),
             readings: HashMap::new(),
@@ -144,6 +147,16 @@ impl Merge {
     #[must_use]
     pub fn derive_static_pods(mut self, own: NodeName) -> Self {
         self.own = Some(own);
+        self
+    }
+
+    /// The source [`Kubelet`](Source::Kubelet) is the kubelet's Pods API, [`kubelet_socket`](super::kubelet_socket). Its pods
+    /// have the status that the kubelet itself knows, which no other client can write. So a pod that it lists has that status,
+    /// whatever the API server says, and its spec, labels and annotations are those of the source that saw the later change.
+    /// Once it has listed its pods, no static pods of its node are derived from mirror pods. Off by default.
+    #[must_use]
+    pub fn trust_kubelet(mut self) -> Self {
+        self.trusts_kubelet = true;
         self
     }
 
@@ -322,6 +335,12 @@ impl Merge {
         }
         if source == Source::Api {
             self.compare_with_api(&step.touched.uids);
+        }
+        if self.trusts_kubelet && source == Source::Kubelet && step.is_first {
+            // From now on, the kubelet tells of its static pods itself.
+            let Keys { uids, names } = self.own_keys();
+            step.touched.uids.extend(uids);
+            step.touched.names.extend(names);
         }
         if !self.all_seen && self.configured.is_subset(&self.seen) {
             self.all_seen = true;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
+use pod_index::{ENDED_ANNOTATION, FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
 use super::known::{KnownPod, described};
 use super::step::{Keys, Step};
 use super::{Merge, Merged};
-use crate::sources::pod::{set_annotation, with_status_of};
+use crate::sources::pod::{differs_for_kubelet, is_mark, set_annotation, with_status_of};
 use crate::sources::static_pods::{
     CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, StaticPodClaim, UNCONFIRMED_ANNOTATION,
     claim, derived,
@@ -251,6 +251,9 @@ impl Merge {
     /// The pod to publish under a UID: decides which source is used for which part.
     fn resolved(&self, uid: &PodUid) -> Option<Arc<Pod>> {
         let [file, http, kubelet, api] = Source::ALL.map(|source| self.holder(source, uid));
+        if let (Some(api), Some(kubelet), true) = (api, kubelet, self.trusts_kubelet) {
+            return Some(as_kubelet_knows(api, kubelet));
+        }
         if let Some(api) = api {
             return Some(with_status_of(&api.object, kubelet.map(|kubelet| &*kubelet.object)));
         }
@@ -290,7 +293,8 @@ impl Merge {
     /// Whether a claim can be judged now. Others wait for the next read of the Node object, or are about static pods that
     /// are not derived.
     fn is_judged(&self, claimed: &Claimed) -> bool {
-        let is_managed = self.manages_own && self.is_kubelets(&claimed.claim);
+        let tells_itself = self.trusts_kubelet && self.seen.contains(&Source::Kubelet);
+        let is_managed = (self.manages_own || tells_itself) && self.is_kubelets(&claimed.claim);
         !is_managed && !self.node.defers(claimed.ownership)
     }
 
@@ -369,4 +373,32 @@ impl Merge {
 fn refused(mirror: &Pod, field: &str, message: &str) -> Problem {
     let message = format!("no static pod is derived from the mirror pod {}: {message}", described(mirror));
     Problem::new(ProblemKind::Claim, Source::Api.as_str(), None, Some(field.to_owned()), message)
+}
+
+/// The API server's pod with the status that the kubelet itself knows. Spec, labels, annotations and deletion are those of the
+/// source that saw the later change; the kubelet does not follow owners and finalizers.
+fn as_kubelet_knows(api: &KnownPod, kubelet: &KnownPod) -> Arc<Pod> {
+    let (base, known) = (&*api.object, &*kubelet.object);
+    let is_later = kubelet.changed > api.changed && differs_for_kubelet(base, known);
+    let has_ended = known.annotation(ENDED_ANNOTATION);
+    if !is_later && base.status == known.status && has_ended.is_none() {
+        return Arc::clone(&api.object);
+    }
+    let mut pod = Pod { status: known.status.clone(), ..base.clone() };
+    if is_later {
+        let metadata = &mut pod.metadata;
+        metadata.labels.clone_from(&known.metadata.labels);
+        metadata.deletion_timestamp.clone_from(&known.metadata.deletion_timestamp);
+        metadata.deletion_grace_period_seconds = known.metadata.deletion_grace_period_seconds;
+        let own_marks = metadata.annotations.take().unwrap_or_default().into_iter();
+        let own_marks = own_marks.filter(|(key, _)| is_mark(key));
+        let foreign = known.metadata.annotations.clone().unwrap_or_default().into_iter();
+        metadata.annotations = Some(foreign.filter(|(key, _)| !is_mark(key)).chain(own_marks).collect());
+        pod.spec.clone_from(&known.spec);
+    }
+    let mut pod = Arc::new(pod);
+    if let Some(since) = has_ended {
+        set_annotation(&mut pod, ENDED_ANNOTATION, since);
+    }
+    pod
 }

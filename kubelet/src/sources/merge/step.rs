@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, PodMeta, PodUid, is_mirror_pod};
+use pod_index::{
+    CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, ENDED_ANNOTATION, FullName, PodMeta, PodUid,
+    is_mirror_pod,
+};
 
 use super::known::{Known, KnownPod, described};
-use crate::sources::pod::{node, remove_annotation, set_annotation};
+use crate::sources::pod::{differs_for_kubelet, node, remove_annotation, set_annotation};
 use crate::sources::static_pods::UNCONFIRMED_ANNOTATION;
 use crate::sources::{
     API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference, NodeName, Problem, ProblemKind,
@@ -132,11 +135,13 @@ impl Step {
             _ => Difference::Semantic,
         };
         let mut is_gone_at_api = false;
+        let mut changed = None;
         if let Some(old) = old {
             if difference == Difference::None {
                 return old;
             }
             is_gone_at_api = old.is_gone_at_api;
+            changed = if differs_for_kubelet(&old.object, &pod) { Some(Instant::now()) } else { old.changed };
             self.mark(&mut pod, Some(&old.object));
             self.touched.names.push(old.name);
         } else {
@@ -146,7 +151,7 @@ impl Step {
         self.concerns_kubelet |=
             (is_mirror || difference == Difference::Semantic) && self.is_of_kubelet(&pod);
         self.touched.add(uid.clone(), name.clone());
-        KnownPod { object: pod, name, missing_since: None, is_gone_at_api }
+        KnownPod { object: pod, name, missing_since: None, is_gone_at_api, changed }
     }
 
     /// Whether another source reports this pod of the kubelet's node.
@@ -162,6 +167,8 @@ impl Step {
         if self.source == Source::Kubelet {
             return;
         }
+        // Only the kubelet can tell.
+        remove_annotation(pod, ENDED_ANNOTATION);
         if self.source == Source::Api {
             for (mark, kept) in [
                 (CONFIG_SOURCE_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION),

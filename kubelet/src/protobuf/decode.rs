@@ -1,0 +1,420 @@
+//! From protobuf through serde into the types that JSON is decoded into.
+//!
+//! A message is read twice: once to find its fields, and once by the visitor of the type, which gets them as from a JSON
+//! object. So nothing is copied but the values themselves.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::fmt;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::schema::{Field, Kind, Message, Shape};
+use super::wire::{Fields, Value, WireError};
+
+/// The most messages within a pod: containers, variables, ports, volumes, quantities. Decoded, an empty message of two bytes
+/// may take up to 2 kB.
+pub(super) const MOST_MESSAGES: usize = 8192;
+
+/// Why an object cannot be decoded. Quotes nothing of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Error {
+    /// It has more than [`MOST_MESSAGES`].
+    TooManyMessages,
+    Wire(WireError),
+    /// A type's own message is left out, since it may quote the value.
+    Value,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyMessages => write!(f, "has more than {MOST_MESSAGES} parts"),
+            Self::Wire(error) => write!(f, "cannot be decoded: {error}"),
+            Self::Value => f.write_str("cannot be decoded: is not a valid value"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl de::Error for Error {
+    fn custom<T: fmt::Display>(_message: T) -> Self {
+        Self::Value
+    }
+}
+
+impl From<WireError> for Error {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+/// What applies to an object as a whole.
+#[derive(Debug)]
+pub(super) struct Decoding {
+    /// How many more messages it may have.
+    left: Cell<usize>,
+    /// The field of the outermost message of which only what is neither a list, a mapping nor a message is decoded.
+    outlined: Option<&'static str>,
+}
+
+impl Decoding {
+    pub(super) fn new(outlined: Option<&'static str>) -> Self {
+        Self { left: Cell::new(MOST_MESSAGES), outlined }
+    }
+
+    /// The object, to be decoded.
+    pub(super) fn object<'a>(&'a self, message: &'static Message, bytes: &'a [u8]) -> Object<'a> {
+        Object { decoding: self, message, bytes, is_outermost: true }
+    }
+
+    fn count_message(&self) -> Result<(), Error> {
+        self.left.set(self.left.get().checked_sub(1).ok_or(Error::TooManyMessages)?);
+        Ok(())
+    }
+}
+
+/// A value of a field, and the field.
+#[derive(Clone, Copy, Debug)]
+struct Found<'a> {
+    field: &'static Field,
+    value: Value<'a>,
+}
+
+/// The outermost message.
+#[derive(Debug)]
+pub(super) struct Object<'a> {
+    decoding: &'a Decoding,
+    message: &'static Message,
+    bytes: &'a [u8],
+    is_outermost: bool,
+}
+
+impl<'de> Deserializer<'de> for Object<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let values = [Value::Bytes(self.bytes)];
+        let fields = FieldsOf::read(self.decoding, self.message, values.into_iter(), false)?;
+        visitor.visit_map(FieldsOf { is_outermost: self.is_outermost, ..fields })
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct seq
+        tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// The fields of a message, as a mapping.
+struct FieldsOf<'a> {
+    decoding: &'a Decoding,
+    /// All values of a field are neighbours, in their order.
+    found: Vec<Found<'a>>,
+    /// The first value that is not visited yet.
+    next: usize,
+    is_outermost: bool,
+}
+
+impl<'a> FieldsOf<'a> {
+    /// Finds the fields. If a message occurs several times where it may occur once, its parts make one message, as protobuf
+    /// demands. With `outlined`, lists, mappings and messages are left out.
+    fn read(
+        decoding: &'a Decoding,
+        message: &'static Message,
+        parts: impl Iterator<Item = Value<'a>>,
+        outlined: bool,
+    ) -> Result<Self, Error> {
+        let mut found = Vec::new();
+        for part in parts {
+            collect(decoding, message, part.bytes()?, outlined, &mut found)?;
+        }
+        // Stable: the order of values of one field stays. They come in this order already, unless written by another program.
+        found.sort_by_key(|found| std::ptr::from_ref(found.field).addr());
+        Ok(Self { decoding, found, next: 0, is_outermost: false })
+    }
+
+    /// How many values the next field has.
+    fn values(&self) -> usize {
+        let Some(first) = self.found.get(self.next) else { return 0 };
+        let rest = &self.found[self.next..];
+        rest.iter().take_while(|found| std::ptr::eq(found.field, first.field)).count()
+    }
+}
+
+/// Appends the known fields of a message that JSON has, and those of the messages that are inlined in it.
+fn collect<'a>(
+    decoding: &Decoding,
+    message: &'static Message,
+    bytes: &'a [u8],
+    outlined: bool,
+    found: &mut Vec<Found<'a>>,
+) -> Result<(), Error> {
+    for field in Fields(bytes) {
+        let (number, value) = field?;
+        let Some(field) = message.field(number) else { continue };
+        let is_message = matches!(field.kind, Kind::Message(_));
+        if outlined && (is_message || matches!(field.shape, Shape::List | Shape::Map)) {
+            continue;
+        }
+        if let (Shape::Inlined, Kind::Message(inlined)) = (field.shape, field.kind) {
+            collect(decoding, inlined, value.bytes()?, outlined, found)?;
+            continue;
+        }
+        if is_omitted(field, value) {
+            continue;
+        }
+        if is_message || matches!((field.shape, field.kind), (Shape::Map, Kind::Quantity)) {
+            decoding.count_message()?;
+        }
+        found.push(Found { field, value });
+    }
+    Ok(())
+}
+
+/// Whether JSON lacks this value.
+fn is_omitted(field: &Field, value: Value<'_>) -> bool {
+    let is_zero = matches!(value, Value::Varint(0) | Value::Bytes(&[]));
+    match (field.shape, field.kind) {
+        // A message that is a value in Go is always there, empty or not.
+        (Shape::Value, Kind::Message(_)) => false,
+        (Shape::Value, _) | (_, Kind::Time) => is_zero,
+        _ => false,
+    }
+}
+
+impl<'de> MapAccess<'de> for FieldsOf<'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some(found) = self.found.get(self.next) else { return Ok(None) };
+        seed.deserialize(BorrowedStrDeserializer::new(found.field.name)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let end = self.next + self.values();
+        let found = self.found.get(self.next..end).unwrap_or_default();
+        self.next = end;
+        let Some(first) = found.first() else { return Err(Error::Value) };
+        let outlined = self.is_outermost && self.decoding.outlined == Some(first.field.name);
+        seed.deserialize(FieldValue { decoding: self.decoding, found, outlined })
+    }
+}
+
+/// All values of a field: one, a list or a mapping.
+struct FieldValue<'a, 'f> {
+    decoding: &'a Decoding,
+    /// Not empty.
+    found: &'f [Found<'a>],
+    outlined: bool,
+}
+
+impl<'de> Deserializer<'de> for FieldValue<'de, '_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let Self { decoding, found, outlined } = self;
+        let Some(last) = found.last() else { return Err(Error::Value) };
+        match last.field.shape {
+            Shape::List => visitor.visit_seq(Elements { decoding, found, packed: Fields(&[]) }),
+            Shape::Map => visitor.visit_map(Entries { decoding, found, value: None }),
+            Shape::Value | Shape::Kept | Shape::Inlined => match last.field.kind {
+                Kind::Message(message) => {
+                    let parts = found.iter().map(|found| found.value);
+                    visitor.visit_map(FieldsOf::read(decoding, message, parts, outlined)?)
+                }
+                kind => One { decoding, kind, value: last.value }.deserialize_any(visitor),
+            },
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
+        struct enum identifier
+    }
+}
+
+/// The values of a list.
+struct Elements<'a, 'f> {
+    decoding: &'a Decoding,
+    found: &'f [Found<'a>],
+    /// The numbers that are left of a value that holds several.
+    packed: Fields<'a>,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'de, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        loop {
+            if !self.packed.0.is_empty() {
+                let (kind, value) = (Kind::Int64, Value::Varint(self.packed.varint()?));
+                return seed.deserialize(One { decoding: self.decoding, kind, value }).map(Some);
+            }
+            let Some((found, rest)) = self.found.split_first() else { return Ok(None) };
+            self.found = rest;
+            let kind = found.field.kind;
+            match (kind, found.value) {
+                (Kind::Int32 | Kind::Int64 | Kind::Bool, Value::Bytes(packed)) => {
+                    self.packed = Fields(packed)
+                }
+                (_, value) => {
+                    return seed.deserialize(One { decoding: self.decoding, kind, value }).map(Some);
+                }
+            }
+        }
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.found.len())
+    }
+}
+
+/// The entries of a mapping.
+struct Entries<'a, 'f> {
+    decoding: &'a Decoding,
+    found: &'f [Found<'a>],
+    value: Option<One<'a>>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'de, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        let Some((found, rest)) = self.found.split_first() else { return Ok(None) };
+        self.found = rest;
+        let (mut key, mut value) = (&[][..], Value::Bytes(&[]));
+        for field in Fields(found.value.bytes()?) {
+            match field? {
+                (1, it) => key = it.bytes()?,
+                (2, it) => value = it,
+                _ => {}
+            }
+        }
+        self.value = Some(One { decoding: self.decoding, kind: found.field.kind, value });
+        match String::from_utf8_lossy(key) {
+            Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
+            Cow::Owned(key) => seed.deserialize(key.into_deserializer()),
+        }
+        .map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        seed.deserialize(self.value.take().ok_or(Error::Value)?)
+    }
+}
+
+/// One value.
+struct One<'a> {
+    decoding: &'a Decoding,
+    kind: Kind,
+    value: Value<'a>,
+}
+
+impl<'de> Deserializer<'de> for One<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let Self { decoding, kind, value } = self;
+        match kind {
+            Kind::Text => visit_text(value.bytes()?, visitor),
+            Kind::Bool => visitor.visit_bool(value.varint()? != 0),
+            // Cut like by Go: a negative number takes 64 bits.
+            #[expect(clippy::cast_possible_truncation, reason = "as Go does")]
+            Kind::Int32 => visitor.visit_i32(value.varint()?.cast_signed() as i32),
+            Kind::Int64 => visitor.visit_i64(value.varint()?.cast_signed()),
+            Kind::Message(message) => {
+                visitor.visit_map(FieldsOf::read(decoding, message, std::iter::once(value), false)?)
+            }
+            Kind::Time => {
+                let seconds = number(value.bytes()?, 1)?;
+                let time = Timestamp::from_second(seconds).map_err(|_| Error::Value)?;
+                visitor.visit_string(time.to_string())
+            }
+            Kind::Quantity => visit_text(text(value.bytes()?, 1)?, visitor),
+            Kind::IntOrString => {
+                let bytes = value.bytes()?;
+                match number(bytes, 1)? {
+                    0 => visitor.visit_i64(number(bytes, 2)?),
+                    _ => visit_text(text(bytes, 3)?, visitor),
+                }
+            }
+            Kind::Json => {
+                let mut json = serde_json::Deserializer::from_slice(text(value.bytes()?, 1)?);
+                json.deserialize_any(visitor).map_err(|_| Error::Value)
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map
+        struct enum identifier
+    }
+}
+
+/// A string. Go replaces what is not UTF-8 when it writes JSON.
+fn visit_text<'de, V: Visitor<'de>>(bytes: &'de [u8], visitor: V) -> Result<V::Value, Error> {
+    match String::from_utf8_lossy(bytes) {
+        Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
+        Cow::Owned(text) => visitor.visit_string(text),
+    }
+}
+
+/// The last number with this field number in a message, or 0.
+fn number(message: &[u8], wanted: u32) -> Result<i64, Error> {
+    let mut last = 0;
+    for field in Fields(message) {
+        let (number, value) = field?;
+        if number == wanted {
+            last = value.varint()?.cast_signed();
+        }
+    }
+    Ok(last)
+}
+
+/// The last string with this field number in a message, or an empty one.
+fn text(message: &[u8], wanted: u32) -> Result<&[u8], Error> {
+    let mut last = &[][..];
+    for field in Fields(message) {
+        let (number, value) = field?;
+        if number == wanted {
+            last = value.bytes()?;
+        }
+    }
+    Ok(last)
+}

@@ -1,0 +1,154 @@
+//! Pods in Kubernetes' protobuf, as the kubelet's Pods API sends them, in the types of `k8s_openapi`.
+//!
+//! Kubernetes publishes its protobuf as `generated.proto`. Usual decoders make their own structs from it, which then would
+//! have to be copied field by field into `k8s_openapi`'s types. Here, a table of the fields (number, name in JSON, kind)
+//! presents the bytes to serde as a mapping, so that each type is filled by the same code as from JSON. Another version of
+//! Kubernetes is another table, which a program writes; see the head of `pod_table.rs`.
+//!
+//! # Equal to JSON
+//! A pod decoded from protobuf equals the pod decoded from the JSON that Go's types make of the same object. Two facts that
+//! protobuf does not have are in the table: where a zero counts as a value (`runAsUser: 0`) and where JSON omits it
+//! (`hostNetwork: false`); and which messages are inlined. Fields that the table or the type does not know are skipped.
+//!
+//! # Hostile bytes
+//! Nothing panics. The depth is that of the table, which has no circles, and 128 within `managedFields`. Memory is at most a
+//! small multiple of the input, and some 16 MB for the messages in it, of which a pod may have 8192.
+
+mod decode;
+mod encode;
+#[doc(hidden)]
+pub mod message;
+mod pod_table;
+mod schema;
+pub(crate) mod wire;
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde::Deserialize;
+
+use self::decode::{Decoding, Error, MOST_MESSAGES};
+use self::pod_table::POD;
+use crate::text::shorten;
+
+/// A pod that was decoded from protobuf.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct DecodedPod {
+    /// The pod. Protobuf has no `apiVersion` and no `kind`.
+    pub pod: Pod,
+    /// Whether its `spec` had too many parts, so that the lists and mappings of it were left out.
+    pub is_reduced: bool,
+}
+
+/// Why a pod cannot be decoded. It quotes no value of the pod.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DecodeError {
+    field: String,
+    error: Error,
+}
+
+impl DecodeError {
+    /// The field in Kubernetes' notation, such as `spec.containers[0].image`. Empty if the bytes are no message at all.
+    #[must_use]
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// What is wrong with the field, as a text.
+    pub(crate) fn reason(&self) -> String {
+        self.error.to_string()
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.field.is_empty() {
+            write!(f, "{}: ", self.field)?;
+        }
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+/// Decodes a pod from the output of Go's `v1.Pod.Marshal()`.
+///
+/// The API server puts an envelope around such bytes; see [`without_envelope`].
+///
+/// # Complexity
+/// Linear in the bytes, except for the order of fields: a message of *n* fields that are not in ascending order takes
+/// O(*n* log *n*).
+///
+/// # Errors
+/// If the bytes are not a pod, or a value does not fit its field.
+///
+/// # Examples
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use pod_index_kubelet::protobuf::{decode_pod, encode_pod};
+///
+/// let mut pod = Pod::default();
+/// pod.metadata.name = Some("web-0".to_owned());
+/// let bytes = encode_pod(&pod);
+/// assert_eq!(bytes, b"\x0a\x07\x0a\x05web-0");
+/// assert_eq!(decode_pod(&bytes)?.pod, pod);
+/// # Ok::<(), pod_index_kubelet::protobuf::DecodeError>(())
+/// ```
+///
+/// Kubelet: `v1.Pod.Unmarshal`.
+pub fn decode_pod(bytes: &[u8]) -> Result<DecodedPod, DecodeError> {
+    match decode(bytes, None) {
+        Ok(pod) => Ok(DecodedPod { pod, is_reduced: false }),
+        Err(Error::TooManyMessages) => {
+            let pod = decode(bytes, Some("spec")).map_err(|error| located(bytes, error))?;
+            Ok(DecodedPod { pod, is_reduced: true })
+        }
+        Err(error) => Err(located(bytes, error)),
+    }
+}
+
+fn decode(bytes: &[u8], outlined: Option<&'static str>) -> Result<Pod, Error> {
+    Pod::deserialize(Decoding::new(outlined).object(&POD, bytes))
+}
+
+/// The error, with its field. To follow the path takes time, and few objects have an error.
+fn located(bytes: &[u8], error: Error) -> DecodeError {
+    if error == Error::TooManyMessages {
+        return DecodeError { field: String::new(), error };
+    }
+    let decoding = Decoding::new(None);
+    let found: Result<Pod, _> = serde_path_to_error::deserialize(decoding.object(&POD, bytes));
+    let field = found.err().map(|error| error.path().to_string()).filter(|field| field != ".");
+    DecodeError { field: shorten(&field.unwrap_or_default()), error }
+}
+
+/// What is said about a pod whose `spec` was reduced.
+pub(crate) fn reduced_message() -> String {
+    format!("has more than {MOST_MESSAGES} parts: its lists and mappings are left out")
+}
+
+/// Encodes a pod as Go's `v1.Pod.Unmarshal()` reads it, with fields in ascending order.
+///
+/// Zero values that Go writes although JSON omits them are left out: every decoder takes their absence for zero.
+///
+/// # Complexity
+/// Linear in the size of the pod. Each message is copied once for each message around it.
+#[must_use]
+pub fn encode_pod(pod: &Pod) -> Vec<u8> {
+    encode::encode(&POD, pod)
+}
+
+/// The object within the envelope that an API server puts around protobuf: the letters `k8s`, a zero byte, and a
+/// `runtime.Unknown` whose second field is the object. `None` if there is no such envelope.
+#[must_use]
+pub fn without_envelope(bytes: &[u8]) -> Option<&[u8]> {
+    let unknown = bytes.strip_prefix(b"k8s\0")?;
+    let mut object = None;
+    for field in wire::Fields(unknown) {
+        if let (2, value) = field.ok()? {
+            object = Some(value.bytes().ok()?);
+        }
+    }
+    object
+}

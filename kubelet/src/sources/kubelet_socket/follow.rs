@@ -1,0 +1,373 @@
+//! Connects to the socket, watches, lists, and reports what has changed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use futures_util::stream::unfold;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::{sleep_until, timeout};
+
+use super::grpc::{CallError, CallErrorKind, Connection, Messages};
+use super::message::{self, EventKind, LIST_PODS, WATCH_PODS};
+use super::pods::Pods;
+use crate::sources::completeness::Completeness;
+use crate::sources::status::{StatusWriter, is_same};
+use crate::sources::{Nudge, Problem, ProblemKind, Source, SourceUpdate, Updates};
+
+/// Where a kubelet serves its Pods API unless its root directory is another one.
+pub const DEFAULT_SOCKET: &str = "/var/lib/kubelet/pods-api/pods-api.sock";
+
+/// Size limit of a list: a thousand pods of 64 KiB. gRPC's usual limit of 4 MiB is less than 500 pods of 9 kB.
+const LARGEST_LIST: usize = 64 << 20;
+/// The same of an event: the API server stores no object of more than 3 MiB.
+const LARGEST_EVENT: usize = 4 << 20;
+/// The shortest time between two lists, and between two connections.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after a failure that is none of the kubelet's absence.
+const MOST_PAUSE: Duration = Duration::from_secs(30);
+/// A list is requested so long after the last event: two events may have come in the wrong order.
+const SETTLING: Duration = Duration::from_secs(1);
+/// What to say of a list that may be incomplete.
+const INCOMPLETE: &str = "the kubelet has just answered for the first time, or was restarted or unreachable, and may not list \
+    the API server's pods yet; pods that it listed before stay, unconfirmed";
+/// The most events that become one update.
+const MOST_AT_ONCE: usize = 256;
+
+/// The socket of a kubelet, and how to follow it.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use pod_index_kubelet::sources::kubelet_socket::{self, KubeletSocket};
+///
+/// let mut socket = KubeletSocket::new("/var/lib/kubelet/pods-api/pods-api.sock");
+/// socket.period = Duration::from_secs(10);
+/// let pods = kubelet_socket::follow(socket);
+/// # drop(pods);
+/// ```
+#[derive(Clone, Debug)]
+pub struct KubeletSocket {
+    /// The path of the socket. The kubelet replaces the file when it starts, so a container must mount its directory.
+    pub path: PathBuf,
+    /// The longest time between two lists; 20 s by default.
+    pub period: Duration,
+    /// The time limit of an answer; 10 s by default.
+    pub timeout: Duration,
+    /// Changes each pod before it is stored, as [`redact_env`](crate::sources::redact_env) does.
+    pub transform: fn(&mut Pod),
+    /// Lists at once whenever this nudge is used.
+    pub nudge: Nudge,
+}
+
+impl KubeletSocket {
+    /// Follows the kubelet that serves at this path.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            period: Duration::from_secs(20),
+            timeout: Duration::from_secs(10),
+            transform: |_| {},
+            nudge: Nudge::default(),
+        }
+    }
+}
+
+/// Follows the pods of a kubelet over its Pods API.
+///
+/// The first item comes with the first list. Later items come when pods have changed; changes that arrive together are emitted
+/// together. Each is a [`SourceUpdate::Set`] of all pods, or [`Incomplete`](SourceUpdate::Incomplete). Unchanged pods are the
+/// same [`Arc`]s as before.
+///
+/// # Complexity
+/// A list costs O(its bytes), and decodes only the pods that have changed. An update costs O(pods).
+///
+/// Kubelet: `podsServer` (`pkg/kubelet/apis/pods`).
+pub fn follow(socket: KubeletSocket) -> Updates<Pod> {
+    let origin = socket.path.display().to_string();
+    let status = StatusWriter::new(Source::Kubelet, &*origin);
+    let receiver = status.subscribe();
+    let following = Following {
+        pods: Pods::new(origin, socket.transform),
+        socket,
+        status,
+        session: None,
+        next_try: None,
+        pause: LEAST_PAUSE,
+        completeness: Completeness::new(),
+        listed: None,
+        said: None,
+        doubt: LEAST_PAUSE,
+    };
+    let updates = unfold(following, async |mut following| {
+        let update = following.next().await;
+        Some((update, following))
+    });
+    Updates::new(updates, receiver)
+}
+
+struct Following {
+    socket: KubeletSocket,
+    status: StatusWriter,
+    pods: Pods,
+    session: Option<Session>,
+    /// When to connect next. `None`: at once.
+    next_try: Option<Instant>,
+    /// The pause after the next failure.
+    pause: Duration,
+    completeness: Completeness,
+    /// The last list that could be used.
+    listed: Option<Listed>,
+    said: Option<Said>,
+    /// The pause before the next list, while lists may be incomplete.
+    doubt: Duration,
+}
+
+/// What is known of the last list.
+#[derive(Clone, Copy)]
+struct Listed {
+    is_complete: bool,
+}
+
+/// The last set that was emitted.
+struct Said {
+    pods: Vec<Arc<Pod>>,
+    is_complete: bool,
+}
+
+/// A connection to the kubelet, and its watch.
+struct Session {
+    watch: Messages,
+    connection: Connection,
+    /// Whether a list was answered.
+    is_answered: bool,
+    /// When the last list was requested.
+    listed: Option<Instant>,
+    /// When to request the next one at the latest.
+    due: Instant,
+    /// When to request one because of an event: some time after the last of them.
+    settled: Option<Instant>,
+}
+
+impl Session {
+    /// Makes a list due at this time.
+    fn list_by(&mut self, time: Instant) {
+        self.due = self.due.min(time);
+    }
+
+    /// Makes a list due at this time, unless another event comes before it.
+    fn settle(&mut self, time: Instant) {
+        self.settled = Some(time);
+    }
+
+    /// When to request the next list: at most one a second.
+    fn next_list(&self) -> Instant {
+        let due = self.settled.map_or(self.due, |settled| settled.min(self.due));
+        self.listed.map_or(due, |listed| due.max(listed + LEAST_PAUSE))
+    }
+}
+
+impl Following {
+    /// The next set that differs from the last one.
+    async fn next(&mut self) -> SourceUpdate<Pod> {
+        loop {
+            if let Err(error) = self.progress().await {
+                self.failed(&error);
+            }
+            if let Some(update) = self.news() {
+                return update;
+            }
+        }
+    }
+
+    /// The set to emit, unless it says nothing new. Before the first list there is none: events tell of single pods.
+    fn news(&mut self) -> Option<SourceUpdate<Pod>> {
+        let Listed { is_complete } = self.listed?;
+        let pods = self.pods.all();
+        if let Some(said) = &self.said {
+            let is_confirmation = is_complete && !said.is_complete;
+            if is_same(&said.pods, &pods) && !is_confirmation {
+                return None;
+            }
+        }
+        self.status.updated(pods.len());
+        self.said = Some(Said { pods: pods.clone(), is_complete });
+        Some(if is_complete { SourceUpdate::Set(pods) } else { SourceUpdate::Incomplete(pods) })
+    }
+
+    /// Connects, or waits for an event or for the time of a list, and applies it.
+    async fn progress(&mut self) -> Result<(), CallError> {
+        let Some(session) = &mut self.session else {
+            if let Some(time) = self.next_try {
+                sleep_until(time.into()).await;
+            }
+            self.session = Some(self.connect().await?);
+            return Ok(());
+        };
+        let message = tokio::select! {
+            biased;
+            () = sleep_until(session.next_list().into()) => return self.list().await,
+            message = session.watch.next() => message?.ok_or_else(ended)?,
+            () = self.socket.nudge.notified() => {
+                session.list_by(Instant::now());
+                return Ok(());
+            }
+        };
+        self.events(message)
+    }
+
+    /// Connects and starts the watch, so that no change after the first list is missed.
+    async fn connect(&self) -> Result<Session, CallError> {
+        let connect = async {
+            let mut connection = Connection::open(&self.socket.path).await?;
+            let watch = connection.call(WATCH_PODS, LARGEST_EVENT).await?;
+            let due = Instant::now();
+            Ok(Session { watch, connection, is_answered: false, listed: None, due, settled: None })
+        };
+        self.in_time(connect).await
+    }
+
+    /// Requests a list and applies it.
+    async fn list(&mut self) -> Result<(), CallError> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let began = Instant::now();
+        session.listed = Some(began);
+        session.settled = None;
+        session.due = began + self.socket.period.max(LEAST_PAUSE);
+        let connection = &mut session.connection;
+        let request = async { connection.call(LIST_PODS, LARGEST_LIST).await?.only().await };
+        let limit = self.socket.timeout;
+        let answer = match timeout(limit, request).await.unwrap_or_else(|_elapsed| Err(late(limit))) {
+            Ok(answer) => answer,
+            // Other clients of the node have used up the kubelet's limit of requests. The watch goes on.
+            Err(error) if error.kind == CallErrorKind::Exhausted => {
+                session.due = began + self.pause;
+                self.pause = (self.pause * 2).min(MOST_PAUSE);
+                self.report(began, Some(error.message.clone()));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        session.is_answered = true;
+        self.pause = LEAST_PAUSE;
+        let mut problems = match self.pods.list(&answer) {
+            Ok(problems) => problems,
+            Err(problem) => {
+                self.status.read(began, vec![problem], true);
+                return Ok(());
+            }
+        };
+        problems.extend(self.pods.problems());
+        let is_complete = self.completeness.judge(began, self.pods.of_the_api_server());
+        self.listed = Some(Listed { is_complete });
+        if is_complete {
+            self.doubt = LEAST_PAUSE;
+            self.status.read(began, problems, false);
+            return Ok(());
+        }
+        session.list_by(began + self.doubt);
+        // Only the API server's return ends a longer doubt.
+        let has_none = self.pods.of_the_api_server() == 0;
+        self.doubt = if has_none { (self.doubt * 2).min(self.socket.period) } else { LEAST_PAUSE };
+        let origin = self.socket.path.display().to_string();
+        problems.push(Problem::new(ProblemKind::Incomplete, origin, None, None, INCOMPLETE));
+        self.status.read_incompletely(began, problems);
+        Ok(())
+    }
+
+    /// Applies an event, and those that have come after it.
+    fn events(&mut self, first: Vec<u8>) -> Result<(), CallError> {
+        self.status.heard();
+        let mut message = first;
+        for _ in 1..MOST_AT_ONCE {
+            self.event(&message)?;
+            let Some(session) = &mut self.session else { break };
+            let Some(next) = session.watch.next().now_or_never() else { return Ok(()) };
+            message = next?.ok_or_else(ended)?;
+        }
+        self.event(&message)
+    }
+
+    fn event(&mut self, message: &[u8]) -> Result<(), CallError> {
+        let (kind, pod) = message::event(message).map_err(|error| {
+            CallError::new(
+                CallErrorKind::Other,
+                format!("answered with something that is not an event: {error}"),
+            )
+        })?;
+        if matches!(kind, EventKind::Synced | EventKind::Unknown) {
+            return Ok(());
+        }
+        // A list reports a problem with a pod as well, and how it goes on.
+        let is_problem = self.pods.event(kind, pod).is_err();
+        let now = Instant::now();
+        let Some(session) = &mut self.session else { return Ok(()) };
+        session.settle(now + SETTLING);
+        if kind == EventKind::Ended || is_problem {
+            session.list_by(now);
+        }
+        Ok(())
+    }
+
+    /// The session is over.
+    fn failed(&mut self, error: &CallError) {
+        let was_connected = self.session.take().is_some_and(|session| session.is_answered);
+        let now = Instant::now();
+        // Another process may answer next. Only a watch that was too slow is cut off by the same one.
+        let is_slow = was_connected && error.kind == CallErrorKind::Exhausted;
+        match error.kind {
+            _ if is_slow => {}
+            // It says itself when it knows all its pods.
+            CallErrorKind::NotReady => self.completeness.announced(),
+            _ => self.completeness.interrupted(),
+        }
+        // Until the next list, the events of the next watch may be all that a new kubelet knows.
+        if let (Some(listed), false) = (&mut self.listed, is_slow) {
+            listed.is_complete = false;
+        }
+        self.doubt = LEAST_PAUSE;
+        // A kubelet that is away or starts is tried every second: what it then says is worth more than what a connection to
+        // this node costs.
+        let is_other = error.kind == CallErrorKind::Other || error.kind == CallErrorKind::Exhausted;
+        if !is_other || was_connected {
+            self.pause = LEAST_PAUSE;
+        }
+        self.next_try = Some(now + self.pause);
+        if is_other {
+            self.pause = (self.pause * 2).min(MOST_PAUSE);
+        }
+        let message = match error.kind {
+            CallErrorKind::NotReady => {
+                format!("the kubelet is starting and does not know all its pods yet ({})", error.message)
+            }
+            _ => error.message.clone(),
+        };
+        // A watch that was too slow is connected again in a second, which is not worth a word.
+        self.report(now, (!is_slow).then_some(message));
+    }
+
+    /// Records that a read that began then has failed.
+    fn report(&self, began: Instant, message: Option<String>) {
+        let problem = message.map(|message| {
+            Problem::new(ProblemKind::Request, self.socket.path.display().to_string(), None, None, message)
+        });
+        let mut problems = self.pods.problems();
+        problems.extend(problem);
+        self.status.read(began, problems, true);
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        let limit = self.socket.timeout;
+        timeout(limit, call).await.unwrap_or_else(|_elapsed| Err(late(limit)))
+    }
+}
+
+fn late(limit: Duration) -> CallError {
+    CallError::new(CallErrorKind::Other, format!("no complete answer within {limit:?}"))
+}
+
+fn ended() -> CallError {
+    CallError::new(CallErrorKind::Absent, "the kubelet ended the watch")
+}

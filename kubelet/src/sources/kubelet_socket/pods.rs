@@ -1,0 +1,205 @@
+//! What the kubelet has said about its pods: the last list, and the events since. No connection, no time.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid, is_mirror_pod, is_static_pod};
+
+use super::message::{self, EventKind};
+use crate::protobuf::{decode_pod, reduced_message};
+use crate::sources::problem::{limited, undecodable};
+use crate::sources::{Problem, ProblemKind};
+use crate::text::shorten;
+
+/// The pods of a kubelet.
+#[derive(Debug)]
+pub(super) struct Pods {
+    origin: String,
+    /// Changes each pod before it is stored.
+    transform: fn(&mut Pod),
+    by_uid: BTreeMap<PodUid, KnownPod>,
+    hasher: RandomState,
+}
+
+/// A pod, as last listed or as in a later event.
+#[derive(Debug)]
+struct KnownPod {
+    object: Arc<Pod>,
+    /// A hash of the bytes that it was decoded from. The same bytes are not decoded again.
+    content: u64,
+    /// The kubelet has ended its containers and released what it used.
+    has_ended: bool,
+    /// What is wrong with the latest bytes, if they cannot be decoded, or only in part.
+    problem: Option<Problem>,
+}
+
+impl Pods {
+    pub(super) fn new(origin: String, transform: fn(&mut Pod)) -> Self {
+        Self { origin, transform, by_uid: BTreeMap::new(), hasher: RandomState::new() }
+    }
+
+    /// All pods, in the order of their UIDs. Unchanged ones are the same objects as before.
+    pub(super) fn all(&self) -> Vec<Arc<Pod>> {
+        self.by_uid.values().map(|pod| Arc::clone(&pod.object)).collect()
+    }
+
+    /// How many of them the kubelet has from the API server.
+    pub(super) fn of_the_api_server(&self) -> usize {
+        self.by_uid.values().filter(|pod| !is_static_pod(&*pod.object)).count()
+    }
+
+    /// Problems with single pods.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        limited(self.by_uid.values().filter_map(|pod| pod.problem.clone()))
+    }
+
+    /// Applies a list: what it does not name is gone. A list that no kubelet sends changes nothing.
+    ///
+    /// # Complexity
+    /// O(bytes of the list). Only changed pods are decoded.
+    pub(super) fn list(&mut self, answer: &[u8]) -> Result<Vec<Problem>, Problem> {
+        let of_answer =
+            |message: String| Problem::new(ProblemKind::Syntax, &*self.origin, None, None, message);
+        let pods = message::list(answer)
+            .map_err(|error| of_answer(format!("the answer is not a list of pods: {error}")))?;
+        let mut listed = HashSet::with_capacity(pods.len());
+        let mut new = Vec::new();
+        // Found out before anything is changed.
+        for pod in pods {
+            let content = self.hasher.hash_one(pod);
+            let identity = message::identity(pod);
+            if identity.uid == "" {
+                let pod = format!("{}/{}", shorten(&identity.namespace), shorten(&identity.name));
+                return Err(of_answer(format!("the UID of the pod {pod} is missing")));
+            }
+            let is_known = self.by_uid.get(&identity.uid).is_some_and(|known| known.content == content);
+            if !is_known {
+                new.push(self.decoded(pod, content, &identity)?);
+            }
+            listed.insert(identity.uid);
+        }
+        self.by_uid.retain(|uid, _| listed.contains(uid));
+        let mut problems = Vec::new();
+        for (uid, decoded) in new {
+            problems.extend(self.insert(uid, decoded));
+        }
+        Ok(problems)
+    }
+
+    /// Applies an event. Returns whether a pod has changed, or the problem with a pod that cannot be used.
+    pub(super) fn event(&mut self, kind: EventKind, pod: &[u8]) -> Result<bool, Problem> {
+        match kind {
+            EventKind::Synced | EventKind::Unknown => Ok(false),
+            EventKind::Ended => {
+                let uid = message::identity(pod).uid;
+                let Some(known) = self.by_uid.get_mut(&uid).filter(|known| !known.has_ended) else {
+                    return Ok(false);
+                };
+                known.has_ended = true;
+                mark_ended(Arc::make_mut(&mut known.object));
+                Ok(true)
+            }
+            EventKind::Changed => {
+                let content = self.hasher.hash_one(pod);
+                let identity = message::identity(pod);
+                if self.by_uid.get(&identity.uid).is_some_and(|known| known.content == content) {
+                    return Ok(false);
+                }
+                let (uid, decoded) = self.decoded(pod, content, &identity)?;
+                match self.insert(uid, decoded) {
+                    None => Ok(true),
+                    Some(problem) => Err(problem),
+                }
+            }
+        }
+    }
+
+    /// Decodes a pod. An error is about the list as a whole: no kubelet sends such a pod.
+    fn decoded(
+        &self,
+        bytes: &[u8],
+        content: u64,
+        identity: &message::Identity,
+    ) -> Result<(PodUid, Decoded), Problem> {
+        let (namespace, name) = (&*identity.namespace, &*identity.name);
+        let problem_at =
+            |kind, field: &str, message: &str| undecodable(kind, namespace, name, field, message);
+        let (object, problem) = match decode_pod(bytes) {
+            Ok(decoded) if is_mirror_pod(&decoded.pod) => {
+                let (namespace, name) = (shorten(namespace), shorten(name));
+                let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
+                let field = "metadata.annotations[kubernetes.io/config.mirror]".to_owned();
+                return Err(Problem::new(ProblemKind::Invalid, &*self.origin, None, Some(field), message));
+            }
+            Ok(decoded) if decoded.pod.name().is_empty() => {
+                (None, Some(problem_at(ProblemKind::Syntax, "metadata.name", "is missing")))
+            }
+            Ok(decoded) => {
+                let mut pod = decoded.pod;
+                // They record which client wrote which field of the API server's object.
+                pod.metadata.managed_fields = None;
+                unmark_ended(&mut pod);
+                (self.transform)(&mut pod);
+                let reduced =
+                    decoded.is_reduced.then(|| problem_at(ProblemKind::Warning, "spec", &reduced_message()));
+                (Some(pod), reduced)
+            }
+            Err(error) => (None, Some(problem_at(ProblemKind::Syntax, error.field(), &error.reason()))),
+        };
+        Ok((identity.uid.clone(), Decoded { object, content, problem }))
+    }
+
+    /// Stores a decoded pod. If it cannot be used, what is known of it stays. Returns the problem of a pod of which nothing is
+    /// known.
+    fn insert(&mut self, uid: PodUid, decoded: Decoded) -> Option<Problem> {
+        let Decoded { object, content, problem } = decoded;
+        let before = self.by_uid.get_mut(&uid);
+        match (object, before) {
+            (Some(mut object), before) => {
+                // A list may still have a pod that has ended. Only a container that runs proves that it has begun again.
+                let has_ended = before.is_some_and(|before| before.has_ended) && !runs(&object);
+                if has_ended {
+                    mark_ended(&mut object);
+                }
+                self.by_uid.insert(uid, KnownPod { object: Arc::new(object), content, has_ended, problem });
+                None
+            }
+            (None, Some(before)) => {
+                before.content = content;
+                before.problem = problem;
+                None
+            }
+            (None, None) => problem,
+        }
+    }
+}
+
+/// A pod's bytes, decoded.
+struct Decoded {
+    /// `None` if it cannot be used.
+    object: Option<Pod>,
+    content: u64,
+    problem: Option<Problem>,
+}
+
+fn mark_ended(pod: &mut Pod) {
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(ENDED_ANNOTATION.to_owned(), String::new());
+}
+
+/// Anyone who may create pods can write annotations.
+fn unmark_ended(pod: &mut Pod) {
+    if let Some(annotations) = &mut pod.metadata.annotations {
+        annotations.remove(ENDED_ANNOTATION);
+    }
+}
+
+/// Whether a container runs.
+fn runs(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let containers = [&status.container_statuses, &status.init_container_statuses];
+    let mut all = containers.into_iter().flatten().flatten().filter_map(|container| container.state.as_ref());
+    all.any(|state| state.running.is_some())
+}
