@@ -30,6 +30,7 @@ mod cli;
 mod config;
 mod doctor;
 mod http;
+mod kubelet_api;
 mod metrics;
 mod pipeline;
 mod pod_api;

@@ -40,8 +40,7 @@ use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
 /// The error without a source.
-pub(crate) const NO_SOURCES: &str =
-    "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubeconfig or --api-server";
+pub(crate) const NO_SOURCES: &str = "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubelet-socket, --kubeconfig or --api-server";
 
 /// The agent's settings.
 #[derive(Debug)]

@@ -40,7 +40,7 @@ const NEEDS: [Need; 18] = [
     need("manage-mirror-pods", &["hostname-override"]),
     need("manage-mirror-pods", &["pod-manifest-path", "manifest-url"]),
     need("checkpoint-all-pods", &["checkpoint-dir"]),
-    need("socket-mode", &["socket"]),
+    need("socket-mode", &["socket", "pods-api-socket"]),
 ];
 
 /// The settings that client commands need for TLS.
@@ -53,11 +53,12 @@ const CLIENT_NEEDS: [Need; 5] = [
 ];
 
 /// Settings that exclude each other. Mirror pods that a selector hides would seem missing.
-const EXCLUDE: [[&str; 2]; 4] = [
+const EXCLUDE: [[&str; 2]; 5] = [
     ["manage-mirror-pods", "namespace"],
     ["manage-mirror-pods", "pod-selector"],
     ["manage-mirror-pods", "pod-field-selector"],
     ["kubelet-insecure-skip-tls-verify", "kubelet-ca"],
+    ["kubelet", "kubelet-socket"],
 ];
 
 /// Checks the settings of an agent that serves. `is_on`: whether a setting does anything.

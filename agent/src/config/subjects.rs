@@ -89,7 +89,10 @@ impl Subjects {
 
     /// Whether a source is a server.
     pub(crate) fn asks_a_server(&self) -> bool {
-        self.api_server.is_configured() || self.manifest_url.url.is_some() || self.kubelet.url.is_some()
+        self.api_server.is_configured()
+            || self.manifest_url.url.is_some()
+            || self.kubelet.url.is_some()
+            || self.kubelet.socket.is_some()
     }
 }
 
@@ -177,6 +180,12 @@ settings! {
         /// Read pods from this node's kubelet, for example `https://127.0.0.1:10250`.
         #[flag("kubelet", value_name = "URL")]
         pub(crate) url: Option<String>,
+
+        /// Read pods from this node's kubelet over its Pods API, for example
+        /// /var/lib/kubelet/pods-api/pods-api.sock. Kubernetes serves it since 1.37, and 1.36 with the kubelet's feature gate
+        /// PodsAPI.
+        #[flag("kubelet-socket", value_name = "PATH")]
+        pub(crate) socket: Option<PathBuf>,
 
         /// The bearer token to send to the kubelet. Without it, the token of the service account, if there is one.
         #[flag("kubelet-token-file", value_name = "FILE")]
@@ -302,7 +311,12 @@ settings! {
         #[flag("allow-remote-clients", help_heading = "Security")]
         pub(crate) allow_remote_clients: bool,
 
-        /// The permissions of the socket, in octal. Users with write permission can connect.
+        /// Serve the kubelet's Pods API (v1alpha1.Pods) on this Unix socket: for clients that are not root, and for nodes whose
+        /// kubelet does not serve it.
+        #[flag("pods-api-socket", value_name = "PATH")]
+        pub(crate) pods_api_socket: Option<PathBuf>,
+
+        /// The permissions of the sockets, in octal. Users with write permission can connect.
         #[flag("socket-mode", value_name = "MODE", default_value = "0660", help_heading = "Security")]
         pub(crate) socket_mode: SocketMode,
     }

@@ -50,6 +50,11 @@ async fn read(settings: &Settings, mut source: Updates<Pod>, findings: &mut Vec<
     let (check, fix) = match status.source {
         Source::File => ("manifests", "correct or remove the manifest"),
         Source::Http => ("URL", "see whether the server runs, and what it serves"),
+        Source::Kubelet if settings.given.kubelet.socket.is_some() => (
+            "kubelet's pods",
+            "see whether the kubelet runs and serves its Pods API (Kubernetes 1.37; before, its feature gate PodsAPI); in a \
+             container, mount the socket's directory, not the socket, and run as root",
+        ),
         Source::Kubelet | Source::Api => (
             "kubelet's pods",
             "see whether the kubelet runs, and whether the URL is the kubelet's; for 403, grant the token's user to get \

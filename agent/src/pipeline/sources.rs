@@ -14,6 +14,7 @@ use crate::config::values::Header;
 use crate::config::{Settings, wrong};
 use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::http::HttpConfig;
+use pod_index_kubelet::sources::kubelet_socket::{self, KubeletSocket};
 use pod_index_kubelet::sources::{
     Nudge, Problem, Source, SourceStatus, Updates, file, http, kubelet, redact_env,
 };
@@ -61,6 +62,12 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
         config.token_file = given.kubelet.token_file.as_deref().or(of_the_account).map(Path::to_owned);
         let nudge = config.nudge.clone();
         sources.push((kubelet::follow(config).map_err(wrong)?, nudge));
+    }
+    if let Some(path) = &given.kubelet.socket {
+        let mut socket = KubeletSocket::new(path);
+        (socket.period, socket.transform) = (settings.period_of("kubelet"), transform);
+        let nudge = socket.nudge.clone();
+        sources.push((kubelet_socket::follow(socket), nudge));
     }
     if let Some(client) = client {
         sources.push((pods_of(settings, client).pods(), Nudge::default()));

@@ -7,6 +7,7 @@ mod tasks;
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ use crate::http;
 use crate::http::access::Access;
 use crate::http::serve::{App, Requests, Socket};
 use crate::http::tls::Tls;
+use crate::kubelet_api::KubeletApi;
 use crate::metrics::{Metrics, Scrape, registered};
 use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
@@ -175,6 +177,9 @@ async fn start(
     let states = opened.iter().map(|(updates, nudge)| (updates.status(), nudge.clone()));
     let readiness = Arc::new(Readiness::new(states, has_restored));
     let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
+    if given.kubelet.socket.is_some() {
+        merge = merge.trust_kubelet();
+    }
     if settings.mirrors {
         // This agent has the static pods of this node.
         let _ = merge.manage_own_mirror_pods(true);
@@ -263,17 +268,14 @@ fn serve(
         tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
         serve_apart(name, listener, router, tasks, stopped.clone())?;
     }
-    // The socket is bound last: others see its file at once.
-    let socket = settings.server.socket.as_ref().map(|path| {
-        let unable = |error| {
-            Failure::unable(
-                format_args!("cannot serve on {} ({})", path.display(), settings.written.name("socket")),
-                error,
-            )
-        };
-        Socket::bind(path, given.listeners.socket_mode.0).map_err(unable)
-    });
-    let socket = socket.transpose()?;
+    // The sockets are bound last: others see their files at once.
+    let socket = bind_socket(settings, "socket", settings.server.socket.as_deref())?;
+    let pods_api = bind_socket(settings, "pods-api-socket", given.listeners.pods_api_socket.as_deref())?;
+    if let Some(socket) = pods_api {
+        let most_watches = given.pod_api.max_watches.min(descriptors::half());
+        let api = KubeletApi::new(app.reader.clone(), Arc::clone(&app.readiness), most_watches);
+        tasks.spawn("the server of the Pods API", api.serve(socket, stopped.clone()));
+    }
     let address = address_of(&port)?;
     let url = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
     tracing::info!(node = settings.node.as_str(), "serving on {url}");
@@ -287,6 +289,18 @@ fn serve(
         tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });
     }
     Ok((url, end))
+}
+
+/// Listens on the Unix socket that this setting names, if it does.
+fn bind_socket(settings: &Settings, flag: &str, path: Option<&Path>) -> Result<Option<Socket>, Failure> {
+    let socket = path.map(|path| {
+        let unable = |error| {
+            let name = settings.written.name(flag);
+            Failure::unable(format_args!("cannot serve on {} ({name})", path.display()), error)
+        };
+        Socket::bind(path, settings.given.listeners.socket_mode.0).map_err(unable)
+    });
+    socket.transpose()
 }
 
 /// Listens on this address, which the flag gives.

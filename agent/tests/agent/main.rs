@@ -16,6 +16,7 @@ mod health;
 mod hostile;
 mod http;
 mod kubelet;
+mod kubelet_socket;
 mod kustomize;
 mod languages;
 mod life;

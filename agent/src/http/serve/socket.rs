@@ -42,7 +42,7 @@ impl Socket {
     }
 
     /// The next connection and its peer.
-    pub(super) async fn accept(&self) -> io::Result<(UnixStream, String)> {
+    pub(crate) async fn accept(&self) -> io::Result<(UnixStream, String)> {
         let (stream, _) = self.listener.accept().await?;
         let client =
             stream.peer_cred().map_or_else(|_| "socket".to_owned(), |peer| format!("uid {}", peer.uid()));
