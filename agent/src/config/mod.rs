@@ -147,6 +147,7 @@ impl Settings {
             ),
         )?;
         let access = AccessSettings {
+            certificates: given.tls.client_ca.is_some(),
             names: given.clients.allowed_names.iter().cloned().collect(),
             groups: given.clients.allowed_groups.iter().cloned().collect(),
             tokens: given.clients.accept_tokens,

@@ -11,6 +11,8 @@ use pod_index_kubelet::checkpoint::Which;
 /// The configured access rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AccessSettings {
+    /// Whether clients may present certificates.
+    pub(crate) certificates: bool,
     /// Allowed client names.
     pub(crate) names: BTreeSet<String>,
     /// Allowed client groups.

@@ -30,7 +30,7 @@ use crate::config::log::Log;
 use crate::config::shutdown::BUDGET;
 use crate::config::values::Bounds;
 use crate::http;
-use crate::http::access::Access;
+use crate::http::access::{Access, Decisions};
 use crate::http::serve::{App, Requests, Socket};
 use crate::http::tls::Tls;
 use crate::kubelet_api::KubeletApi;
@@ -215,7 +215,8 @@ async fn start(
         bounds: Bounds { skew: given.times.clock_skew, delay: given.times.source_delay },
     };
     let requests = Requests::register(metrics.ours());
-    let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str());
+    let decisions = Decisions::register(metrics.ours());
+    let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str(), decisions);
     metrics.collect({
         let (readiness, reader, mirrors) = (Arc::clone(&readiness), reader.clone(), Arc::clone(&mirrors));
         let (pods, tls) = (pods.clone(), tls.clone());

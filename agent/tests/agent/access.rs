@@ -1,15 +1,18 @@
 //! Access control: names and groups of certificates, tokens of the API server, and its authorization.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::{ClientConnection, StreamOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::kubeconfig;
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
-use crate::support::{Agent, Answer, Directory, PATIENCE, refused, run_within, stderr};
+use crate::metrics::value;
+use crate::support::{Agent, Answer, Directory, PATIENCE, refused, run_within, stderr, wait_for};
 use crate::tls::{Authority, Client, Pki};
 
 const REVIEWS: &str = "--authentication-token-webhook --authorization-mode Webhook";
@@ -40,28 +43,46 @@ pub fn answer(
     Answer::to(client.connect(agent.address), &format!("GET {path}"), &token, "")
 }
 
+/// Names and groups together, and each of them alone: then the other one must not let anybody in.
 #[test]
 fn only_allowed_names_and_groups_of_certificates_are_served() {
     let (pki, clients) = (Pki::new(), Authority::new());
     pki.directory.write("clients.pem", &clients.pem);
     let ca = pki.at("clients.pem");
-    let allowed = "--allowed-client-names prometheus,scraper --allowed-client-groups system:masters";
-    let agent = pki.start(&format!("--client-ca-file {ca} {allowed}"));
-    for (name, group, code) in [
-        ("prometheus", "x", 200),
-        ("scraper", "y", 200),
-        ("x", "system:masters", 200),
-        ("system:node:node-2", "system:nodes", 403),
-        ("system:masters", "prometheus", 403),
-        ("Prometheus", "system:master", 403),
-        ("", "", 403),
-    ] {
-        for path in ["/pods", "/api/v1/pods", "/whois?q=u", "/metrics", "/livez", "/nothing", "/"] {
-            let answer = answer(&pki, &agent, Some(clients.sign_for(name, group)), None, path);
-            let served = if path == "/nothing" { 404 } else { 200 };
-            assert_eq!(answer.code, if code == 200 { served } else { code }, "{name:?} {group:?}: {path}");
-            assert_eq!(answer.body.contains("etcd-node-1"), code == 200 && path.ends_with("pods"), "{path}");
+    let (names, groups) =
+        ("--allowed-client-names prometheus,scraper", "--allowed-client-groups system:masters");
+    for (allowed, of_names, of_groups) in
+        [(format!("{names} {groups}"), 200, 200), (names.to_owned(), 200, 403), (groups.to_owned(), 403, 200)]
+    {
+        let agent = pki.start(&format!("--client-ca-file {ca} {allowed}"));
+        for (name, group, code) in [
+            ("prometheus", "x", of_names),
+            ("scraper", "y", of_names),
+            ("x", "system:masters", of_groups),
+            ("system:node:node-2", "system:nodes", 403),
+            ("system:masters", "prometheus", 403),
+            ("Prometheus", "system:master", 403),
+            // Without a common name, a certificate identifies nobody.
+            ("", "system:masters", 401),
+        ] {
+            for path in ["/pods", "/api/v1/pods", "/whois?q=u", "/metrics", "/livez", "/nothing", "/"] {
+                let answer = answer(&pki, &agent, Some(clients.sign_for(name, group)), None, path);
+                let served = if path == "/nothing" { 404 } else { 200 };
+                let expected = if code == 200 { served } else { code };
+                assert_eq!(answer.code, expected, "{allowed}: {name:?} {group:?}: {path}");
+                let shows_pods = answer.body.contains("etcd-node-1");
+                assert_eq!(shows_pods, code == 200 && path.ends_with("pods"), "{allowed}: {path}");
+            }
         }
+    }
+    // A certificate that identifies nobody is refused without rules as well.
+    let agent = pki.start(&format!("--client-ca-file {ca}"));
+    for (name, code) in [("anyone", 200), ("", 401)] {
+        assert_eq!(
+            answer(&pki, &agent, Some(clients.sign_for(name, "x")), None, "/pods").code,
+            code,
+            "{name:?}"
+        );
     }
 }
 
@@ -98,10 +119,14 @@ async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
     }
     let (tokens, rights) = server.reviewed();
     assert_eq!(tokens, 3, "each token once");
+    let line = agent.wait_for_log("no valid certificate or token");
+    assert!(line.contains("loopback") && line.contains("GET") && line.contains("/metrics"), "{line}");
+    let line = agent.wait_for_log("no right to this");
+    assert!(line.contains("prometheus") || line.contains("nobody-much"), "{line}");
     // The metrics, pods and proxy rights for prometheus; metrics for the other client.
     assert_eq!(rights.len(), 4, "each right once: {rights:#?}");
     let expected = json!({
-        "user": "prometheus", "uid": "uid-of-prometheus", "groups": ["system:serviceaccounts"], "extra": {},
+        "user": "prometheus", "uid": "uid-of-prometheus", "groups": ["system:serviceaccounts", "system:authenticated"], "extra": {},
         "resourceAttributes": { "verb": "get", "group": "", "version": "v1", "resource": "nodes", "subresource": "metrics", "name": "node-1" },
     });
     assert!(rights.contains(&expected), "{rights:#?}");
@@ -115,16 +140,47 @@ async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
         (403, 403)
     );
 
-    // Unknown clients are refused while the API server is down. Cached ones are served.
+    let is_of_admin = |right: &Value| {
+        let id = right["extra"]["authentication.kubernetes.io/credential-id"][0].as_str().unwrap_or_default();
+        right["user"] == "admin"
+            && right["groups"] == json!(["x", "system:authenticated"])
+            && id.starts_with("X509SHA256=")
+    };
+    assert!(server.reviewed().1.iter().any(is_of_admin), "{:#?}", server.reviewed().1);
+    // A certificate without a common name identifies nobody, and then the token counts.
+    let nameless = clients.sign_for("", "system:masters");
+    assert_eq!(asked(Some(&nameless), None, "/metrics"), 401);
+    assert_eq!(asked(Some(&nameless), Some("of-prometheus"), "/metrics"), 200);
+
+    // Unknown clients are told so while the API server is down. Known ones are served.
     server.fail_always(Verb::Create, Fault::Status(500));
     assert_eq!(asked(None, Some("of-prometheus"), "/metrics"), 200);
     server.know_token("of-late", "late", &[]);
     server.allow("late", "get", "metrics");
-    assert_eq!(asked(None, Some("of-late"), "/metrics"), 401);
+    assert_eq!(asked(None, Some("of-late"), "/metrics"), 503);
     let line = agent.wait_for_log("does not answer a TokenReview");
     assert!(line.contains("WARN"), "{line}");
     server.heal();
-    assert_eq!(asked(None, Some("of-late"), "/metrics"), 200);
+    // It is asked again within seconds.
+    wait_for(|| "the API server is back", || asked(None, Some("of-late"), "/metrics") == 200);
+    let metrics =
+        tokio::task::block_in_place(|| answer(&pki, &agent, None, Some("of-prometheus"), "/metrics"));
+    let count = |decision: &str| {
+        value(&metrics.body, &format!("pod_index_access_decisions_total{{decision=\"{decision}\"}}"))
+    };
+    assert!(
+        count("allowed") > 0
+            && count("unauthorized") > 0
+            && count("forbidden") > 0
+            && count("unavailable") > 0
+    );
+
+    // A client that invents tokens is told to wait, and nobody else.
+    let invented = (0..20).map(|number| asked(None, Some(&format!("invented-{number}")), "/metrics"));
+    let codes: BTreeSet<_> = invented.collect();
+    assert!(codes.contains(&429), "{codes:?}");
+    assert_eq!(asked(None, Some("of-prometheus"), "/metrics"), 200);
+    assert!(!agent.logged().join("\n").contains("invented-"), "no token is logged");
     assert!(!agent.logged().join("\n").contains("of-prometheus"), "no token is logged");
 
     let asked = server.asked();
@@ -167,7 +223,9 @@ async fn each_resource_needs_the_right_to_it() {
         for (token, code) in [("of-logs", code), ("of-nobody", 403)] {
             let answer = || tokio::task::block_in_place(|| answer(&pki, &agent, None, Some(token), path));
             // A list that has not arrived yet.
-            let answer = std::iter::repeat_with(answer).find(|answer| answer.code != 503).unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            let is_served = |answer: &Answer| answer.code != 503 || Instant::now() > deadline;
+            let answer = std::iter::repeat_with(answer).find(is_served).unwrap();
             assert_eq!(answer.code, code, "{token}: {path}: {}", answer.body);
         }
     }

@@ -99,8 +99,10 @@ impl Reviews {
 }
 
 impl ApiServer {
-    /// Makes this token belong to this user, with these groups.
+    /// Makes this token belong to this user, with these groups and, as in a real API server, the one of all authenticated
+    /// users.
     pub fn know_token(&self, token: &str, user: &str, groups: &[&str]) {
+        let groups: Vec<_> = groups.iter().chain(&["system:authenticated"]).collect();
         let user = json!({ "username": user, "uid": format!("uid-of-{user}"), "groups": groups });
         self.shared.lock().reviews.users.insert(token.to_owned(), user);
     }

@@ -2,98 +2,182 @@
 //!
 //! | flag | which clients are identified | which of them are served |
 //! |---|---|---|
-//! | `--client-ca-file` | those with a certificate from these authorities | all |
+//! | `--client-ca-file` | those with a certificate from these authorities that has a common name | all |
 //! | `--authentication-token-webhook` | those with a token that the API server accepts | all |
 //! | `--allowed-client-names`, `--allowed-client-groups` | | those with one of these names or groups |
 //! | `--authorization-mode=Webhook` | | clients that the API server allows to make the same request to a kubelet |
 //!
-//! If the last two are combined, either is enough.
+//! If the last two are combined, either is enough. Whoever is not identified gets 401, whoever is not served 403. If only the
+//! API server could decide and it does not answer, the response is 503.
 //!
 //! This module knows identities and decisions. It must not know what is served.
 //!
 //! Kubelet: `InstallAuthFilter`, `NewNodeAuthorizerAttributesGetter` (`pkg/kubelet/server`).
 
-mod budget;
-mod cache;
+#[cfg(test)]
+mod attacks;
+mod decisions;
+mod digest;
 mod identity;
+mod rate_limit;
+mod reviews;
 mod webhook;
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use kube::Client;
 
-use self::budget::TooMany;
+use self::decisions::Decision;
+pub(crate) use self::decisions::Decisions;
 pub(crate) use self::identity::Identity;
+use self::reviews::Verdict;
 use self::webhook::{Right, Webhook};
 use crate::api::client::Peer;
 use crate::api::refusal::refused;
 use crate::api::request;
 use crate::config::values::{AccessSettings, Extra};
 
+/// After this many seconds, a client may try again.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+
 /// Decides on each request.
 pub(crate) struct Access {
     settings: AccessSettings,
     webhook: Option<Webhook>,
+    decisions: Decisions,
+}
+
+/// Who a request comes from, as far as that is known.
+enum Authentication {
+    /// Identified by a certificate or a token.
+    Known(Arc<Identity>),
+    /// Identified by a token that the API server accepted before.
+    KnownBefore(Arc<Identity>),
+    Unknown(Decision),
+}
+
+/// A decision, and the client that it is about, if that is known.
+struct Decided {
+    decision: Decision,
+    identity: Option<Arc<Identity>>,
 }
 
 impl Access {
-    /// `None` if every client that completes the handshake may ask everything.
-    pub(crate) fn new(settings: &AccessSettings, client: Option<&Client>, node: &str) -> Option<Arc<Self>> {
+    /// `None` if clients need not identify themselves.
+    pub(crate) fn new(
+        settings: &AccessSettings,
+        client: Option<&Client>,
+        node: &str,
+        decisions: Decisions,
+    ) -> Option<Arc<Self>> {
         let webhook = client.filter(|_| settings.tokens || settings.rights);
         let webhook = webhook.map(|client| Webhook::new(client.clone(), node));
         (*settings != AccessSettings::default())
-            .then(|| Arc::new(Self { settings: settings.clone(), webhook }))
+            .then(|| Arc::new(Self { settings: settings.clone(), webhook, decisions }))
     }
 
-    /// The client, if the request is allowed.
-    ///
-    /// `address`: of the client, or what stands for it.
-    async fn admit(
+    /// Decides on a request. `address`: of the client, or what stands for it.
+    async fn decide(
         &self,
         address: &str,
-        certified: Option<&Identity>,
+        certified: Option<&Arc<Identity>>,
         request: &Parts,
-    ) -> Result<Identity, Response> {
-        let reviewer = self.webhook.as_ref().filter(|_| self.settings.tokens);
-        let known = match (certified, token(&request.headers), reviewer) {
-            (Some(identity), ..) => Some(identity.clone()),
-            (None, Some(token), Some(webhook)) => {
-                webhook.identify(token, address).await.map_err(|TooMany| {
-                    let message = "too many unknown tokens; try again later".to_owned();
-                    refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
-                })?
-            }
-            _ => None,
+        needed: &[Right],
+    ) -> Decided {
+        let authentication = self.authenticate(address, certified, &request.headers).await;
+        let (identity, was_before) = match authentication {
+            Authentication::Known(identity) => (identity, false),
+            Authentication::KnownBefore(identity) => (identity, true),
+            Authentication::Unknown(decision) => return Decided { decision, identity: None },
         };
-        let Some(identity) = known else {
-            return Err(refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned()));
+        let mut decision = self.authorize(&identity, needed).await;
+        if was_before && decision == Decision::Allowed {
+            decision = Decision::AllowedBefore;
+        }
+        Decided { decision, identity: Some(identity) }
+    }
+
+    /// A certificate comes first; a token counts without one.
+    async fn authenticate(
+        &self,
+        address: &str,
+        certified: Option<&Arc<Identity>>,
+        headers: &HeaderMap,
+    ) -> Authentication {
+        if let Some(identity) = certified {
+            return Authentication::Known(Arc::clone(identity));
+        }
+        let webhook = self.webhook.as_ref().filter(|_| self.settings.tokens);
+        let (Some(webhook), Some(token)) = (webhook, token(headers)) else {
+            return Authentication::Unknown(Decision::Unauthorized);
         };
+        match webhook.owner(token, address).await {
+            Verdict::Accepted(identity) => Authentication::Known(identity),
+            Verdict::AcceptedBefore(identity) => Authentication::KnownBefore(identity),
+            Verdict::Rejected => Authentication::Unknown(Decision::Unauthorized),
+            Verdict::RateLimited => Authentication::Unknown(Decision::TooManyTokens),
+            Verdict::Unanswered => Authentication::Unknown(Decision::Unavailable),
+        }
+    }
+
+    /// An allowed name, an allowed group, or one of the needed rights is enough. Without any of these settings, every
+    /// identified client is allowed.
+    async fn authorize(&self, identity: &Identity, needed: &[Right]) -> Decision {
         let AccessSettings { names, groups, rights, .. } = &self.settings;
+        let has_rules = !names.is_empty() || !groups.is_empty() || *rights;
         let is_listed =
             names.contains(&identity.name) || identity.groups.iter().any(|group| groups.contains(group));
-        if is_listed || (names.is_empty() && groups.is_empty() && !rights) {
-            return Ok(identity);
+        if is_listed || !has_rules {
+            return Decision::Allowed;
         }
-        let needed = rights_for(request);
+        let mut decision = Decision::Forbidden;
         if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
-            for right in &needed {
-                if webhook.may(&identity, *right).await {
-                    return Ok(identity);
+            for right in needed {
+                match webhook.may(identity, *right).await {
+                    Verdict::Accepted(()) => return Decision::Allowed,
+                    Verdict::AcceptedBefore(()) => return Decision::AllowedBefore,
+                    Verdict::Rejected => {}
+                    Verdict::RateLimited | Verdict::Unanswered => decision = Decision::Unavailable,
                 }
             }
         }
-        let Right { verb, resource, subresource, .. } = needed[0];
-        let subresource =
-            if subresource.is_empty() { String::new() } else { format!(", subresource={subresource}") };
-        let message =
-            format!("Forbidden (user={}, verb={verb}, resource={resource}{subresource})", identity.name);
-        Err(refused(StatusCode::FORBIDDEN, "Forbidden", message))
+        decision
     }
+}
+
+/// The response to a request that is refused.
+fn refusal(decision: Decision, identity: Option<&Identity>, needed: &[Right]) -> Response {
+    let mut response = match decision {
+        Decision::TooManyTokens => {
+            let message = "too many unknown tokens; try again later".to_owned();
+            refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+        }
+        Decision::Unavailable => {
+            let message =
+                "the API server, which knows who may do this, does not answer; try again later".to_owned();
+            refused(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+        }
+        Decision::Forbidden => {
+            let Right { verb, resource, subresource, .. } = needed[0];
+            let subresource =
+                if subresource.is_empty() { String::new() } else { format!(", subresource={subresource}") };
+            let user = identity.map_or("", |identity| &*identity.name);
+            let message = format!("Forbidden (user={user}, verb={verb}, resource={resource}{subresource})");
+            refused(StatusCode::FORBIDDEN, "Forbidden", message)
+        }
+        Decision::Allowed | Decision::AllowedBefore | Decision::Unauthorized => {
+            refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
+        }
+    };
+    if matches!(decision, Decision::TooManyTokens | Decision::Unavailable) {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
+    response
 }
 
 fn token(headers: &HeaderMap) -> Option<&str> {
@@ -155,11 +239,13 @@ fn subresources(path: &str) -> &'static [&'static str] {
 /// Middleware that rejects requests without access.
 pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
-    let certified = parts.extensions.get::<Arc<Identity>>().map(|identity| &**identity);
+    let certified = parts.extensions.get::<Arc<Identity>>();
     let address = parts.extensions.get::<Arc<Peer>>().map_or("", |peer| &*peer.origin.name);
-    let identity = match access.admit(address, certified, &parts).await {
-        Ok(identity) => identity,
-        Err(refusal) => return refusal,
+    let needed = rights_for(&parts);
+    let Decided { decision, identity } = access.decide(address, certified, &parts, &needed).await;
+    access.decisions.add(decision, address, identity.as_deref(), &parts);
+    let (Decision::Allowed | Decision::AllowedBefore, Some(identity)) = (decision, &identity) else {
+        return refusal(decision, identity.as_deref(), &needed);
     };
     let mut request = Request::from_parts(parts, body);
     if let Some(name) = identity.named() {

@@ -1,10 +1,12 @@
-//! Asks the API server who owns a token and what a client may do. Caches the answers for as long as a kubelet does.
+//! Asks the API server who owns a token and what a client may do. Answers count for as long as in a kubelet, and longer while
+//! the API server is away: see [`Reviews`].
 //!
 //! Kubelet: `BuildAuth` (`cmd/kubelet/app/auth.go`), with its defaults.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
@@ -13,16 +15,23 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Identity;
-use super::budget::{Budget, TooMany};
-use super::cache::Cache;
+use super::digest::Digests;
+use super::rate_limit::RateLimit;
+use super::reviews::{Lifetimes, Limited, Reviews, Verdict};
 use crate::pipeline::api_clients::answer;
 
 /// Kubelet: `authentication.webhook.cacheTTL`.
-const TOKEN_TTL: Duration = Duration::from_secs(120);
-/// Kubelet: `authorization.webhook.cacheAuthorizedTTL`.
-const AUTHORIZED_TTL: Duration = Duration::from_secs(300);
-/// Kubelet: `authorization.webhook.cacheUnauthorizedTTL`.
-const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
+const TOKENS: Lifetimes = Lifetimes {
+    renew_after: Duration::from_secs(60),
+    accepted: Duration::from_secs(120),
+    rejected: Duration::from_secs(120),
+};
+/// Kubelet: `authorization.webhook.cacheAuthorizedTTL`, `cacheUnauthorizedTTL`.
+const RIGHTS: Lifetimes = Lifetimes {
+    renew_after: Duration::from_secs(150),
+    accepted: Duration::from_secs(300),
+    rejected: Duration::from_secs(30),
+};
 
 /// What a client may do: with a resource, or with a subresource of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,18 +43,14 @@ pub(super) struct Right {
     pub(super) subresource: &'static str,
 }
 
-/// Authenticates and authorizes clients through the API server. Without `Debug`, which would print tokens.
+/// Authenticates and authorizes clients through the API server. Without `Debug`: it must not print tokens.
 pub(super) struct Webhook {
     client: Client,
     node: String,
-    /// The owner of a token.
-    accepted: Cache<String, Identity>,
-    /// Apart from the others: made-up tokens must not clear the cache of the real ones.
-    rejected: Cache<String, ()>,
-    budget: Budget,
-    rights: Cache<(Identity, Right), bool>,
-    /// Whether the last request to the API server failed.
-    fails: AtomicBool,
+    digests: Digests,
+    tokens: Reviews<Arc<Identity>>,
+    rights: Reviews<()>,
+    unknown_tokens: RateLimit,
 }
 
 impl Webhook {
@@ -53,47 +58,50 @@ impl Webhook {
         Self {
             client,
             node: node.to_owned(),
-            accepted: Cache::new(),
-            rejected: Cache::new(),
-            budget: Budget::new(),
-            rights: Cache::new(),
-            fails: AtomicBool::new(false),
+            digests: Digests::new(),
+            tokens: Reviews::new("TokenReview", TOKENS),
+            rights: Reviews::new("SubjectAccessReview", RIGHTS),
+            unknown_tokens: RateLimit::new(),
         }
     }
 
-    /// The owner of the token. `None` if the API server rejects the token or does not answer. A review of an unknown token
-    /// is taken from the budget of `client`.
-    pub(super) async fn identify(&self, token: &str, client: &str) -> Result<Option<Identity>, TooMany> {
-        let key = token.to_owned();
-        if let Some(identity) = self.accepted.get(&key) {
-            return Ok(Some(identity));
-        }
-        if self.rejected.get(&key).is_some() {
-            return Ok(None);
-        }
-        self.budget.take(client)?;
-        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
-        let Some(review) = self.asked(&TokenReview { spec, ..TokenReview::default() }).await else {
-            return Ok(None);
+    /// The owner of the token. `client` sent it: too many unknown tokens of one client are not reviewed.
+    pub(super) async fn owner(&self, token: &str, client: &str) -> Verdict<Arc<Identity>> {
+        let question = self.digests.of(&token);
+        let limited = Limited { limit: &self.unknown_tokens, client };
+        let review = || {
+            let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+            let review = completed(self.client.clone(), TokenReview { spec, ..TokenReview::default() });
+            let owner = async move {
+                let status = review.await?.status.unwrap_or_default();
+                let user = status.user.filter(|_| status.authenticated == Some(true));
+                Ok(user.map(|user| Arc::new(identity(user).authenticated())))
+            };
+            owner.boxed()
         };
-        let status = review.status.unwrap_or_default();
-        let identity = status.user.filter(|_| status.authenticated == Some(true)).map(identity);
-        match &identity {
-            Some(identity) => self.accepted.put(key, identity.clone(), TOKEN_TTL),
-            None => self.rejected.put(key, (), TOKEN_TTL),
-        }
-        Ok(identity)
+        self.tokens.ask(question, Some(limited), review).await
     }
 
-    /// Whether the client has the right. `false` if the API server does not answer.
-    pub(super) async fn may(&self, identity: &Identity, right: Right) -> bool {
-        let key = (identity.clone(), right);
-        if let Some(known) = self.rights.get(&key) {
-            return known;
-        }
+    /// Whether the client has the right.
+    pub(super) async fn may(&self, identity: &Identity, right: Right) -> Verdict<()> {
+        let question = self.digests.of(&(identity, right));
+        let review = || {
+            let spec = self.access_review(identity, right);
+            let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+            let review = completed(self.client.clone(), review);
+            let may = async move {
+                let status = review.await?.status;
+                Ok(status.filter(|status| status.allowed && status.denied != Some(true)).map(drop))
+            };
+            may.boxed()
+        };
+        self.rights.ask(question, None, review).await
+    }
+
+    fn access_review(&self, identity: &Identity, right: Right) -> SubjectAccessReviewSpec {
         let Right { verb, group, resource, subresource } = right;
         let filled = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let spec = SubjectAccessReviewSpec {
+        SubjectAccessReviewSpec {
             user: filled(&identity.name),
             uid: filled(&identity.uid),
             groups: Some(identity.groups.clone()),
@@ -108,35 +116,18 @@ impl Webhook {
                 ..ResourceAttributes::default()
             }),
             ..SubjectAccessReviewSpec::default()
-        };
-        let Some(review) = self.asked(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await
-        else {
-            return false;
-        };
-        let allowed = review.status.is_some_and(|status| status.allowed);
-        self.rights.put(key, allowed, if allowed { AUTHORIZED_TTL } else { UNAUTHORIZED_TTL });
-        allowed
-    }
-
-    /// The review, completed by the API server. Failures are not cached.
-    async fn asked<K>(&self, review: &K) -> Option<K>
-    where
-        K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
-        K: Serialize + DeserializeOwned + Clone + std::fmt::Debug,
-    {
-        let api = Api::<K>::all(self.client.clone());
-        let (parameters, kind) = (PostParams::default(), K::kind(&()));
-        let answer = answer(api.create(&parameters, review)).await;
-        let failed = self.fails.swap(answer.is_err(), Ordering::Relaxed);
-        match &answer {
-            Ok(_) if failed => tracing::info!("the API server answers client reviews again"),
-            Err(error) if !failed => tracing::warn!(
-                "clients without a cached review are refused: the API server does not answer a {kind}: {error}"
-            ),
-            _ => {}
         }
-        answer.ok()
     }
+}
+
+/// The review, completed by the API server.
+async fn completed<K>(client: Client, review: K) -> Result<K, String>
+where
+    K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>,
+    K: Serialize + DeserializeOwned + Clone + std::fmt::Debug,
+{
+    let api = Api::<K>::all(client);
+    answer(api.create(&PostParams::default(), &review)).await
 }
 
 fn identity(user: UserInfo) -> Identity {
