@@ -9,8 +9,10 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ConfigBuilder, DigitallySignedStruct, SignatureScheme, WantsVerifier};
 
+use crate::dns::Resolver;
+
 /// Opens connections to `http` and to `https` URLs.
-pub type Connector = HttpsConnector<HttpConnector>;
+pub type Connector = HttpsConnector<HttpConnector<Resolver>>;
 
 /// Uses ring explicitly: an embedder may have several crypto providers in the tree and none installed.
 #[must_use]
@@ -31,8 +33,8 @@ pub fn connector(config: ClientConfig, name: Option<ServerName<'static>>) -> Con
 }
 
 /// Opens TCP connections, also for `https://`: TLS comes on top.
-pub(crate) fn tcp() -> HttpConnector {
-    let mut tcp = HttpConnector::new();
+pub(crate) fn tcp() -> HttpConnector<Resolver> {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver::new());
     tcp.enforce_http(false);
     // Otherwise the end of a request may wait for the acknowledgement of its beginning, which many servers delay
     // by 40 ms.
@@ -42,7 +44,7 @@ pub(crate) fn tcp() -> HttpConnector {
 
 /// A connector with other options of TCP.
 pub(crate) fn encrypted(
-    tcp: HttpConnector,
+    tcp: HttpConnector<Resolver>,
     config: ClientConfig,
     name: Option<ServerName<'static>>,
 ) -> Connector {

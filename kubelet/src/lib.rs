@@ -35,6 +35,8 @@ pub mod api_client;
 #[doc(hidden)]
 pub mod backoff;
 pub mod checkpoint;
+#[doc(hidden)]
+pub mod dns;
 mod fnv;
 #[doc(hidden)]
 pub mod https;
