@@ -1,81 +1,106 @@
 //! Who makes a request, and what one client may have at once.
 //!
-//! Lists, answers and first events are computed in parts, and in turns: each client has one turn, and one part of all
-//! clients is computed at a time. So no client delays another's by more than its own part, and the runtime's other
-//! thread is free for short requests, such as probes.
+//! The runtime has few threads, and probes need one. So what takes long is computed in one of two ways:
+//!
+//! - What can be divided (lists, answers, first events) is computed in parts, and in turns: each client has one turn, and one
+//!   part of all clients is computed at a time. So no client delays another's by more than its own part, and the runtime's
+//!   other thread is free for short requests.
+//! - What cannot (one large pod as YAML) is computed in a thread of its own: see [`large`](super::large).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 
+use super::large::Encoder;
+
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
 /// Request bodies in memory: of one client, and of all.
 const BODIES: usize = 16;
 const ALL_BODIES: usize = 64;
+/// Large responses in memory: of one client, and of all. One may take 5 MB.
+const LARGE: usize = 2;
+const ALL_LARGE: usize = 8;
 /// Known clients that are gone, before they are forgotten.
 const GONE: usize = 256;
 
 /// All clients. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
-    known: Arc<Mutex<HashMap<Arc<str>, Weak<Share>>>>,
-    turns: Arc<Semaphore>,
-    bodies: Arc<Places>,
+    known: Arc<Mutex<HashMap<Arc<str>, Weak<ClientLimits>>>>,
+    shared: Arc<SharedLimits>,
+}
+
+/// What all clients may have together.
+#[derive(Debug)]
+struct SharedLimits {
+    turns: Semaphore,
+    /// For a short part while the turns are taken.
+    spare_turn: Semaphore,
+    bodies: Arc<ContendedSemaphore>,
+    large: Arc<Semaphore>,
+    encoder: Encoder,
 }
 
 /// What one client may have at once.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct ClientLimits {
     /// The common name in its certificate or the name in its token, otherwise its address or its user on the socket. A
     /// name is better: clients can share an address, and a client can have several.
     pub(crate) name: Arc<str>,
     turn: Semaphore,
-    turns: Arc<Semaphore>,
-    /// Shared with each open watch of the client.
-    pub(crate) watches: Arc<()>,
-    /// For the bodies of its requests: its own places, and those of all clients. A request takes one of each.
-    pub(crate) bodies: [Arc<Places>; 2],
+    shared: Arc<SharedLimits>,
+    /// Its open watches. The limit is the pod API's: it is set by the first watch.
+    pub(crate) watches: OnceLock<Arc<Semaphore>>,
+    bodies: Arc<ContendedSemaphore>,
+    large: Arc<Semaphore>,
+    /// Held while a large response is encoded for it.
+    encoding: Semaphore,
     /// Held while processes are read for it. A `/proc` that blocks must not keep the client's turn.
     pub(crate) processes: Semaphore,
 }
 
 impl Clients {
     pub(crate) fn new() -> Self {
-        Self {
-            known: Arc::default(),
-            turns: Arc::new(Semaphore::new(TURNS)),
-            bodies: Arc::new(Places::new(ALL_BODIES)),
-        }
+        let shared = SharedLimits {
+            turns: Semaphore::new(TURNS),
+            spare_turn: Semaphore::new(1),
+            bodies: Arc::new(ContendedSemaphore::new(ALL_BODIES)),
+            large: Arc::new(Semaphore::new(ALL_LARGE)),
+            encoder: Encoder::default(),
+        };
+        Self { known: Arc::default(), shared: Arc::new(shared) }
     }
 
-    /// The client with this name.
-    pub(crate) fn named(&self, name: &str) -> Arc<Share> {
+    /// The limits of the client with this name.
+    pub(crate) fn named(&self, name: &str) -> Arc<ClientLimits> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(share) = known.get(name).and_then(Weak::upgrade) {
-            return share;
+        if let Some(limits) = known.get(name).and_then(Weak::upgrade) {
+            return limits;
         }
         if known.len() >= GONE {
-            known.retain(|_, share| share.strong_count() > 0);
+            known.retain(|_, limits| limits.strong_count() > 0);
         }
         let name: Arc<str> = name.into();
-        let share = Arc::new(Share {
+        let limits = Arc::new(ClientLimits {
             name: Arc::clone(&name),
             turn: Semaphore::new(1),
-            turns: Arc::clone(&self.turns),
-            watches: Arc::default(),
-            bodies: [Arc::new(Places::new(BODIES)), Arc::clone(&self.bodies)],
+            shared: Arc::clone(&self.shared),
+            watches: OnceLock::new(),
+            bodies: Arc::new(ContendedSemaphore::new(BODIES)),
+            large: Arc::new(Semaphore::new(LARGE)),
+            encoding: Semaphore::new(1),
             processes: Semaphore::new(1),
         });
-        known.insert(name, Arc::downgrade(&share));
-        share
+        known.insert(name, Arc::downgrade(&limits));
+        limits
     }
 
     /// A client on this address. All of the loopback is one client: every process of the machine can use any of it.
@@ -87,22 +112,17 @@ impl Clients {
 
     /// The peer of a new connection.
     pub(crate) fn peer(&self, origin: &str) -> Arc<Peer> {
-        let (clients, origin) = (self.clone(), self.named(origin));
-        Arc::new(Peer {
-            clients,
-            origin,
-            has_handshake: AtomicBool::new(false),
-            is_watching: AtomicBool::new(false),
-        })
+        let origin = self.named(origin);
+        Arc::new(Peer { clients: self.clone(), origin, is_watching: AtomicBool::new(false) })
     }
 }
 
-impl Share {
+impl ClientLimits {
     /// Computes a part in this client's turn. It must be bounded: less than a millisecond. `None`: the agent ends.
-    pub(crate) async fn work<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) async fn in_turn<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
         let done = {
             let _turn = self.turn.acquire().await.ok()?;
-            let _one_of_all = self.turns.acquire().await.ok()?;
+            let _one_of_all = self.shared.turns.acquire().await.ok()?;
             part()
         };
         // Otherwise a client that reads as fast as parts are computed would keep its thread.
@@ -110,42 +130,119 @@ impl Share {
         Some(done)
     }
 
+    /// As [`in_turn`](Self::in_turn), for a part of a fraction of a millisecond. If it would have to wait, and nobody else does
+    /// this, it is computed at once, by the runtime's other thread: a client with two batches gets both threads, and a probe
+    /// waits for less than it would notice.
+    pub(crate) async fn in_short_turn<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
+        let is_free = self.turn.available_permits() > 0 && self.shared.turns.available_permits() > 0;
+        let spare = if is_free { None } else { self.shared.spare_turn.try_acquire().ok() };
+        if spare.is_none() {
+            return self.in_turn(part).await;
+        }
+        let done = part();
+        drop(spare);
+        yield_now().await;
+        Some(done)
+    }
+
     /// Computes a bounded part that all clients share, in no client's turn.
-    pub(crate) async fn shared_work<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
+    pub(crate) async fn in_shared_turn<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
         let done = {
-            let _one_of_all = self.turns.acquire().await.ok()?;
+            let _one_of_all = self.shared.turns.acquire().await.ok()?;
             part()
         };
         yield_now().await;
         Some(done)
     }
+
+    /// Waits for permission to keep a request's body in memory. `None`: the agent ends.
+    pub(crate) async fn body(&self) -> Option<BodyPermit> {
+        let of_client = self.bodies.acquire().await?;
+        let of_all = self.shared.bodies.acquire().await?;
+        Some(BodyPermit { of_client, of_all })
+    }
+
+    /// Waits for permission to keep a large response in memory. `None`: the agent ends.
+    pub(crate) async fn large(&self) -> Option<LargePermit> {
+        let of_client = Arc::clone(&self.large).acquire_owned().await.ok()?;
+        let of_all = Arc::clone(&self.shared.large).acquire_owned().await.ok()?;
+        Some(LargePermit { _of_client: of_client, _of_all: of_all })
+    }
+
+    /// Computes what may take long in the thread for this, one at a time for a client and one at a time of all. `None`: the
+    /// thread has ended, or the work has panicked.
+    pub(crate) async fn encode<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let _turn = self.encoding.acquire().await.ok()?;
+        self.shared.encoder.run(work).await
+    }
 }
 
-/// Places for a limited number of requests.
+/// Permission to keep a request's body in memory: one of the client's, and one of all.
 #[derive(Debug)]
-pub(crate) struct Places {
-    free: Arc<Semaphore>,
-    /// Shared with each request that waits for a place.
-    waiting: Arc<()>,
+pub(crate) struct BodyPermit {
+    of_client: ContendedPermit,
+    of_all: ContendedPermit,
 }
 
-impl Places {
-    fn new(most: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(most)), waiting: Arc::default() }
+impl BodyPermit {
+    /// Whether a request waits that this permit would let in.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.of_client.is_wanted() || self.of_all.is_wanted()
+    }
+}
+
+/// Permission to keep a large response in memory: one of the client's, and one of all.
+#[derive(Debug)]
+pub(crate) struct LargePermit {
+    _of_client: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
+
+/// A semaphore that knows whether somebody waits for it.
+#[derive(Debug)]
+struct ContendedSemaphore {
+    permits: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct ContendedPermit {
+    semaphore: Arc<ContendedSemaphore>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Counts one that waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl ContendedSemaphore {
+    fn new(permits: usize) -> Self {
+        Self { permits: Arc::new(Semaphore::new(permits)), waiting: AtomicUsize::new(0) }
     }
 
-    /// Waits for a place, if none is free. `None`: the agent ends.
-    pub(crate) async fn take(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
-            return Some(place);
-        }
-        let _waiting = Arc::clone(&self.waiting);
-        Arc::clone(&self.free).acquire_owned().await.ok()
+    async fn acquire(self: &Arc<Self>) -> Option<ContendedPermit> {
+        let permit = if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            permit
+        } else {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let _waiting = Waiting(&self.waiting);
+            Arc::clone(&self.permits).acquire_owned().await.ok()?
+        };
+        Some(ContendedPermit { semaphore: Arc::clone(self), _permit: permit })
     }
+}
 
-    /// Whether a request waits for a place.
-    pub(crate) fn are_wanted(&self) -> bool {
-        Arc::strong_count(&self.waiting) > 1
+impl ContendedPermit {
+    fn is_wanted(&self) -> bool {
+        self.semaphore.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -153,10 +250,8 @@ impl Places {
 #[derive(Debug)]
 pub(crate) struct Peer {
     clients: Clients,
-    /// The client without a name.
-    pub(crate) origin: Arc<Share>,
-    /// Whether the TLS handshake is complete, or none is needed.
-    pub(crate) has_handshake: AtomicBool,
+    /// The limits of the client without a name.
+    pub(crate) origin: Arc<ClientLimits>,
     /// Whether the connection currently serves a watch.
     pub(crate) is_watching: AtomicBool,
 }
@@ -169,7 +264,7 @@ pub(crate) struct Named(pub(crate) Arc<str>);
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) peer: Arc<Peer>,
-    pub(crate) share: Arc<Share>,
+    pub(crate) limits: Arc<ClientLimits>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Client {
@@ -178,12 +273,12 @@ impl<S: Sync> FromRequestParts<S> for Client {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let peer = parts.extensions.get::<Arc<Peer>>().cloned();
         let peer = peer.unwrap_or_else(|| Clients::new().peer("unknown"));
-        let share = match parts.extensions.get::<Named>() {
+        let limits = match parts.extensions.get::<Named>() {
             // No address has this prefix.
             Some(Named(name)) => peer.clients.named(&format!("name {name}")),
             None => Arc::clone(&peer.origin),
         };
-        Ok(Self { peer, share })
+        Ok(Self { peer, limits })
     }
 }
 
@@ -219,14 +314,46 @@ mod tests {
         let clients = Clients::new();
         let (greedy, other) = (clients.named("greedy"), clients.named("other"));
         let turn = greedy.turn.acquire().await.unwrap();
-        let mut more: Vec<_> = (0..100).map(|_| Box::pin(greedy.work(|| ()))).collect();
+        let mut more: Vec<_> = (0..100).map(|_| Box::pin(greedy.in_turn(|| ()))).collect();
         for more in &mut more {
             assert!(more.now_or_never().is_none());
         }
-        assert_eq!(other.work(|| 7).await, Some(7));
+        assert_eq!(other.in_turn(|| 7).await, Some(7));
         drop(turn);
         for more in more {
             assert_eq!(more.await, Some(()));
         }
+    }
+
+    #[tokio::test]
+    async fn a_short_part_waits_for_no_turn_unless_another_does_the_same() {
+        let clients = Clients::new();
+        let client = clients.named("client");
+        let turn = client.turn.acquire().await.unwrap();
+        assert_eq!(client.in_short_turn(|| 7).await, Some(7));
+        let spare = clients.shared.spare_turn.acquire().await.unwrap();
+        let mut waits = Box::pin(client.in_short_turn(|| 8));
+        assert!((&mut waits).now_or_never().is_none());
+        assert_eq!(clients.named("other").in_short_turn(|| 9).await, Some(9), "its own turn is free");
+        drop(turn);
+        assert_eq!(waits.await, Some(8));
+        drop(spare);
+    }
+
+    #[tokio::test]
+    async fn large_responses_of_a_client_and_of_all_are_limited() {
+        let clients = Clients::new();
+        let mut held = Vec::new();
+        for number in 0..ALL_LARGE / LARGE {
+            let client = clients.named(&number.to_string());
+            for _ in 0..LARGE {
+                held.push(client.large().now_or_never().unwrap());
+            }
+            assert!(client.large().now_or_never().is_none(), "of one client");
+        }
+        let other = clients.named("other");
+        assert!(other.large().now_or_never().is_none(), "of all");
+        drop(held.pop());
+        assert!(other.large().now_or_never().is_some());
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod body;
 pub(crate) mod client;
 pub(crate) mod gzip;
 pub(crate) mod headers;
+pub(crate) mod large;
 pub(crate) mod mirrors;
 pub(crate) mod refusal;
 pub(crate) mod request;

@@ -21,7 +21,7 @@ mod selection;
 pub(crate) mod shutdown;
 pub(crate) mod subjects;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod values;
 pub(crate) mod written;
 

@@ -53,6 +53,11 @@ fn resolved(flags: &[&str]) -> Result<Settings, Failure> {
     given(&[&["--api-server", "--node-name=n"], flags].concat()).resolve()
 }
 
+/// As [`resolved`], for tests of other modules.
+pub(crate) fn settings_of(flags: &[&str]) -> Settings {
+    resolved(flags).unwrap()
+}
+
 /// A configuration file, which is removed at the end.
 struct File(PathBuf);
 

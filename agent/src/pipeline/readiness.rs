@@ -146,12 +146,15 @@ impl Readiness {
 
     /// What keeps the agent from being ready: each source that is not in the index, and its problem.
     pub(crate) fn missing(&self) -> Vec<String> {
-        let describe = |status: SourceStatus| {
-            let problem = status.problems.iter().find(|problem| problem.kind.is_grave());
+        // Without copies: probes ask, and a source may have thousands of problems.
+        let describe = |line: &Line| {
+            let status = line.status.borrow();
+            let mut problems = status.problems.iter().chain(&line.passed_over).chain(&line.refused_claims);
+            let problem = problems.find(|problem| problem.kind.is_grave());
             let problem = problem.map(|problem| format!(": {}", problem.message)).unwrap_or_default();
             format!("{} ({}){problem}", status.source, status.origin)
         };
-        self.sources().into_iter().filter(|status| !status.seen).map(describe).collect()
+        self.lock().iter().filter(|line| !line.indexed).map(describe).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Line>> {

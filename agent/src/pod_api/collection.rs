@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::history::{History, Limits};
 use super::resource::Resource;
-use super::seats::Seats;
 use super::status::Refusal;
+use super::watch_limits::WatchLimits;
 use crate::pipeline::readiness::Readiness;
 
 /// Maximum number and age of stored events. A node with one change per second stores 300 of them.
@@ -34,7 +34,7 @@ pub(super) const START: Duration = Duration::from_secs(5);
 pub(super) struct Begin<'a> {
     /// The first version.
     pub(super) version: u64,
-    pub(super) seats: &'a Arc<Seats>,
+    pub(super) watch_limits: &'a Arc<WatchLimits>,
     /// Where the objects of the last run are.
     pub(super) directory: Option<&'a Path>,
 }
@@ -43,7 +43,7 @@ impl Begin<'_> {
     /// An empty history.
     pub(super) fn history(self, of: &'static Resource) -> Arc<History> {
         let limits = Limits { events: EVENTS, age: AGE, bytes: BYTES };
-        Arc::new(History::new(of, self.version, limits, self.seats))
+        Arc::new(History::new(of, self.version, limits, self.watch_limits))
     }
 }
 

@@ -20,11 +20,11 @@ use tokio::sync::watch;
 use super::event::Event;
 use super::object::Object;
 use super::resource::{Item, Resource};
-use super::seats::{Seat, Seats};
 use super::selection::Selection;
 use super::shape::{Form, Kind};
 use super::status::Refusal;
-use crate::api::client::Share;
+use super::watch_limits::{WatchLimits, WatchPermit};
+use crate::api::client::ClientLimits;
 
 /// The number of events that a watch takes at a time.
 const TURN: usize = 128;
@@ -53,7 +53,7 @@ pub(super) type Shown = (Arc<str>, Option<(Arc<dyn Item>, bool)>);
 pub(super) struct History {
     pub(super) of: &'static Resource,
     limits: Limits,
-    pub(super) seats: Arc<Seats>,
+    pub(super) watch_limits: Arc<WatchLimits>,
     inner: Mutex<Inner>,
     /// The version for which the watches were last woken. `None`: the agent is shutting down.
     latest: watch::Sender<Option<u64>>,
@@ -96,10 +96,15 @@ pub(super) enum Next {
 
 impl History {
     /// An empty history that starts at this version.
-    pub(super) fn new(of: &'static Resource, version: u64, limits: Limits, seats: &Arc<Seats>) -> Self {
+    pub(super) fn new(
+        of: &'static Resource,
+        version: u64,
+        limits: Limits,
+        watch_limits: &Arc<WatchLimits>,
+    ) -> Self {
         let inner = Inner { state: State::new(), version, events: VecDeque::new(), bytes: 0 };
         let latest = watch::Sender::new(Some(version));
-        Self { of, limits, seats: Arc::clone(seats), inner: Mutex::new(inner), latest }
+        Self { of, limits, watch_limits: Arc::clone(watch_limits), inner: Mutex::new(inner), latest }
     }
 
     /// Records the objects to show. Only one thread calls this.
@@ -184,17 +189,17 @@ impl History {
     pub(super) fn watch(
         self: &Arc<Self>,
         selection: Arc<Selection>,
-        client: &Share,
+        client: &ClientLimits,
         after: Option<u64>,
     ) -> Result<(Watcher, State), Refusal> {
-        let seat = self.seats.take(client).map_err(|limit| {
-            self.seats.refused.fetch_add(1, Ordering::Relaxed);
+        let permit = self.watch_limits.acquire(client).map_err(|limit| {
+            self.watch_limits.refused.fetch_add(1, Ordering::Relaxed);
             Refusal::too_many_watches(&limit)
         })?;
         let inner = self.lock();
         let version = after.unwrap_or(inner.version);
         let (history, latest) = (Arc::clone(self), self.latest.subscribe());
-        Ok((Watcher { history, version, selection, latest, _seat: seat }, inner.state.clone()))
+        Ok((Watcher { history, version, selection, latest, _permit: permit }, inner.state.clone()))
     }
 
     /// The event as a line, which the other watches of this form share.
@@ -204,7 +209,7 @@ impl History {
             return line;
         }
         let line = event.encode(form, kind, false);
-        self.seats.encoded.fetch_add(1, Ordering::Relaxed);
+        self.watch_limits.encoded.fetch_add(1, Ordering::Relaxed);
         event.keep_line(form, kind, line.clone());
         let mut inner = self.lock();
         let at = inner.index_behind(event.version - 1);
@@ -259,7 +264,7 @@ pub(super) struct Watcher {
     pub(super) version: u64,
     selection: Arc<Selection>,
     latest: watch::Receiver<Option<u64>>,
-    _seat: Seat,
+    _permit: WatchPermit,
 }
 
 impl Watcher {
@@ -278,7 +283,7 @@ impl Watcher {
         let most = (WORK / self.selection.terms().max(1)).clamp(1, TURN);
         let inner = self.history.lock();
         let Some(first) = inner.index_behind(self.version) else {
-            self.history.seats.too_old.fetch_add(1, Ordering::Relaxed);
+            self.history.watch_limits.too_old.fetch_add(1, Ordering::Relaxed);
             return Next::TooOld(inner.expired(self.version));
         };
         let events: Vec<_> =

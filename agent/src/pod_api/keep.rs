@@ -114,7 +114,7 @@ mod tests {
 
     use super::super::cluster::{NAMESPACES, NODES};
     use super::super::resource::Item;
-    use super::super::seats::Seats;
+    use super::super::watch_limits::WatchLimits;
     use super::*;
 
     #[test]
@@ -122,8 +122,8 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("pod-index-large-list-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
-        let seats = Seats::new(1, 1);
-        let begin = Begin { version: 1, seats: &seats, directory: Some(&directory) };
+        let watch_limits = WatchLimits::new(1, 1);
+        let begin = Begin { version: 1, watch_limits: &watch_limits, directory: Some(&directory) };
         let served = [&NAMESPACES, &NODES].map(|of| {
             let (collection, known) = begin.restored(of, None);
             known.send_replace(Known::READ);

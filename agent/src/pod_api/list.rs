@@ -8,7 +8,7 @@ use super::object::Object;
 use super::resource::Resource;
 use super::selection::Selection;
 use super::shape::Form;
-use crate::api::client::Share;
+use crate::api::client::ClientLimits;
 
 /// A body is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
@@ -17,7 +17,7 @@ const WORK: usize = 16 * 1024;
 
 /// The selected objects, by their keys. `None`: the agent ends.
 pub(super) async fn selected(
-    client: &Share,
+    client: &ClientLimits,
     state: &State,
     selection: &Selection,
 ) -> Option<Vec<Arc<Object>>> {
@@ -31,7 +31,7 @@ pub(super) async fn selected(
             found.extend(next.filter(|object| selection.matches(object)).cloned());
             objects.next().map(|(key, _)| Arc::clone(key))
         };
-        match client.work(some).await? {
+        match client.in_turn(some).await? {
             Some(key) => start = key,
             None => return Some(found),
         }

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::PodApi;
-use super::seats::Seats;
+use super::watch_limits::WatchLimits;
 use crate::metrics::Scrape;
 
 pub(crate) fn show(api: &PodApi, to: &mut Scrape<'_>) {
     let sizes: Vec<_> = api.served.iter().map(|served| served.history.sizes()).collect();
-    let Seats { events_sent, encoded, too_old, refused, .. } = &*api.seats;
+    let WatchLimits { events_sent, encoded, too_old, refused, .. } = &*api.watch_limits;
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-    to.gauge("watches", "Open watches.", api.seats.open());
+    to.gauge("watches", "Open watches.", api.watch_limits.open());
     let help = "Stored events, from which a watch can start or resume.";
     to.gauge("watch_history_events", help, sizes.iter().map(|(events, _)| events).sum::<usize>());
     let help = "Estimated memory of the replaced objects in the stored events, in bytes.";

@@ -28,11 +28,11 @@ pub(crate) mod printed;
 mod query;
 mod resource;
 mod routes;
-mod seats;
 mod selection;
 mod shape;
 mod status;
 mod watch;
+mod watch_limits;
 mod write;
 
 use std::collections::BTreeMap;
@@ -55,8 +55,8 @@ use self::collection::{Begin, Collection, Origin};
 use self::owners::Owners;
 pub(crate) use self::pod::own_cells;
 pub(crate) use self::printed::since;
-use self::seats::Seats;
 pub(crate) use self::status::Refusal;
+use self::watch_limits::WatchLimits;
 use crate::api::request::resource;
 use crate::config::values::Extra;
 use crate::config::{Settings, descriptors};
@@ -68,7 +68,7 @@ use crate::pipeline::readiness::Readiness;
 pub(crate) struct PodApi {
     /// All resources. The first is the pods.
     served: Vec<Arc<Collection>>,
-    seats: Arc<Seats>,
+    watch_limits: Arc<WatchLimits>,
     missing: Vec<Extra>,
     owners: Owners,
 }
@@ -88,11 +88,12 @@ impl PodApi {
     ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
         let given = &settings.given.pod_api;
         let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
-        let seats = Seats::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
+        let watch_limits =
+            WatchLimits::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         let version = u64::try_from(started).unwrap_or(1).max(1);
         let (reach, reached) = channel::channel(0);
-        let begin = Begin { version, seats: &seats, directory };
+        let begin = Begin { version, watch_limits: &watch_limits, directory };
         let history = begin.history(&pod::PODS);
         let origin = Origin::Index { reader: reader.clone(), reached, readiness: Arc::clone(readiness) };
         let mut served = vec![Arc::new(Collection { history: Arc::clone(&history), origin })];
@@ -133,7 +134,7 @@ impl PodApi {
         }
         let keep = |path: &Path| ("the keeper of lists", keep::keep(served.clone(), path.to_owned()).boxed());
         work.extend(directory.map(keep));
-        (Self { served, seats, missing, owners }, follow, work)
+        (Self { served, watch_limits, missing, owners }, follow, work)
     }
 
     /// `/pods`, and all paths below `/api`, `/apis` and `/version`.

@@ -358,7 +358,7 @@ mod tests {
     use futures_util::FutureExt;
     use serde_json::json;
 
-    use super::super::seats::Seats;
+    use super::super::watch_limits::WatchLimits;
     use super::*;
 
     fn pod(name: &str, kind: &str, owner: &str) -> Pod {
@@ -370,8 +370,8 @@ mod tests {
 
     /// A follower of the owners on this server, and what it fills.
     fn follower(server: Router, reader: &Reader<Pod>) -> (Follower, Vec<Arc<Collection>>) {
-        let (readiness, seats) = (Arc::new(Readiness::new([], true)), Seats::new(1, 1));
-        let begin = Begin { version: 1, seats: &seats, directory: None };
+        let (readiness, watch_limits) = (Arc::new(Readiness::new([], true)), WatchLimits::new(1, 1));
+        let begin = Begin { version: 1, watch_limits: &watch_limits, directory: None };
         Follower::new(&Client::new(server, "default"), (reader, &readiness), begin)
     }
 

@@ -20,6 +20,7 @@ use super::watch;
 use crate::api::body::in_turns;
 use crate::api::client::Client;
 use crate::api::gzip::{self, Gzip};
+use crate::api::large;
 use crate::api::request::parameter;
 
 /// Minimum number of objects in a compressed list.
@@ -62,15 +63,15 @@ pub(super) async fn list<const IS_OWN: bool>(
         collection.history.check(version, options.is_exact)?;
     }
     let (state, version) = collection.history.now();
-    let objects = selected(&client.share, &state, &options.selection).await;
+    let objects = selected(&client.limits, &state, &options.selection).await;
     let objects = objects.ok_or_else(Refusal::ending)?;
     let is_large = objects.len() >= LARGE;
     let list = list::list(collection.of(), version, objects, form);
     if is_large && gzip::is_accepted(&headers) {
-        let body = Body::from_stream(in_turns(&client.share, Gzip::new(list)));
+        let body = Body::from_stream(in_turns(&client.limits, Gzip::new(list)));
         return Ok((head(), [(header::CONTENT_ENCODING, "gzip")], body).into_response());
     }
-    Ok((head(), Body::from_stream(in_turns(&client.share, list))).into_response())
+    Ok((head(), Body::from_stream(in_turns(&client.limits, list))).into_response())
 }
 
 async fn one(
@@ -91,12 +92,16 @@ async fn one(
     }
     let object = collection.history.get(&format!("{namespace}/{name}"));
     let object = object.ok_or_else(|| Refusal::no_such_object(collection.of(), name))?;
-    let written = client.share.work(move || {
+    let write = move || {
         let mut body = Vec::new();
         object.write(form, Some(true), object.version, &mut body);
         body
-    });
-    Ok((head(), written.await.ok_or_else(Refusal::ending)?).into_response())
+    };
+    // An object of any size takes long as a table, too: the API server's own limit is 1.5 MB.
+    match large::body(&client.limits, write).await {
+        Ok(body) => Ok((head(), body).into_response()),
+        Err(refusal) => Ok(refusal),
+    }
 }
 
 fn head() -> [(header::HeaderName, &'static str); 3] {

@@ -30,6 +30,9 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Minimum duration of a watch that sets no timeout. The maximum is twice as long.
 const LEAST: Duration = Duration::from_secs(30 * 60);
 
+/// Maximum duration of a watch. Clients ask for five to ten minutes.
+const MOST: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// Starts a watch.
 pub(super) async fn body(
     history: &Arc<History>,
@@ -48,10 +51,10 @@ pub(super) async fn body(
     }
     let after = options.version.filter(|_| !with_initial);
     let selection = Arc::new(options.selection);
-    let (watcher, state) = history.watch(Arc::clone(&selection), &client.share, after)?;
+    let (watcher, state) = history.watch(Arc::clone(&selection), &client.limits, after)?;
     let mut initial = Vec::new();
     if with_initial {
-        initial = selected(&client.share, &state, &selection).await.ok_or_else(Refusal::ending)?;
+        initial = selected(&client.limits, &state, &selection).await.ok_or_else(Refusal::ending)?;
         // A disconnected client resumes from the last object it saw.
         initial.sort_unstable_by_key(|object| object.version);
     }
@@ -60,13 +63,13 @@ pub(super) async fn body(
     let lacks_columns = form.is_table() && initial.is_empty();
     let has_end = with_initial && options.bookmarks;
     let end = if has_end { form.bookmark(history.of, watcher.version, true) } else { Vec::new() };
-    let (mut with_columns, seats) = (true, Arc::clone(&history.seats));
+    let (mut with_columns, watch_limits) = (true, Arc::clone(&history.watch_limits));
     let write = move |object: &Object, part: &mut Vec<u8>| {
-        seats.events_sent.fetch_add(1, Ordering::Relaxed);
+        watch_limits.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut with_columns);
         part.extend_from_slice(&object.line(form, Kind::Added, object.version, with_columns));
     };
-    let initial = in_turns(&client.share, parts(Vec::new(), initial, write, end));
+    let initial = in_turns(&client.limits, parts(Vec::new(), initial, write, end));
     let watch = Watch {
         watcher,
         client: client.clone(),
@@ -89,12 +92,11 @@ fn error(refusal: &Refusal) -> Bytes {
     format!("{}\n", json!({ "type": "ERROR", "object": refusal.status() })).into()
 }
 
-/// The duration of a watch. A negative timeout ends it at once; zero counts as absent.
+/// The duration of a watch. A negative timeout ends it at once; zero counts as absent; more than [`MOST`] counts as that.
 fn duration(seconds: Option<i64>) -> Duration {
     match seconds.unwrap_or_default() {
         0 => LEAST + Duration::from_secs(RandomState::new().hash_one(0) % LEAST.as_secs()),
-        // Limited to a year, so that adding it to the current time cannot overflow.
-        seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0).min(365 * 86_400)),
+        seconds => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(MOST),
     }
 }
 
@@ -151,7 +153,7 @@ impl Watch {
 
     async fn event(&mut self, kind: Kind, event: &Event) -> Bytes {
         let (history, form) = (&self.watcher.history, self.form);
-        history.seats.events_sent.fetch_add(1, Ordering::Relaxed);
+        history.watch_limits.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut self.lacks_columns);
         if !with_columns && let Some(line) = event.kept_line(form, kind) {
             // A watch that catches up yields now and then.
@@ -159,9 +161,9 @@ impl Watch {
             return line;
         }
         let line = if with_columns {
-            self.client.share.work(|| event.encode(form, kind, true)).await
+            self.client.limits.in_turn(|| event.encode(form, kind, true)).await
         } else {
-            self.client.share.shared_work(|| history.line(event, form, kind)).await
+            self.client.limits.in_shared_turn(|| history.line(event, form, kind)).await
         };
         line.unwrap_or_default()
     }
@@ -169,5 +171,26 @@ impl Watch {
     fn bookmark(&mut self) -> Bytes {
         self.bookmark_at = Instant::now() + BOOKMARKS;
         self.form.bookmark(self.watcher.history.of, self.watcher.version, false).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_watch_lasts_for_ever() {
+        for (asked, expected) in [
+            (-1, Duration::ZERO),
+            (1, Duration::from_secs(1)),
+            (600, Duration::from_secs(600)),
+            (31_536_000, MOST),
+            (i64::MAX, MOST),
+        ] {
+            assert_eq!(duration(Some(asked)), expected, "{asked}");
+        }
+        for asked in [None, Some(0)] {
+            assert!((LEAST..2 * LEAST).contains(&duration(asked)), "{asked:?}");
+        }
     }
 }

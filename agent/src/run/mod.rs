@@ -267,7 +267,7 @@ fn serve(
     ] {
         let Some(listener) = listener else { continue };
         tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
-        serve_apart(name, listener, router, tasks, stopped.clone())?;
+        serve_apart(name, listener, router, settings.node.to_string(), tasks, stopped.clone())?;
     }
     // The sockets are bound last: others see their files at once.
     let socket = bind_socket(settings, "socket", settings.server.socket.as_deref())?;
@@ -319,6 +319,7 @@ fn serve_apart(
     name: &'static str,
     listener: TcpListener,
     router: axum::Router,
+    node: String,
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
@@ -328,7 +329,8 @@ fn serve_apart(
         let _inside = runtime.enter();
         TcpListener::from_std(listener)
     });
-    let serve = http::serve::serve_openly(listener.map_err(cannot_start)?, router, stopped);
+    let listener = listener.map_err(cannot_start)?;
+    let serve = async move { http::serve::serve_openly(listener, router, &node, stopped).await };
     tasks.thread(name, move || runtime.block_on(serve)).map(drop)
 }
 

@@ -7,7 +7,7 @@
 //! [`find`] queries the index, [`routes`] serves the answers.
 
 pub(crate) mod answer;
-mod bodies;
+mod body;
 mod find;
 mod lookups;
 mod processes;

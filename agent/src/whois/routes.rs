@@ -14,11 +14,11 @@ use hyper::body::Bytes;
 use pod_index::Time;
 
 use super::Whois;
-use super::bodies::Place;
+use super::body::HeldBody;
 use super::find::{Sought, Unknown, VISITED};
 use super::processes::Placements;
 use super::query::{self, Process};
-use crate::api::client::{Client, Share};
+use crate::api::client::{Client, ClientLimits};
 use crate::api::refusal::refused;
 
 /// Maximum number of queries in a GET.
@@ -39,12 +39,12 @@ const TOO_LARGE: &str =
 const END: u8 = 0xff;
 
 pub(crate) fn router(whois: Whois) -> Router {
-    Router::new().route("/whois", get(of_url).post(of_body)).with_state(whois)
+    Router::new().route("/whois", get(of_url).post(of_body)).with_state(Arc::new(whois))
 }
 
 /// `GET /whois?q=…&q=…&at=…&details=true`.
 async fn of_url(
-    State(whois): State<Whois>,
+    State(whois): State<Arc<Whois>>,
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
@@ -55,12 +55,12 @@ async fn of_url(
     if count > QUERIES {
         return Err(bad(format!("q: at most {QUERIES} in one request; POST takes more")));
     }
-    Ok(whois.respond(client.share, queries, count <= FEW, None).await)
+    Ok(whois.respond(client.limits, queries, count <= FEW, None).await)
 }
 
 /// `POST /whois`, with a query in each line of the body.
 async fn of_body(
-    State(whois): State<Whois>,
+    State(whois): State<Arc<Whois>>,
     client: Client,
     RawQuery(query): RawQuery,
     request: Request,
@@ -69,9 +69,8 @@ async fn of_body(
     if count > 0 {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
-    let mut place = Place::take(&client.share.bodies).await?;
-    let text = place.read(request.into_body()).await?.into();
-    Ok(whois.respond(client.share, Queries { text, end: b'\n', ..queries }, false, Some(place)).await)
+    let (text, held) = HeldBody::read(&client.limits, request.into_body()).await?;
+    Ok(whois.respond(client.limits, Queries { text, end: b'\n', ..queries }, false, Some(held)).await)
 }
 
 /// The queries in the URL and how many they are, with the parameters of these or of those in the body.
@@ -121,36 +120,37 @@ impl Iterator for Queries {
 }
 
 impl Whois {
-    /// `place`: of the body that the queries are in.
+    /// `body`: that the queries are in.
     async fn respond(
-        self,
-        client: Arc<Share>,
+        self: Arc<Self>,
+        limits: Arc<ClientLimits>,
         mut queries: Queries,
         are_few: bool,
-        place: Option<Place>,
+        body: Option<HeldBody>,
     ) -> Response {
         let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
         if are_few {
-            let placements = self.placements(&client, &queries).await;
+            let placements = self.placements(&limits, &queries).await;
             return (head, self.part(&mut queries, &placements, usize::MAX)).into_response();
         }
-        let state = (self, client, queries, place);
-        let answers = stream::try_unfold(state, async |(whois, client, mut queries, place)| {
-            place.as_ref().map_or(Ok(()), Place::check)?;
-            let placements = whois.placements(&client, &queries).await;
-            let part = client.work(|| whois.part(&mut queries, &placements, CHUNK)).await;
+        let state = (self, limits, queries, body);
+        let answers = stream::try_unfold(state, async |(whois, limits, mut queries, body)| {
+            body.as_ref().map_or(Ok(()), HeldBody::check)?;
+            let placements = whois.placements(&limits, &queries).await;
+            // At most `PART` queries: a fraction of a millisecond.
+            let part = limits.in_short_turn(|| whois.part(&mut queries, &placements, CHUNK)).await;
             let part = part.ok_or_else(|| io::Error::other("the agent ends"))?;
             Ok::<_, io::Error>(
-                (!part.is_empty()).then(|| (Bytes::from(part), (whois, client, queries, place))),
+                (!part.is_empty()).then(|| (Bytes::from(part), (whois, limits, queries, body))),
             )
         });
         (head, Body::from_stream(answers)).into_response()
     }
 
     /// The processes among the queries of the next part.
-    async fn placements(&self, client: &Share, queries: &Queries) -> Placements {
+    async fn placements(&self, limits: &ClientLimits, queries: &Queries) -> Placements {
         let process = |query: Bytes| -> Option<Process> { query::process(str::from_utf8(&query).ok()?) };
-        self.processes.get(client, queries.clone().take(PART).filter_map(process).collect()).await
+        self.processes.get(limits, queries.clone().take(PART).filter_map(process).collect()).await
     }
 
     /// The next answers, from one snapshot: about `most` bytes. It is bounded work.

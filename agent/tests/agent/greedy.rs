@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -10,6 +10,7 @@ use nix::sys::stat::Mode;
 use serde_json::Value;
 use tokio::net::TcpSocket;
 
+use crate::health::{health_address, metrics_address};
 use crate::support::{Agent, Answer, Directory, PATIENCE, exchange, manifest, shipped, stderr};
 
 fn encoded(selector: &str) -> String {
@@ -50,10 +51,12 @@ fn a_selector_may_repeat_terms_but_not_have_thousands() {
     }
 }
 
-/// DNS rebinding: a page in a browser on this machine, whose name points to 127.0.0.1, must not read responses.
+/// DNS rebinding: a page in a browser that can reach the agent, whose name points to the agent's address, must not read
+/// responses.
 #[test]
-fn a_request_has_one_host_which_is_local() {
-    let agent = Agent::on(&shipped());
+fn a_request_has_one_host_which_is_no_public_name() {
+    let node = "--hostname-override node-1.shop.example";
+    let agent = Agent::start(&format!("--pod-manifest-path {} {node}", shipped().display())).ready();
     let end = "Connection: close\r\n\r\n";
     for (request, code) in [
         ("GET /livez HTTP/1.1\r\nHost: localhost\r\n", 200),
@@ -67,9 +70,25 @@ fn a_request_has_one_host_which_is_local() {
         ("GET /nothing HTTP/1.1\r\nHost: [::1]\r\n", 404),
         ("GET http://public.example/livez HTTP/1.1\r\nHost: localhost\r\n", 421),
         ("GET http://localhost/livez HTTP/1.1\r\nHost: public.example\r\n", 421),
+        ("GET /pods HTTP/1.1\r\nHost: node-1.shop.example:10270\r\n", 200),
+        ("GET /pods HTTP/1.1\r\nHost: pod-index.monitoring.svc.cluster.local\r\n", 200),
     ] {
         let answer = exchange(agent.address, format!("{request}{end}").as_bytes());
         assert_eq!(answer.code, code, "{request}");
+    }
+    drop(agent);
+    // On all addresses, and on those for health and metrics.
+    let addresses =
+        "--address 0.0.0.0 --allow-remote-clients --health-address 127.0.0.1:0 --metrics-address 127.0.0.1:0";
+    let agent = Agent::on_with(&shipped(), &addresses.split(' ').collect::<Vec<_>>());
+    let port = SocketAddr::from(([127, 0, 0, 1], agent.address.port()));
+    let [health, metrics] = [health_address(&agent), metrics_address(&agent)];
+    for (address, path) in [(port, "/pods"), (health, "/readyz"), (metrics, "/metrics")] {
+        for (host, code) in [("127.0.0.1", 200), ("node", 200), ("public.example", 421)] {
+            let answer =
+                exchange(address, format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{end}").as_bytes());
+            assert_eq!(answer.code, code, "{path} {host}");
+        }
     }
 }
 
@@ -196,9 +215,20 @@ fn the_version_of_a_list_of_pods_is_one_to_watch_from() {
     for path in ["/pods", "/api/v1/pods"] {
         let list: Value = agent.get(path).json();
         let version = list["metadata"]["resourceVersion"].as_str().unwrap();
-        let watch = format!("/pods?watch=true&timeoutSeconds=-1&resourceVersion={version}");
-        let answer = agent.get(&watch);
-        assert_eq!((answer.code, &*answer.body), (200, ""), "{path}: {version}");
+        let watch = |version: u64| {
+            let answer = agent.get(&format!("/pods?watch=true&timeoutSeconds=1&resourceVersion={version}"));
+            assert_eq!(answer.code, 200, "{path}: {version}");
+            answer.body
+        };
+        let version: u64 = version.parse().unwrap();
+        assert_eq!(watch(version), "", "{path}");
+        // Other versions are refused, or their events are shown.
+        let events = watch(version - 1);
+        assert!(events.contains("\"ADDED\"") || events.contains("\"ERROR\""), "{path}: {events}");
+        for other in [1, version + 1_000_000] {
+            let answer = watch(other);
+            assert!(answer.contains("\"type\":\"ERROR\""), "{path} {other}: {answer}");
+        }
     }
     let [pods, of_the_api]: [Value; 2] = ["/pods", "/api/v1/pods"].map(|path| agent.get(path).json());
     assert_eq!(pods, of_the_api);

@@ -4,18 +4,28 @@ use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use pod_index_test_support::skipped;
 use serde_json::json;
 
 use crate::api::{kubeconfig, pod};
 use crate::api_server::{ApiServer, Fault, Verb};
 use crate::metrics::with_descriptors;
-use crate::support::{Agent, Directory, get};
+use crate::support::{Agent, Answer, Directory, PATIENCE, get, shipped};
 use crate::tls::Pki;
 
 /// The address for health.
 pub fn health_address(agent: &Agent) -> SocketAddr {
     address_of(agent, "serving /livez and /readyz on http")
+}
+
+/// The address for metrics.
+pub fn metrics_address(agent: &Agent) -> SocketAddr {
+    address_of(agent, "serving /metrics on http")
 }
 
 /// The address in the line of the log with this text.
@@ -44,22 +54,54 @@ async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready_and
     for path in ["/", "/pods", "/pods/default/web", "/metrics", "/sources", "/healthz", "/livez/x"] {
         assert_eq!(get(health, path).code, 404, "{path}");
     }
-    let metrics = address_of(&agent, "serving /metrics on http");
+    let metrics = metrics_address(&agent);
     let answer = get(metrics, "/metrics");
     assert_eq!((answer.code, answer.body.lines().last()), (200, Some("# EOF")));
     for path in ["/", "/pods", "/livez", "/readyz", "/sources", "/metrics/x"] {
         assert_eq!(get(metrics, path).code, 404, "{path}");
     }
     assert!(pki.client().code(&agent, "/livez").is_err(), "who has no certificate is not served elsewhere");
-    // A search elsewhere that keeps every thread of the server delays no answer.
-    let threads = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap();
-    let threads = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("comm")).unwrap());
-    let threads: Vec<_> = threads.collect();
-    assert!(["health\n", "metrics\n"].iter().all(|name| threads.iter().any(|thread| thread == name)));
     server.heal();
     agent.wait_for_log("ready: the pods");
     let answer = get(health, "/readyz");
     assert_eq!((answer.code, &*answer.body), (200, "ok\n"));
+}
+
+/// Every other thread of the agent stands still, as if each computed something without an end.
+#[test]
+fn probes_and_metrics_need_no_thread_of_the_server() {
+    let agent =
+        Agent::on_with(&shipped(), &["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"]);
+    let (health, metrics) = (health_address(&agent), metrics_address(&agent));
+    let mut stopped = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap() {
+        let thread = thread.unwrap().path();
+        let name = fs::read_to_string(thread.join("comm")).unwrap();
+        if ["health\n", "metrics\n"].contains(&&*name) {
+            continue;
+        }
+        let id = Pid::from_raw(thread.file_name().unwrap().to_str().unwrap().parse().unwrap());
+        if let Err(error) = ptrace::seize(id, ptrace::Options::empty()).and_then(|()| ptrace::interrupt(id)) {
+            return skipped("threads that stand still", format!("ptrace is not allowed: {error}"));
+        }
+        waitpid(id, Some(WaitPidFlag::__WALL)).unwrap();
+        stopped.push(id);
+    }
+    assert!(stopped.len() > 3, "{stopped:?}");
+    // The server does not answer now.
+    let mut request = agent.connect("GET /livez HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n");
+    for _ in 0..3 {
+        assert_eq!(get(health, "/livez").code, 200);
+        assert_eq!(get(health, "/readyz").code, 200);
+        assert_eq!(get(metrics, "/metrics").code, 200);
+    }
+    request.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(request.read(&mut [0; 1]).is_err(), "the threads of the server do not stand still");
+    for id in stopped {
+        ptrace::detach(id, None).unwrap();
+    }
+    request.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(Answer::read(request).code, 200);
 }
 
 /// Watches do not end by themselves, so that no descriptor becomes free.

@@ -1,76 +1,92 @@
-//! Checks the `Host` header on loopback without TLS: an address, `localhost`, or a name without a dot.
+//! Checks the `Host` header of requests without TLS: it must be an address, or a name that the public DNS cannot hold.
 //!
-//! Prevents DNS rebinding: the owner of a public name can point it at 127.0.0.1 at any time, and a page from that name
-//! could then read the agent's responses in a browser on this machine. Such a request has the public name, with a dot,
-//! in `Host`.
+//! Prevents DNS rebinding: the owner of a public name can point it at any address, such as 127.0.0.1 or the node's, at any
+//! time, and a page from that name could then read the agent's responses in a browser that can reach the agent. Such a request
+//! has the public name in `Host`. With TLS, the browser refuses: the agent's certificate is for another name.
 
 use std::net::IpAddr;
 
-use axum::Router;
 use axum::extract::Request;
+use axum::http::uri::Authority;
 use axum::http::{StatusCode, header};
-use axum::middleware::{self, Next};
 use axum::response::Response;
 
 use crate::api::refusal::refused;
 
-/// Rejects requests made under a public name.
-pub(super) fn checked(router: Router) -> Router {
-    router.layer(middleware::from_fn(check))
+/// Top-level domains that the public DNS does not delegate, and that local networks and clusters use.
+const PRIVATE: [&str; 8] = ["localhost", "local", "internal", "svc", "localdomain", "lan", "corp", "home"];
+
+/// Under which names a listener serves.
+#[derive(Debug)]
+pub(super) enum Hosts {
+    /// Under all, because a page in a browser cannot reach it, or is refused by TLS.
+    All,
+    /// Under addresses, names that are not public, and the name of this node.
+    Private { node: String },
 }
 
-/// Rejects requests with more than one `Host` header (RFC 9112, section 3.2).
-pub(super) fn single(router: Router) -> Router {
-    router.layer(middleware::from_fn(async |request: Request, next: Next| {
-        if request.headers().get_all(header::HOST).iter().count() > 1 {
-            return refused(StatusCode::BAD_REQUEST, "BadRequest", "more than one Host header".to_owned());
+impl Hosts {
+    /// Checks a request. The error is the response. There must be one `Host` header (RFC 9112, section 3.2).
+    pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), Response> {
+        let mut headers = request.headers().get_all(header::HOST).iter();
+        let header = headers.next();
+        if headers.next().is_some() {
+            return Err(refused(
+                StatusCode::BAD_REQUEST,
+                "BadRequest",
+                "more than one Host header".to_owned(),
+            ));
         }
-        next.run(request).await
-    }))
-}
-
-async fn check(request: Request, next: Next) -> Response {
-    let header = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or("."));
-    // A request may name the host in its URI, too, and some servers prefer that.
-    let in_uri = request.uri().authority().map(axum::http::uri::Authority::as_str);
-    match header.into_iter().chain(in_uri).find(|host| !is_local(host)) {
-        Some(host) => {
-            let message = format!(
-                "blocked to prevent DNS rebinding: use localhost or an IP address instead of {host:?}"
-            );
-            refused(StatusCode::MISDIRECTED_REQUEST, "MisdirectedRequest", message)
+        let Self::Private { node } = self else { return Ok(()) };
+        let header = header.map(|host| host.to_str().unwrap_or("."));
+        // A request may name the host in its URI, too, and some servers prefer that.
+        let in_uri = request.uri().authority().map(Authority::as_str);
+        match header.into_iter().chain(in_uri).find(|host| !is_private(host, node)) {
+            Some(host) => {
+                let message = format!(
+                    "blocked to prevent DNS rebinding: use localhost, an IP address or the node's name instead of {host:?}, or TLS"
+                );
+                Err(refused(StatusCode::MISDIRECTED_REQUEST, "MisdirectedRequest", message))
+            }
+            None => Ok(()),
         }
-        None => next.run(request).await,
     }
 }
 
-/// Whether `host`, with or without a port, cannot be a public name.
-fn is_local(host: &str) -> bool {
+/// Whether `host`, with or without a port, cannot be somebody else's public name.
+fn is_private(host: &str, node: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
     let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    address.parse::<IpAddr>().is_ok()
-        || !name.contains('.')
-        || name.to_ascii_lowercase().ends_with(".localhost")
+    if address.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case(node) {
+        return true;
+    }
+    // A name may end with the dot of the root.
+    let name = name.strip_suffix('.').filter(|name| !name.is_empty()).unwrap_or(name);
+    match name.rsplit_once('.') {
+        None => true,
+        Some((_, domain)) => PRIVATE.iter().any(|private| domain.eq_ignore_ascii_case(private)),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_local;
+    use super::is_private;
 
     #[test]
-    fn only_addresses_localhost_and_names_without_a_dot_are_local() {
-        let local =
-            "127.0.0.1 127.0.0.1:10270 [::1]:10270 [::1] localhost localhost:1 LOCALHOST a.localhost node";
-        for host in local.split(' ').chain([""]) {
-            assert!(is_local(host), "{host}");
+    fn only_addresses_and_names_outside_the_public_dns_are_private() {
+        let private = "127.0.0.1 127.0.0.1:10270 [::1]:10270 [::1] localhost localhost:1 LOCALHOST a.localhost node localhost. \
+                       pod-index.monitoring.svc pod-index.monitoring.svc.cluster.local:10270 ip-10-0-0-1.ec2.internal \
+                       node-1.shop.example node-1.shop.example:10270";
+        for host in private.split_whitespace().chain([""]) {
+            assert!(is_private(host, "node-1.shop.example"), "{host}");
         }
-        let public =
-            "evil.example evil.example:10270 127.0.0.1.evil.example localhost.evil.example:80 . 1.2.3.4.5:1";
-        for host in public.split(' ') {
-            assert!(!is_local(host), "{host}");
+        let public = "evil.example evil.example:10270 127.0.0.1.evil.example localhost.evil.example:80 . 1.2.3.4.5:1 \
+                      evil.example. svc.evil.example node-2.shop.example evil.node-1.shop.example";
+        for host in public.split_whitespace() {
+            assert!(!is_private(host, "node-1.shop.example"), "{host}");
         }
     }
 }

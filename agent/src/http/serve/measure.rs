@@ -1,5 +1,7 @@
 //! Counts client requests by path and outcome and measures their duration.
 
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -23,8 +25,13 @@ const OTHER: &str = "other";
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
     answered: Family<[(&'static str, String); 2], Counter>,
+    /// The counters in use, by the router's path, so that a request needs no new labels.
+    counters: Arc<RwLock<HashMap<String, CountersOfPath>>>,
     duration: Histogram,
 }
+
+/// The counters of a path that are in use, by outcome.
+type CountersOfPath = HashMap<&'static str, Counter>;
 
 impl Requests {
     /// All counts are zero.
@@ -33,19 +40,34 @@ impl Requests {
         let help = "Time from a request to the head of its response";
         registry.register_with_unit("http_request_duration", help, Unit::Seconds, duration.clone());
         let help = "Client requests, by the first part of the path and by outcome";
-        Self { answered: registered(registry, "http_requests", help, Family::default()), duration }
+        let answered = registered(registry, "http_requests", help, Family::default());
+        Self { answered, counters: Arc::default(), duration }
+    }
+
+    /// Counts a response. `path`: the router's, or [`OTHER`].
+    fn count(&self, path: &str, outcome: &'static str) {
+        let counters = self.counters.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(counter) = counters.get(path).and_then(|counters| counters.get(outcome)) {
+            counter.inc();
+            return;
+        }
+        drop(counters);
+        // Few series: all of `/pods/{key}` counts as `/pods`.
+        let shown = path.split('/').nth(1).map_or(OTHER.to_owned(), |first| format!("/{first}"));
+        let counter =
+            self.answered.get_or_create(&[("path", shown), ("outcome", outcome.to_owned())]).clone();
+        counter.inc();
+        let mut counters = self.counters.write().unwrap_or_else(PoisonError::into_inner);
+        counters.entry(path.to_owned()).or_default().insert(outcome, counter);
     }
 }
 
 /// Counts a request.
 pub(super) async fn measured(State(requests): State<Requests>, request: Request, next: Next) -> Response {
-    let path = request.extensions().get::<MatchedPath>().map_or(OTHER, MatchedPath::as_str);
-    // Few series: all of `/pods/{key}` counts as `/pods`.
-    let path = path.split('/').nth(1).map_or(OTHER.to_owned(), |first| format!("/{first}"));
+    let path = request.extensions().get::<MatchedPath>().cloned();
     let began = Instant::now();
     let response = next.run(request).await;
     requests.duration.observe(began.elapsed().as_secs_f64());
-    let outcome = outcome(response.status()).to_owned();
-    requests.answered.get_or_create(&[("path", path), ("outcome", outcome)]).inc();
+    requests.count(path.as_ref().map_or(OTHER, MatchedPath::as_str), outcome(response.status()));
     response
 }

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::workload::Workload;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::{App, page};
-use crate::api::client::Client;
+use crate::api::client::{Client, ClientLimits};
 use crate::api::headers::{Element, elements};
+use crate::api::large;
 use crate::api::refusal::not_found;
+use crate::api::table::escaped;
 use crate::api::types::SourceLine;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pipeline::readiness::Readiness;
@@ -33,7 +36,7 @@ pub(super) fn router(app: App) -> Router {
     Router::new()
         .route("/pods/{key}", get(pod_by_key))
         .route("/pods/{namespace}/{name}", get(pod_by_name))
-        .route("/mirrors", get(async |State(app): State<App>| Json(app.mirrors.view(&app.reader.load()))))
+        .route("/mirrors", get(mirrors))
         .route("/sources", get(sources))
         .route("/healthz", get(async || "ok"))
         .route("/livez", get(async || "ok"))
@@ -54,9 +57,10 @@ async fn pod_by_key(
     headers: HeaderMap,
 ) -> Response {
     if let Some(pod) = app.whois.pod(&key) {
-        return one(&headers, &pod, app.pods.owners());
+        return one(&client.limits, &headers, pod, app.pods.owners()).await;
     }
-    let hint = client.share.work(|| suggestion(&app.reader.load(), &key)).await.flatten().unwrap_or_default();
+    let hint = client.limits.in_turn(|| suggestion(&app.reader.load(), &key)).await;
+    let hint = hint.flatten().unwrap_or_default();
     not_found(format!("no pod has the name or the UID {key:?}{hint}"))
 }
 
@@ -67,15 +71,46 @@ async fn pod_by_name(
     headers: HeaderMap,
 ) -> Response {
     if let Some(pod) = app.reader.get((&*namespace, &*name)) {
-        return one(&headers, &pod, app.pods.owners());
+        return one(&client.limits, &headers, pod, app.pods.owners()).await;
     }
-    let hint =
-        client.share.work(|| suggestion(&app.reader.load(), &name)).await.flatten().unwrap_or_default();
+    let hint = client.limits.in_turn(|| suggestion(&app.reader.load(), &name)).await;
+    let hint = hint.flatten().unwrap_or_default();
     not_found(format!("no pod {name:?} in namespace {namespace:?}{hint}"))
 }
 
 /// One pod with its workload: as YAML if the client names that.
-fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
+async fn one(limits: &ClientLimits, headers: &HeaderMap, pod: Arc<Pod>, owners: &Owners) -> Response {
+    let is_yaml = |range: Element<'_>| range.value.eq_ignore_ascii_case("application/yaml");
+    let format = if elements(headers, header::ACCEPT).any(is_yaml) { Format::Yaml } else { Format::Json };
+    let head = [(header::VARY, "accept"), (header::CONTENT_TYPE, format.content_type())];
+    if !large::is_large(&*pod) {
+        return (head, encoded(&pod, owners, format)).into_response();
+    }
+    let owners = owners.clone();
+    match large::body(limits, move || encoded(&pod, &owners, format)).await {
+        Ok(body) => (head, body).into_response(),
+        Err(refusal) => refusal,
+    }
+}
+
+/// How one pod is written.
+#[derive(Clone, Copy)]
+enum Format {
+    Json,
+    Yaml,
+}
+
+impl Format {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// The pod, with its workload as an annotation.
+fn encoded(pod: &Pod, owners: &Owners, format: Format) -> Vec<u8> {
     let mut shown = pod.clone();
     let owner = owners.of(pod);
     let workload = Workload::of(&pod.metadata, owner.as_ref().map(|owner| &owner.metadata));
@@ -84,31 +119,48 @@ fn one(headers: &HeaderMap, pod: &Pod, owners: &Owners) -> Response {
         let annotations = shown.metadata.annotations.get_or_insert_default();
         annotations.insert(annotation.to_owned(), format!("{kind}/{name}"));
     }
-    let is_yaml = |range: Element<'_>| range.value.eq_ignore_ascii_case("application/yaml");
     // Serializing a pod does not fail.
-    let (form, text) = if elements(headers, header::ACCEPT).any(is_yaml) {
-        ("application/yaml", serde_saphyr::to_string(&shown).unwrap_or_default())
-    } else {
-        // Not axum's `Json`: it writes into another type of buffer than the lists do, which adds 100 KB of machine code.
-        ("application/json", serde_json::to_string(&shown).unwrap_or_default())
-    };
-    ([(header::VARY, "accept"), (header::CONTENT_TYPE, form)], text).into_response()
+    match format {
+        Format::Json => serde_json::to_vec(&shown).unwrap_or_default(),
+        Format::Yaml => serde_saphyr::to_string(&shown).unwrap_or_default().into_bytes(),
+    }
 }
 
-/// The sources of pods. `resources`: the other resources that the agent follows. `restored`: those known only from
-/// checkpoints, and the age of these in seconds.
-async fn sources(State(app): State<App>) -> Json<Value> {
-    let sources: Vec<_> = app.readiness.sources().into_iter().map(SourceLine::from).collect();
-    let resources: Vec<_> = app.pods.sources().map(SourceLine::from).collect();
-    let (node, restored) = (app.mirrors.node.as_str(), app.pods.restored());
-    let mut answer = json!({ "node": node, "ready": app.readiness.is_ready(), "sources": sources });
-    if !resources.is_empty() {
-        answer["resources"] = json!(resources);
+/// JSON that is computed in the thread for large responses.
+async fn large_json<T: Serialize>(
+    limits: &ClientLimits,
+    view: impl FnOnce() -> T + Send + 'static,
+) -> Response {
+    // Serializing what the agent made does not fail.
+    match large::body(limits, move || serde_json::to_vec(&view()).unwrap_or_default()).await {
+        Ok(body) => ([(header::CONTENT_TYPE, Format::Json.content_type())], body).into_response(),
+        Err(refusal) => refusal,
     }
-    if !restored.is_empty() {
-        answer["restored"] = json!(restored);
-    }
-    Json(answer)
+}
+
+/// All static pods and their mirror pods: on a large node, too much for the runtime's threads.
+async fn mirrors(State(app): State<App>, client: Client) -> Response {
+    large_json(&client.limits, move || app.mirrors.view(&app.reader.load())).await
+}
+
+/// The sources of pods, which may have many problems. `resources`: the other resources that the agent follows. `restored`: those
+/// known only from checkpoints, and the age of these in seconds.
+async fn sources(State(app): State<App>, client: Client) -> Response {
+    large_json(&client.limits, move || {
+        let sources: Vec<_> = app.readiness.sources().into_iter().map(SourceLine::from).collect();
+        let resources: Vec<_> = app.pods.sources().map(SourceLine::from).collect();
+        let restored = app.pods.restored();
+        let node = app.mirrors.node.as_str();
+        let mut answer = json!({ "node": node, "ready": app.readiness.is_ready(), "sources": sources });
+        if !resources.is_empty() {
+            answer["resources"] = json!(resources);
+        }
+        if !restored.is_empty() {
+            answer["restored"] = json!(restored);
+        }
+        answer
+    })
+    .await
 }
 
 /// Ready once every configured source was read. Until then, the body names the missing ones and why.
@@ -117,8 +169,12 @@ async fn readyz(State(app): State<App>) -> Response {
     if missing.is_empty() {
         return "ok".into_response();
     }
-    let missing = format!("not seen yet: {}\n", missing.join("\nnot seen yet: "));
-    (StatusCode::SERVICE_UNAVAILABLE, missing).into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, not_seen(&missing)).into_response()
+}
+
+/// A line for each source that was not read. A source's message may be a server's own words.
+fn not_seen(missing: &[String]) -> String {
+    missing.iter().map(|source| format!("not seen yet: {}\n", escaped(source, &[]))).collect()
 }
 
 /// `/livez` and `/readyz`, and nothing else, for clients without a certificate such as a kubelet's probe. Why the agent is
@@ -140,4 +196,121 @@ pub(crate) fn metrics_alone(metrics: Arc<Metrics>) -> Router {
 async fn nothing_here(uri: Uri) -> Response {
     let path: String = uri.path().chars().take(128).collect();
     not_found(format!("nothing is served at {path:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use axum::body::Body;
+    use axum::extract::Request;
+    use futures_util::poll;
+    use pod_index_kubelet::sources::NodeName;
+    use prometheus_client::registry::Registry;
+    use serde_json::from_value;
+    use tower::ServiceExt;
+
+    use super::super::Requests;
+    use super::*;
+    use crate::api::client::{Clients, Peer};
+    use crate::config::tests::settings_of;
+    use crate::config::values::Bounds;
+    use crate::pipeline::events::Events;
+    use crate::pipeline::mirrors::MirrorKeeper;
+    use crate::pod_api::PodApi;
+    use crate::whois::{Lookups, Processes, Whois};
+
+    /// The paths of an agent with a pod that is `large`, in a runtime of one thread.
+    fn router_with_a_large_pod() -> Router {
+        let annotations = json!({ "large": "x".repeat(100_000) });
+        let pod: Pod = from_value(json!({
+            "metadata": { "namespace": "shop", "name": "large", "uid": "large", "annotations": annotations },
+        }))
+        .unwrap();
+        let (mut index, reader) = pod_index::new();
+        index.update_pod(Arc::new(pod)).unwrap();
+        let registry = &mut Registry::default();
+        let settings = settings_of(&[]);
+        let readiness = Arc::new(Readiness::new([], true));
+        let events = Events::register(registry);
+        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events);
+        // Until it has seen the pod.
+        drop(index);
+        follow();
+        let whois = Whois {
+            reader: reader.clone(),
+            readiness: Arc::clone(&readiness),
+            processes: Processes::new("/proc".as_ref(), None).unwrap(),
+            lookups: Lookups::register(registry),
+            owners: pods.owners().clone(),
+            bounds: Bounds {
+                skew: settings.given.times.clock_skew,
+                delay: settings.given.times.source_delay,
+            },
+        };
+        readiness.indexed(&[]);
+        router(App {
+            metrics: Arc::new(Metrics::new(&reader)),
+            reader,
+            readiness,
+            mirrors: Arc::new(MirrorKeeper::new(NodeName::new("n"), false)),
+            pods,
+            whois,
+            connections: prometheus_client::metrics::gauge::Gauge::default(),
+            requests: Requests::register(registry),
+            access: None,
+        })
+    }
+
+    fn request(peer: &Arc<Peer>, path: &str, accept: &str) -> Request {
+        Request::get(path)
+            .header(header::ACCEPT, accept)
+            .extension(Arc::clone(peer))
+            .body(Body::empty())
+            .unwrap()
+    }
+
+    /// While the thread for large responses is busy, they wait for it, and everything else is answered: the runtime's thread
+    /// computes none of them.
+    #[tokio::test]
+    async fn large_responses_delay_no_probe_and_no_lookup() {
+        let router = router_with_a_large_pod();
+        let clients = Clients::new();
+        let (busy, client) = (clients.named("busy"), clients.peer("client"));
+        let (release, released) = mpsc::channel::<()>();
+        let mut busy = Box::pin(busy.encode(move || released.recv()));
+        assert!(poll!(&mut busy).is_pending());
+        let mut waiting = Vec::new();
+        for (path, accept) in [
+            ("/pods/shop/large", "application/json"),
+            ("/pods/large", "application/yaml"),
+            ("/api/v1/namespaces/shop/pods/large", "application/json"),
+            ("/mirrors", ""),
+            ("/sources", ""),
+        ] {
+            // Each of another client: one has two large responses at a time.
+            let peer = clients.peer(&format!("{path} {accept}"));
+            let mut response = Box::pin(router.clone().oneshot(request(&peer, path, accept)));
+            for _ in 0..100 {
+                assert!(poll!(&mut response).is_pending(), "{path}");
+                tokio::task::yield_now().await;
+            }
+            waiting.push((path, response));
+        }
+        for path in ["/livez", "/readyz", "/healthz", "/metrics", "/whois?q=large", "/pods"] {
+            let response = router.clone().oneshot(request(&client, path, "")).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK, "{path}");
+        }
+        release.send(()).unwrap();
+        assert!(busy.await.is_some());
+        for (path, response) in waiting {
+            assert_eq!(response.await.unwrap().status(), StatusCode::OK, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_server_stays_on_its_line() {
+        let missing = not_seen(&["http (http://h): no\u{1b}[31m\nready".to_owned(), "api".to_owned()]);
+        assert_eq!(missing, "not seen yet: http (http://h): no\\u001b[31m\\nready\nnot seen yet: api\n");
+    }
 }

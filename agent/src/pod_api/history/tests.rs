@@ -30,7 +30,12 @@ struct World {
 impl World {
     fn new(limits: Limits) -> Self {
         Self {
-            history: Arc::new(History::new(&pod::PODS, 1000, limits, &Seats::new(usize::MAX, usize::MAX))),
+            history: Arc::new(History::new(
+                &pod::PODS,
+                1000,
+                limits,
+                &WatchLimits::new(usize::MAX, usize::MAX),
+            )),
             given: Vec::new(),
         }
     }
@@ -240,7 +245,7 @@ async fn a_watch_whose_client_does_not_read_holds_no_replaced_pods() {
     let mut bodies = Vec::new();
     for _ in 0..5 {
         let peer = Clients::new().peer("client");
-        let client = Client { share: Arc::clone(&peer.origin), peer };
+        let client = Client { limits: Arc::clone(&peer.origin), peer };
         let query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
         let options = Options::read(&pod::PODS, Some(query), None).unwrap();
         let mut body = watch::body(&world.history, &client, options, Form::Object).await.unwrap();

@@ -46,7 +46,7 @@ async fn a_flood_of_connections_ends_no_watch() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_is_not_read_is_closed_and_the_others_continue() {
-    let world = World::new().await;
+    let world = World::with("--log-level debug").await;
     let mut reading = world.watch("");
     let mut silent = TcpStream::connect(world.agent.address).unwrap();
     silent.write_all(b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n").unwrap();
@@ -63,6 +63,10 @@ async fn a_watch_that_is_not_read_is_closed_and_the_others_continue() {
         let event = reading.next().unwrap();
         assert_eq!(event["object"]["metadata"]["labels"]["round"], round.to_string());
     }
+    // Because it was not read, and not because its next event was no longer stored.
+    world.agent.wait_for_log("the peer reads too slowly or not at all");
+    let metrics = world.agent.get("/metrics").body;
+    assert_eq!(value(&metrics, r#"pod_index_watch_drops_total{reason="history"}"#), 0);
     drop(silent);
 }
 

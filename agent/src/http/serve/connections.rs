@@ -1,0 +1,123 @@
+//! The open connections of a listener, and which one is closed if there are too many.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::task::AbortHandle;
+
+use super::activity::{Activity, State};
+use crate::api::client::Peer;
+
+/// An open connection.
+pub(super) struct Connection {
+    pub(super) task: AbortHandle,
+    pub(super) peer: Arc<Peer>,
+    pub(super) activity: Arc<Activity>,
+}
+
+/// The open connections, the oldest first.
+#[derive(Default)]
+pub(super) struct Connections(Vec<Connection>);
+
+impl Connections {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn add(&mut self, connection: Connection) {
+        self.0.push(connection);
+    }
+
+    /// If there are `most` connections or more, closes one. Watches do not count: they are long and have their own limits.
+    ///
+    /// | closed first | because |
+    /// |---|---|
+    /// | without a TLS handshake, the oldest | nobody knows who it is |
+    /// | idle, the one that is idle for the longest time | nobody waits for anything |
+    /// | with an incomplete head, the oldest | requests are short, so it is likely hostile |
+    /// | being served, the oldest of the client with the most connections | one client must not cut off another |
+    pub(super) fn make_room(&mut self, most: usize) {
+        self.0.retain(|connection| !connection.task.is_finished());
+        let is_short = |connection: &&Connection| !connection.peer.is_watching.load(Ordering::Relaxed);
+        if self.0.iter().filter(is_short).count() < most {
+            return;
+        }
+        let mut of_client = HashMap::<&str, usize>::new();
+        for connection in self.0.iter().filter(is_short) {
+            *of_client.entry(&connection.peer.origin.name).or_default() += 1;
+        }
+        let rank = |connection: &Connection| {
+            let (state, since) = (connection.activity.state(), connection.activity.since());
+            let others = if state == State::Serving {
+                self.0.len() - of_client[&*connection.peer.origin.name]
+            } else {
+                0
+            };
+            (state, others, since)
+        };
+        let short = self.0.iter().enumerate().filter(|(_, connection)| is_short(connection));
+        let first = short.min_by_key(|(_, connection)| rank(connection)).map(|(at, _)| at);
+        if let Some(first) = first {
+            self.0.remove(first).task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use tokio::task::yield_now;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::api::client::Clients;
+
+    /// Each connection in the order in which it was opened: its client, its state. A number: the time at which it came into the
+    /// state.
+    #[tokio::test(start_paused = true)]
+    async fn connections_are_closed_in_the_order_of_their_use() {
+        let clients = Clients::new();
+        let states = [
+            ("a", State::Serving),
+            ("b", State::Idle),
+            ("a", State::Head),
+            ("b", State::Serving),
+            ("b", State::Idle),
+            ("b", State::Serving),
+            ("c", State::Handshake),
+            ("b", State::Serving),
+        ];
+        let (mut connections, mut tasks) = (Connections::default(), Vec::new());
+        for (client, state) in states {
+            let task = tokio::spawn(pending::<()>());
+            let (activity, peer) = (Arc::new(Activity::new()), clients.peer(client));
+            activity.set(state);
+            connections.add(Connection { task: task.abort_handle(), peer, activity });
+            tasks.push(task);
+            advance(Duration::from_secs(1)).await;
+        }
+        // The first idle one has served a request since, so the other is idle for a longer time.
+        connections.0[1].activity.set(State::Idle);
+        let watching = clients.peer("a");
+        watching.is_watching.store(true, Ordering::Relaxed);
+        let watch = tokio::spawn(pending::<()>());
+        connections.add(Connection {
+            task: watch.abort_handle(),
+            peer: watching,
+            activity: Arc::new(Activity::new()),
+        });
+        let mut closed = Vec::new();
+        for most in (1..=states.len()).rev() {
+            connections.make_room(most);
+            yield_now().await;
+            let is_new = |at: &usize| tasks[*at].is_finished() && !closed.contains(at);
+            let new: Vec<_> = (0..states.len()).filter(is_new).collect();
+            closed.extend(new);
+        }
+        assert_eq!(closed, [6, 4, 1, 2, 3, 5, 0, 7], "of two clients with one connection each, the oldest");
+        assert!(!watch.is_finished(), "a watch is not closed");
+    }
+}
