@@ -1,7 +1,10 @@
-//! Runs a command for its output. If the run is cancelled, its process group is killed.
+//! Runs a command for its output. If the run is cancelled, its process group is killed. So are all at the end of the process,
+//! if it calls [`end_all`]: a command in a group of its own gets no signal of the terminal, and may ignore others.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -34,7 +37,7 @@ pub(super) async fn output(command: Command) -> io::Result<Output> {
     thread::Builder::new().name("plugin".to_owned()).spawn(move || {
         let _runtime = runtime.enter();
         // If the run is cancelled, this drops the process.
-        let _ = started.send(command.spawn().map(Run));
+        let _ = started.send(Run::start(&mut command));
     })?;
     let mut run = run.await.map_err(io::Error::other)??;
     let (Some(stdout), Some(stderr)) = (run.0.stdout.take(), run.0.stderr.take()) else {
@@ -51,9 +54,9 @@ pub(super) async fn output(command: Command) -> io::Result<Output> {
         ended = &mut read => {
             ended?;
             // The process has closed both pipes and may still run.
-            run.0.wait().await?
+            run.ended().await?
         }
-        status = run.0.wait() => {
+        status = run.ended() => {
             // Its output is in the pipes. A process that it leaves behind may keep them open.
             if let Ok(ended) = time::timeout(GRACE, &mut read).await {
                 ended?;
@@ -82,15 +85,67 @@ async fn read(
     Ok(())
 }
 
+/// The process groups that run.
+static RUNNING: Mutex<Running> = Mutex::new(Running { leaders: BTreeSet::new(), is_over: false });
+
+struct Running {
+    leaders: BTreeSet<u32>,
+    /// The process is ending. No command may start.
+    is_over: bool,
+}
+
+/// Kills the process groups of all commands that run, and lets no other start. For the end of the process, at which nothing
+/// is dropped.
+pub(super) fn end_all() {
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    running.is_over = true;
+    running.leaders.iter().for_each(|leader| kill(*leader));
+}
+
+/// Kills the group of this process.
+fn kill(leader: u32) {
+    if let Some(leader) = Pid::from_raw(leader.cast_signed()) {
+        // Fails if it has ended.
+        let _ = kill_process_group(leader, Signal::KILL);
+    }
+}
+
 /// A process. Kills its group when dropped before its end.
 struct Run(Child);
+
+impl Run {
+    fn start(command: &mut tokio::process::Command) -> io::Result<Self> {
+        // Without the lock: the file system of the command may hang.
+        let run = Self(command.spawn()?);
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.is_over {
+            drop(running);
+            drop(run);
+            return Err(io::Error::other("the process is ending"));
+        }
+        running.leaders.extend(run.0.id());
+        drop(running);
+        Ok(run)
+    }
+
+    /// Waits for the end of the process.
+    async fn ended(&mut self) -> io::Result<ExitStatus> {
+        let leader = self.0.id();
+        let status = self.0.wait().await;
+        if let Some(leader) = leader {
+            // Another process may have its ID from now on.
+            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).leaders.remove(&leader);
+        }
+        status
+    }
+}
 
 impl Drop for Run {
     fn drop(&mut self) {
         // No ID once it is reaped: another process may have it then.
-        let leader = self.0.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        if let Some(leader) = leader {
-            let _ = kill_process_group(leader, Signal::KILL);
+        if let Some(leader) = self.0.id() {
+            kill(leader);
+            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).leaders.remove(&leader);
         }
     }
 }

@@ -53,6 +53,14 @@ pub use options::ConnectionOptions;
 use plugin::Plugin;
 use pool::{Answer, Pool};
 
+/// Kills the credential plugins that run, with their process groups, and lets no other start.
+///
+/// Call it at the end of the process, at which no client is dropped: a plugin has a process group of its own, and may ignore
+/// signals.
+pub fn end_plugins() {
+    command::end_all();
+}
+
 /// One identity at one API server.
 #[derive(Clone)]
 pub struct ApiClient {
