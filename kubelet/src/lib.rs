@@ -8,6 +8,7 @@
 //! | `mirror` | mirror pods: creates and deletes them so that they match the static pods |
 //! | [`records`] | pods joined with their Namespace, workload and Node, and the attributes for telemetry |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
+//! | [`memory`] | what an object takes in memory, and what is left out of one that takes too much |
 //! | [`checkpoint`] | pods on disk, so that they survive a restart |
 //! | [`protobuf`] | pods in Kubernetes' protobuf, decoded and encoded by a table |
 //! | `process` | finds the pod of a process ID or a cgroup ID (Linux) |
@@ -40,6 +41,7 @@ pub mod dns;
 mod fnv;
 #[doc(hidden)]
 pub mod https;
+pub mod memory;
 #[cfg(feature = "api-server")]
 pub mod mirror;
 #[doc(hidden)]

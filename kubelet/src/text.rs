@@ -1,14 +1,8 @@
 //! Error texts: shortening, error chains, and decoder messages without the values they quote.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::value::{RawValue, to_raw_value};
-
-/// The most parts of a `spec`, counted by its commas. Decoded, a part takes up to 2 kB, a hundred times its JSON.
-const MOST_PARTS: usize = 8192;
 
 /// Declares the kinds of an error, each with its word.
 macro_rules! kinds {
@@ -113,34 +107,6 @@ pub(crate) fn decode<'de, K: Deserialize<'de>>(
         let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
         (field, format!("cannot be decoded: {text}"))
     })
-}
-
-/// Decodes an object of a server. If its `spec` has too many parts, only what is neither a list nor a mapping is decoded of
-/// it, and a message says so.
-pub(crate) fn decode_bounded<K: DeserializeOwned>(
-    json: &[u8],
-) -> Result<(K, Option<String>), (String, String)> {
-    let Some((parts, outline)) = outline(json) else { return Ok((decode(json)?, None)) };
-    let message = format!("has {parts} parts, more than {MOST_PARTS}: its lists and mappings are left out");
-    Ok((decode(&outline)?, Some(message)))
-}
-
-/// The number of parts of the object's `spec`, and the object without them, if they are too many.
-fn outline(json: &[u8]) -> Option<(usize, Vec<u8>)> {
-    let commas = |text: &[u8]| text.split(|byte| *byte == b',').skip(1).count();
-    // A part takes a byte, and its comma another.
-    if json.len() <= 2 * MOST_PARTS || commas(json) <= MOST_PARTS {
-        return None;
-    }
-    let mut object: BTreeMap<&str, &RawValue> = serde_json::from_slice(json).ok()?;
-    let spec = object.get("spec")?.get();
-    let without_escapes = spec.replace(r"\\", "").replace(r#"\""#, "");
-    let parts = without_escapes.split('"').step_by(2).map(|between| commas(between.as_bytes())).sum();
-    let mut spec: BTreeMap<&str, &RawValue> = serde_json::from_str(spec).ok()?;
-    spec.retain(|_, value| !value.get().starts_with(['[', '{']));
-    let spec = to_raw_value(&spec).ok()?;
-    object.insert("spec", &spec);
-    (parts > MOST_PARTS).then_some((parts, serde_json::to_vec(&object).ok()?))
 }
 
 /// Rust's and serde's names for what was expected, in words.

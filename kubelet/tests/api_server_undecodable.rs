@@ -134,7 +134,7 @@ async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_rem
 }
 
 #[tokio::test]
-async fn a_pod_of_too_many_parts_is_held_in_part_with_a_warning() {
+async fn a_pod_that_takes_too_much_memory_is_held_in_part_with_a_warning() {
     let server = ApiServer::start().await;
     let mut large = pod("large", 1);
     large["spec"]["containers"][0]["env"] = vec![json!({ "name": "a" }); 9_000].into();
@@ -143,7 +143,7 @@ async fn a_pod_of_too_many_parts_is_held_in_part_with_a_warning() {
     followed.until_held(&[("large", 1)]).await;
     let is_warning = |status: &SourceStatus| {
         let problems = status.problems.iter().map(|problem| (problem.kind, problem.field.as_deref()));
-        problems.eq([(ProblemKind::Warning, Some("spec"))])
+        problems.eq([(ProblemKind::Warning, Some("spec.containers"))])
     };
     followed.until_status("the warning", is_warning).await;
 }

@@ -2,7 +2,7 @@
 
 use crate::checkpoint_support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use checkpoint_support::{Place, Run, add, kept};
-use pod_index::{Operation, PodUid};
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{Operation, PodMeta, PodUid};
 use pod_index_kubelet::checkpoint::Which;
 
 /// The child's arguments: the directory and the history.
 const CHILD: &str = "POD_INDEX_TEST_CHECKPOINT_CHILD";
+/// The directory of the child that edits.
+const EDITOR: &str = "POD_INDEX_TEST_CHECKPOINT_EDITOR";
 /// Number of pods in the history, and how many of them a step changes.
 const PODS: u64 = 6;
 
@@ -166,6 +169,59 @@ fn leave_over(directory: &Path, what: u64) {
 #[test]
 fn a_kill_at_any_moment_loses_nothing_that_was_acknowledged() {
     assert!(kill_again_and_again(25, 1) > 0);
+}
+
+/// As a child of the next test: edits every static pod in each step, which gives each another UID.
+#[test]
+fn the_child_that_edits_and_is_killed() {
+    let Ok(directory) = std::env::var(EDITOR) else { return };
+    let mut run = Run::start(&PathBuf::from(directory), Which::Annotated);
+    let mut before: Vec<PodUid> = run.restored.pods.iter().map(|pod| PodUid::from(pod.uid())).collect();
+    let mut out = std::io::stdout();
+    for number in std::process::id().into().. {
+        let edited: Vec<_> = (0..PODS).map(|pod| edited(pod, number)).collect();
+        let removed = std::mem::take(&mut before).into_iter().map(Operation::Remove);
+        before = edited.iter().map(|pod| PodUid::from(pod.uid())).collect();
+        run.keeps(removed.chain(edited.into_iter().map(add)).collect::<Vec<_>>());
+        if writeln!(out, "\nacknowledged {number}").and_then(|()| out.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+/// A version of a static pod. The new file's name comes before or after the old one's.
+fn edited(pod: u64, number: u64) -> Pod {
+    let mut edited = kept(&format!("{:x}-{pod}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40), number);
+    edited.metadata.name = Some(format!("static-{pod}"));
+    edited
+}
+
+#[test]
+fn a_kill_at_any_moment_leaves_a_checkpoint_of_each_edited_static_pod() {
+    let place = Place::new();
+    let mut random = random(7);
+    for kill in 0..40 {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([
+            "--exact",
+            "checkpoint_kills::the_child_that_edits_and_is_killed",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
+        command.env(EDITOR, place.directory()).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let steps = 1 + usize::try_from(random(4)).unwrap();
+        let acknowledged = lines.filter(|line| line.starts_with("acknowledged ")).take(steps).count();
+        assert_eq!(acknowledged, steps, "the child has ended");
+        std::thread::sleep(Duration::from_micros(random(3000)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found: BTreeSet<_> =
+            place.restored().into_values().map(|pod| pod.metadata.name.unwrap_or_default()).collect();
+        let all: BTreeSet<_> = (0..PODS).map(|pod| format!("static-{pod}")).collect();
+        assert_eq!(found, all, "kill {kill}");
+    }
 }
 
 /// A longer run:

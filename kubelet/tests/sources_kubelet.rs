@@ -218,10 +218,12 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     assert!(Arc::ptr_eq(&first[1], &second[1]) && Arc::ptr_eq(&first[2], &second[2]));
     let said = problems(&mut source, 4).await;
     let wrong = "spec.containers[0].env[0].value: cannot be decoded: expected a string";
-    let large = "ns/7: spec: has 9001 parts, more than 8192: its lists and mappings are left out";
+    let large = "ns/7: spec.containers: takes";
     let nameless = "ns/: metadata.name: is missing";
     let expected = [&*format!("ns/2: {wrong}"), &*format!("ns/5: {wrong}"), nameless, large];
-    assert_eq!(said, expected);
+    assert_eq!(said[..3], expected[..3]);
+    let rest = " KiB with the whole object, more than 512 KiB: spec.containers left out";
+    assert!(said[3].starts_with(large) && said[3].ends_with(rest), "{}", said[3]);
     let kinds: Vec<_> = source.status().borrow().problems.iter().map(|problem| problem.kind).collect();
     let [syntax, warning] = [ProblemKind::Syntax, ProblemKind::Warning];
     assert_eq!(kinds, [syntax, syntax, syntax, warning], "7 is not hidden");

@@ -33,13 +33,12 @@ pub(super) trait Disk: Send + 'static {
     fn path(&self, name: &str) -> PathBuf;
 }
 
-/// Renames the file to an unused name that is never read.
+/// Renames the file to an unused name that is never read. A power loss may undo it. Then the next start does it again.
 pub(super) fn set_aside(disk: &mut impl Disk, name: &str) -> io::Result<String> {
     let numbered = (1..100).map(|number| format!("{name}.unusable.{number}"));
     for aside in std::iter::once(format!("{name}.unusable")).chain(numbered) {
         if disk.read(&aside).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             disk.rename(name, &aside)?;
-            disk.sync_directory()?;
             return Ok(aside);
         }
     }

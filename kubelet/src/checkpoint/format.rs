@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::{RESTORED_ANNOTATION, is_restored};
 use crate::fnv::{fnv1a_64, fnv1a_128};
+use crate::memory::{self, Bounded};
 use pod_index::PodMeta;
 
 const HEADER: &str = "# pod-index checkpoint ";
@@ -36,24 +37,23 @@ pub(super) fn is_file_name(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
 
-/// The file content and its hash.
-pub(super) fn encode(pod: &Pod) -> Result<(Vec<u8>, u64), serde_json::Error> {
+/// The JSON of a pod's file.
+pub(super) fn json(pod: &Pod) -> Result<Vec<u8>, serde_json::Error> {
     let mut pod = Cow::Borrowed(pod);
     if is_restored(&*pod) {
         pod.to_mut().metadata.annotations.as_mut().map(|annotations| annotations.remove(RESTORED_ANNOTATION));
     }
-    Ok(sealed(&serde_json::to_vec(&*pod)?))
+    serde_json::to_vec(&*pod)
 }
 
-/// The file content for this JSON, and the JSON's hash.
-pub(super) fn sealed(json: &[u8]) -> (Vec<u8>, u64) {
-    let hash = fnv1a_64(json);
-    let header = format!("{HEADER}{VERSION} {hash:016x}\n");
-    ([header.as_bytes(), json, b"\n"].concat(), hash)
+/// The file content for this JSON. Its checksum finds what a disk or an editor has damaged, not what was forged.
+pub(super) fn sealed(json: &[u8]) -> Vec<u8> {
+    let header = format!("{HEADER}{VERSION} {:016x}\n", fnv1a_64(json));
+    [header.as_bytes(), json, b"\n"].concat()
 }
 
-/// The JSON in a file, and its hash; or why it cannot be used.
-pub(super) fn unsealed(bytes: &[u8]) -> Result<(&[u8], u64), String> {
+/// The JSON in a file, or why it cannot be used.
+pub(super) fn unsealed(bytes: &[u8]) -> Result<&[u8], String> {
     let header = HEADER.as_bytes();
     let Some(rest) = bytes.strip_prefix(header) else {
         let is_cut = header.starts_with(bytes);
@@ -71,25 +71,27 @@ pub(super) fn unsealed(bytes: &[u8]) -> Result<(&[u8], u64), String> {
     }
     let body = lines.next().unwrap_or_default();
     let body = body.strip_suffix(b"\n").unwrap_or(body);
-    let found = fnv1a_64(body);
-    if hash != format!("{found:016x}") {
+    if hash != format!("{:016x}", fnv1a_64(body)) {
         return Err("its bytes are not those that were written".to_owned());
     }
-    Ok((body, found))
+    Ok(body)
 }
 
-/// The pod in a file of this name, and the hash of the content; or why it cannot be used.
-pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<(Pod, u64), String> {
-    let (body, found) = unsealed(bytes)?;
+/// The pod in a file of this name, and its JSON; or why it cannot be used. A pod that takes too much memory lacks parts.
+pub(super) fn decode<'a>(name: &str, bytes: &'a [u8]) -> Result<(Pod, Cow<'a, [u8]>), String> {
+    let body = unsealed(bytes)?;
     // The decoder's error is left out: it may quote a value.
-    let pod = serde_json::from_slice::<Pod>(body).map_err(|_| "it holds no pod")?;
+    let Bounded { object: pod, reduced } =
+        memory::decode_within::<Pod>(memory::LIMIT_RESTORED, body).map_err(|_| "it holds no pod")?;
     if pod.uid().is_empty() {
         return Err("its pod has no UID".to_owned());
     }
     if file_name(pod.uid()) != name {
         return Err("it holds a pod of another UID than its name says".to_owned());
     }
-    Ok((pod, found))
+    // As if the file had only what is left of it: it is not written until the pod has changed.
+    let written = reduced.and_then(|_| json(&pod).ok()).map_or(Cow::Borrowed(body), Cow::Owned);
+    Ok((pod, written))
 }
 
 #[cfg(test)]
@@ -108,20 +110,21 @@ mod tests {
     #[test]
     fn a_pod_is_decoded_as_it_was_encoded_without_the_mark() {
         let mut marked = pod("u1");
-        let (bytes, hash) = encode(&marked).unwrap();
-        assert_eq!(decode("Pod_u1.yaml", &bytes).unwrap(), (pod("u1"), hash));
+        let written = json(&marked).unwrap();
+        let bytes = sealed(&written);
+        assert_eq!(decode("Pod_u1.yaml", &bytes).unwrap(), (pod("u1"), Cow::Borrowed(&*written)));
         marked
             .metadata
             .annotations
             .as_mut()
             .unwrap()
             .insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
-        assert_eq!(encode(&marked).unwrap(), (bytes, hash), "a restored pod equals the original");
+        assert_eq!(json(&marked).unwrap(), written, "a restored pod equals the original");
     }
 
     #[test]
     fn files_cut_off_at_any_byte_or_with_any_byte_changed_are_rejected() {
-        let (bytes, _) = encode(&pod("u1")).unwrap();
+        let bytes = sealed(&json(&pod("u1")).unwrap());
         for end in 0..bytes.len() - 1 {
             let error = decode("Pod_u1.yaml", &bytes[..end]).unwrap_err();
             assert!([CUT, "its bytes are not those that were written"].contains(&&*error), "{end}: {error}");
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn foreign_files_and_files_of_newer_versions_are_recognized() {
-        let (bytes, _) = encode(&pod("u1")).unwrap();
+        let bytes = sealed(&json(&pod("u1")).unwrap());
         let foreign = "it is not a checkpoint of this program";
         for (name, bytes, message) in [
             ("Pod_u2.yaml", &*bytes, "it holds a pod of another UID than its name says"),
@@ -180,10 +183,10 @@ mod tests {
     #[test]
     fn a_pod_with_a_uid_of_any_length_is_restored_and_one_without_is_not() {
         for uid in ["u".repeat(110), "u".repeat(111), "u".repeat(100_000)] {
-            let (bytes, _) = encode(&pod(&uid)).unwrap();
+            let bytes = sealed(&json(&pod(&uid)).unwrap());
             assert_eq!(decode(&file_name(&uid), &bytes).unwrap().0, pod(&uid));
         }
-        let (bytes, _) = encode(&pod("")).unwrap();
+        let bytes = sealed(&json(&pod("")).unwrap());
         assert_eq!(decode(&file_name(""), &bytes).unwrap_err(), "its pod has no UID");
     }
 }

@@ -1,7 +1,13 @@
 //! One pass of the checkpoint thread: updates the files to match a snapshot.
+//!
+//! A static pod that is edited gets another UID, and so another file. Until the new file is on disk, the old one is all
+//! that a restart would find. So a pass first writes files, makes sure that they are on disk, and only then removes files.
+//! If a file cannot be written, the files of pods of the same name stay.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -10,14 +16,15 @@ use super::{CheckpointError, CheckpointErrorKind, CheckpointStatus, Which, forma
 use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
-const MOST_ERRORS: usize = 100;
+pub(super) const MOST_ERRORS: usize = 100;
 
 /// What is on disk, as far as known, and what remains to be written.
 pub(super) struct Keeper<D> {
     pub(super) disk: D,
     which: Which,
-    /// Hash of the content, by file name. `None`: the file may exist, with unknown content.
-    pub(super) files: HashMap<String, Option<u64>>,
+    /// What each file holds, by its name. `None`: the file may exist, with unknown content.
+    pub(super) files: HashMap<String, Option<Fingerprint>>,
+    pub(super) fingerprints: Fingerprints,
     /// Files that could not be read and whose pods no source has reported yet. The first pass leaves them
     /// alone: their pods are missing from the index because they could not be restored.
     pub(super) unread: BTreeSet<String>,
@@ -28,46 +35,135 @@ pub(super) struct Keeper<D> {
     pub(super) status: CheckpointStatus,
 }
 
+/// A hash of a file's content, by which an unchanged pod is not written again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fingerprint(u64);
+
+/// Computes fingerprints with a key of this process, so that nobody can compute a change of a pod that would go unnoticed.
+/// The checksum in the file has no key.
+#[derive(Debug, Default)]
+pub(super) struct Fingerprints(RandomState);
+
+impl Fingerprints {
+    pub(super) fn of(&self, json: &[u8]) -> Fingerprint {
+        Fingerprint(self.0.hash_one(json))
+    }
+}
+
+/// A file to write.
+struct Written<'a> {
+    name: String,
+    uid: Option<PodUid>,
+    pod: &'a Pod,
+}
+
+/// A file to remove.
+struct Removed {
+    name: String,
+    uid: Option<PodUid>,
+    /// The namespace and the name of its pod, if they are known.
+    of: Option<(String, String)>,
+}
+
 impl<D: Disk> Keeper<D> {
     /// Knows no file yet.
     pub(super) fn new(disk: D, which: Which) -> Self {
         let (files, unread, failed) = (HashMap::new(), BTreeSet::new(), BTreeMap::new());
-        Self { disk, which, files, unread, seen: None, failed, status: CheckpointStatus::default() }
+        let (fingerprints, status) = (Fingerprints::default(), CheckpointStatus::default());
+        Self { disk, which, files, fingerprints, unread, seen: None, failed, status }
     }
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
     /// what failed before.
     pub(super) fn pass(&mut self, now: OwnedSnapshot<Pod>, retry: bool) -> Vec<CheckpointError> {
         let touched = self.touched(&now, retry);
-        let mut done = BTreeMap::new();
+        let (mut to_write, mut to_remove) = (Vec::new(), Vec::new());
         for (name, uid) in touched {
-            let pod = uid.as_ref().and_then(|uid| now.pod_by_uid(uid).or_else(|| now.mirror_pod_by_uid(uid)));
-            let kept = match pod.filter(|pod| self.which.keeps(&***pod)) {
-                Some(pod) => self.write(&name, pod),
-                None => self.remove(&name),
-            };
-            match kept {
-                Ok(acted) => {
+            let pod = uid.as_ref().and_then(|uid| of_uid(&now, uid)).filter(|pod| self.which.keeps(&***pod));
+            if let Some(pod) = pod {
+                to_write.push(Written { name, uid, pod });
+            } else {
+                let of = uid.as_ref().and_then(|uid| self.name_before(uid));
+                to_remove.push(Removed { name, uid, of });
+            }
+        }
+        let unwritten = self.write_all(to_write);
+        self.remove_all(to_remove, &unwritten);
+        self.seen = Some(now);
+        self.errors()
+    }
+
+    /// Writes these files. Returns the pods whose files are not known to be on disk, by namespace and name, and why.
+    fn write_all(&mut self, files: Vec<Written<'_>>) -> BTreeMap<(String, String), CheckpointError> {
+        let (mut written, mut unwritten) = (Vec::new(), BTreeMap::new());
+        let full_name = |pod: &Pod| (pod.namespace().to_owned(), pod.name().to_owned());
+        for Written { name, uid, pod } in files {
+            match self.write(&name, pod) {
+                Ok(is_new) => {
                     self.failed.remove(&name);
-                    if acted {
-                        done.insert(name, uid);
+                    if is_new {
+                        written.push(Written { name, uid, pod });
+                    }
+                }
+                Err(error) => {
+                    unwritten.insert(full_name(pod), error.clone());
+                    self.fail(name, uid, error);
+                }
+            }
+        }
+        if !written.is_empty()
+            && let Err(error) = self.disk.sync_directory()
+        {
+            let error = self.error(CheckpointErrorKind::Write, "", &error);
+            for Written { name, uid, pod } in written {
+                unwritten.insert(full_name(pod), error.clone());
+                self.unsynced(name, uid, &error);
+            }
+        }
+        unwritten
+    }
+
+    /// Removes these files, except those of pods that have a new file which could not be written.
+    fn remove_all(&mut self, files: Vec<Removed>, unwritten: &BTreeMap<(String, String), CheckpointError>) {
+        let mut removed = Vec::new();
+        for Removed { name, uid, of } in files {
+            if let Some(error) =
+                of.and_then(|of| unwritten.get(&of)).filter(|_| self.files.contains_key(&name))
+            {
+                self.fail(name, uid, error.clone());
+                continue;
+            }
+            match self.remove(&name) {
+                Ok(was_there) => {
+                    self.failed.remove(&name);
+                    if was_there {
+                        removed.push((name, uid));
                     }
                 }
                 Err(error) => self.fail(name, uid, error),
             }
         }
-        if !done.is_empty()
+        if !removed.is_empty()
             && let Err(error) = self.disk.sync_directory()
         {
             let error = self.error(CheckpointErrorKind::Write, "", &error);
-            // A later successful sync may not cover writes that this one failed to sync, so all are repeated.
-            for (name, uid) in done {
-                self.files.insert(name.clone(), None);
-                self.fail(name, uid, error.clone());
+            for (name, uid) in removed {
+                self.unsynced(name, uid, &error);
             }
         }
-        self.seen = Some(now);
-        self.errors()
+    }
+
+    /// The directory could not be synced. A later successful sync may not cover what this one failed to sync, so it is
+    /// repeated.
+    fn unsynced(&mut self, name: String, uid: Option<PodUid>, error: &CheckpointError) {
+        self.files.insert(name.clone(), None);
+        self.fail(name, uid, error.clone());
+    }
+
+    /// The namespace and the name that a pod had when its file was last compared.
+    fn name_before(&self, uid: &PodUid) -> Option<(String, String)> {
+        let pod = of_uid(self.seen.as_ref()?, uid)?;
+        Some((pod.namespace().to_owned(), pod.name().to_owned()))
     }
 
     /// The files to check, with their pods as far as known.
@@ -116,16 +212,17 @@ impl<D: Disk> Keeper<D> {
     }
 
     fn try_to_write(&mut self, name: &str, pod: &Pod) -> io::Result<bool> {
-        let (bytes, hash) = format::encode(pod)?;
-        if self.files.get(name) == Some(&Some(hash)) {
+        let json = format::json(pod)?;
+        let content = self.fingerprints.of(&json);
+        if self.files.get(name) == Some(&Some(content)) {
             return Ok(false);
         }
-        let file = self.disk.write(WRITING, &bytes)?;
+        let file = self.disk.write(WRITING, &format::sealed(&json))?;
         self.disk.sync(file)?;
         // From here on, the file may hold the old or the new content.
         self.files.insert(name.to_owned(), None);
         self.disk.rename(WRITING, name)?;
-        self.files.insert(name.to_owned(), Some(hash));
+        self.files.insert(name.to_owned(), Some(content));
         self.unread.remove(name);
         self.status.written += 1;
         Ok(true)
@@ -152,4 +249,9 @@ impl<D: Disk> Keeper<D> {
             if kind == CheckpointErrorKind::Remove { "cannot be removed" } else { "cannot be written" };
         CheckpointError::new(kind, self.disk.path(name), format!("{what}: {error}"))
     }
+}
+
+/// The pod or mirror pod with this UID.
+fn of_uid<'a>(snapshot: &'a Snapshot<Pod>, uid: &PodUid) -> Option<&'a Arc<Pod>> {
+    snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid))
 }

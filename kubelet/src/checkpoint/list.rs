@@ -15,7 +15,7 @@ pub fn read_list(path: &Path) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read?,
     };
-    let json = format::unsealed(&bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?.0;
+    let json = format::unsealed(&bytes).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
     Ok(Some((json.to_vec(), fs::metadata(path)?.modified()?)))
 }
 
@@ -24,7 +24,7 @@ pub fn read_list(path: &Path) -> io::Result<Option<(Vec<u8>, SystemTime)>> {
 /// # Errors
 /// If the disk refuses it, or [`read_list`] would: it is larger than 64 MiB.
 pub fn write_list(path: &Path, json: &[u8]) -> io::Result<()> {
-    let sealed = format::sealed(json).0;
+    let sealed = format::sealed(json);
     disk::check_size(&sealed)?;
     let new = path.with_extension("new");
     let written = disk::write(&new, &sealed).and_then(|file| file.sync_all());

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::disk::{Directory, Disk, WRITING, set_aside};
 use super::error::{CheckpointError, CheckpointErrorKind};
 use super::format;
-use super::keep::Keeper;
+use super::keep::{Keeper, MOST_ERRORS};
 use super::thread::Checkpointing;
 use super::{RESTORED_ANNOTATION, Which};
 use pod_index::{CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Snapshot};
@@ -29,8 +29,10 @@ impl_debug!(Checkpoints);
 pub struct Restored {
     /// The pods, marked with [`RESTORED_ANNOTATION`], sorted by file name.
     pub pods: Vec<Arc<Pod>>,
-    /// The files that could not be used, sorted by name. Each was set aside, or its error says why not.
+    /// The files that could not be used, sorted by name. Each was set aside, or its error says why not. At most 100.
     pub errors: Vec<CheckpointError>,
+    /// Number of files that could not be used beside those in `errors`.
+    pub more_errors: usize,
 }
 
 impl Checkpoints {
@@ -98,6 +100,14 @@ impl Checkpoints {
 }
 
 impl Restored {
+    fn fail(&mut self, kind: CheckpointErrorKind, path: &Path, message: String) {
+        if self.errors.len() < MOST_ERRORS {
+            self.errors.push(CheckpointError::new(kind, path, message));
+        } else {
+            self.more_errors += 1;
+        }
+    }
+
     /// Operations that put the pods into an index.
     pub fn operations(&self) -> impl Iterator<Item = Operation<Pod>> {
         self.pods.iter().map(|pod| Operation::Add(Arc::clone(pod)))
@@ -132,22 +142,24 @@ fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
     }
     for name in names.iter().filter(|name| format::is_file_name(name)) {
         let decoded = match disk.read(name) {
-            Ok(bytes) => format::decode(name, &bytes),
+            Ok(bytes) => {
+                let decoded = format::decode(name, &bytes);
+                decoded.map(|(pod, json)| (pod, keeper.fingerprints.of(&json)))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string()),
             Err(error) => {
                 // The content is unknown, so the file is neither damaged nor obsolete.
                 let message = format!("cannot be read: {error}; it is left in place");
-                let kind = CheckpointErrorKind::Unreadable;
-                restored.errors.push(CheckpointError::new(kind, disk.path(name), message));
+                restored.fail(CheckpointErrorKind::Unreadable, &disk.path(name), message);
                 keeper.files.insert(name.clone(), None);
                 keeper.unread.insert(name.clone());
                 continue;
             }
         };
         match decoded {
-            Ok((mut pod, hash)) => {
-                keeper.files.insert(name.clone(), Some(hash));
+            Ok((mut pod, content)) => {
+                keeper.files.insert(name.clone(), Some(content));
                 let annotations = pod.metadata.annotations.get_or_insert_default();
                 annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
                 restored.pods.push(Arc::new(pod));
@@ -159,10 +171,13 @@ fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
                     Ok(aside) => format!("{why}; it is set aside as {aside}"),
                     Err(failure) => format!("{why}; it cannot be set aside: {failure}"),
                 };
-                let kind = CheckpointErrorKind::Unusable;
-                restored.errors.push(CheckpointError::new(kind, disk.path(name), message));
+                restored.fail(CheckpointErrorKind::Unusable, &disk.path(name), message);
             }
         }
+    }
+    if keeper.status.set_aside > 0 {
+        // Once for all: a sync takes milliseconds, and there may be a hundred thousand such files.
+        let _ = disk.sync_directory();
     }
     restored
 }
@@ -188,7 +203,7 @@ mod tests {
         let platter = Arc::default();
         let mut disk = FakeDisk::new(&platter, |_| Ok(()));
         for uid in ["a", "b", "c"] {
-            let bytes = format::encode(&pod(uid, 1, true)).unwrap().0;
+            let bytes = format::sealed(&format::json(&pod(uid, 1, true)).unwrap());
             disk.write(&format::file_name(uid), &bytes).unwrap();
         }
         platter

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, FailureKind};
+use crate::memory::{self, Bounded, Reduced};
 use crate::text;
 
 /// A resource version. `None` if it is not a number, which no API server sends. It may then be another one each time.
@@ -94,14 +95,15 @@ pub(super) fn received<K>(json: &[u8]) -> Result<Received<K>, Failure>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let (object, field, message) = match text::decode_bounded::<K>(json) {
-        Ok((object, None)) => {
+    let (object, field, message) = match memory::decode_within::<K>(memory::LIMIT, json) {
+        Ok(Bounded { mut object, reduced: None }) => {
+            memory::unmark(object.meta_mut(), None);
             let metadata = object.meta();
             let uid = PodUid::from(metadata.uid.as_deref().unwrap_or_default());
             let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
             return Ok(Received { uid, version, object: Some(object), problem: None });
         }
-        Ok((object, Some(message))) => (Some(object), "spec".to_owned(), message),
+        Ok(Bounded { object, reduced: Some(Reduced { field, message }) }) => (Some(object), field, message),
         Err((field, message)) => (None, text::shorten(&field), message),
     };
     let Partial { metadata } = decoded(json)?;

@@ -13,8 +13,8 @@
 //!   kubelet is asked after 1, 2, 4 seconds and so on.
 //! * A pod that cannot be decoded, or that has no name, is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
-//!   until the pod is no longer listed or can be decoded again. A `spec` with too many parts is cut, with a
-//!   warning, as in [`api_server`](super::api_server).
+//!   until the pod is no longer listed or can be decoded again. Of a pod that takes too much memory, the
+//!   largest fields are left out, with a warning, as in [`api_server`](super::api_server).
 //! * A pod without a UID may be any pod: while one is listed, the list counts as a failure.
 //! * The client needs the right `get` on `nodes/pods`, or on `nodes/proxy` before Kubernetes 1.33. The token
 //!   file is read again for each request.
@@ -31,7 +31,8 @@ use serde_json::value::RawValue;
 use super::http::{Decoded, HttpConfig, ask};
 use super::problem::{limited, undecodable};
 use super::{Problem, ProblemKind, Source, Updates};
-use crate::text::{decode_bounded, shorten};
+use crate::memory::{self, Bounded, Reduced};
+use crate::text::shorten;
 
 /// Follows the pods that a kubelet runs. See [`HttpConfig::of_kubelet`].
 ///
@@ -90,18 +91,19 @@ fn decode(body: &[u8]) -> Decoded {
     }
     let (mut pods, mut problems, mut unusable_pods) = (Vec::new(), BTreeMap::new(), HashSet::new());
     for item in list.items.unwrap_or_default() {
-        match decode_bounded::<Pod>(item.get().as_bytes()) {
+        match memory::decode_within::<Pod>(memory::LIMIT, item.get().as_bytes()) {
             // The URL of an API server, or of another agent, must not become a source of mirror pods.
-            Ok((pod, _)) if is_mirror_pod(&pod) => {
+            Ok(Bounded { object: pod, .. }) if is_mirror_pod(&pod) => {
                 let (namespace, name) = (shorten(pod.namespace()), shorten(pod.name()));
                 let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
                 let field = "metadata.annotations[kubernetes.io/config.mirror]";
                 return unusable(ProblemKind::Invalid, Some(field), message);
             }
-            Ok((mut pod, problem)) if !pod.uid().is_empty() && !pod.name().is_empty() => {
-                if let Some(message) = problem {
+            Ok(Bounded { object: mut pod, reduced }) if !pod.uid().is_empty() && !pod.name().is_empty() => {
+                memory::unmark(&mut pod.metadata, reduced.as_ref());
+                if let Some(Reduced { field, message }) = reduced {
                     let kind = ProblemKind::Warning;
-                    let problem = undecodable(kind, pod.namespace(), pod.name(), "spec", &message);
+                    let problem = undecodable(kind, pod.namespace(), pod.name(), &field, &message);
                     problems.insert(pod.uid().to_owned(), problem);
                 }
                 // They record which client wrote which field of the API server's object.

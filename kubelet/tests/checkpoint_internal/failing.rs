@@ -40,6 +40,18 @@ fn a_disk_that_fails_once_at_any_step_is_retried_until_all_is_written() {
     assert!(failures > 0);
 }
 
+/// The checksum in the files is FNV-64, whose collisions can be computed. It must not decide whether a pod has changed.
+#[test]
+fn contents_of_the_same_checksum_have_other_fingerprints_and_in_each_process_others() {
+    let [one, other] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"].map(str::as_bytes);
+    let checksum = |json: &[u8]| format::sealed(json).split(|byte| *byte == b'\n').next().unwrap().to_vec();
+    assert_eq!(checksum(one), checksum(other), "they collide");
+    let fingerprints = [Fingerprints::default(), Fingerprints::default()];
+    assert_ne!(fingerprints[0].of(one), fingerprints[0].of(other));
+    assert_eq!(fingerprints[0].of(one), fingerprints[0].of(one));
+    assert_ne!(fingerprints[0].of(one), fingerprints[1].of(one));
+}
+
 #[test]
 fn unchanged_pods_are_not_written_again() {
     let platter = Arc::default();

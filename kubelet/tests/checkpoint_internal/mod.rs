@@ -2,6 +2,7 @@
 //!
 //! These tests replace the disk, which is private to the crate, so that crate includes them as a module.
 
+mod edited;
 mod failing;
 mod hanging;
 mod power;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::disk::{Disk, WRITING};
-use super::keep::Keeper;
+use super::keep::{Fingerprints, Keeper};
 use super::thread::Checkpointing;
 use super::{CHECKPOINT_ANNOTATION, CheckpointErrorKind, Which, format};
 use pod_index::{Operation, OwnedSnapshot, PodMeta, PodUid};
@@ -189,13 +190,15 @@ impl Disk for FakeDisk {
 /// checkpoint.
 fn history() -> Vec<(OwnedSnapshot<Pod>, Pods)> {
     let (mut writer, reader) = pod_index::new();
-    let steps: [&[(&str, u64, bool)]; 6] = [
+    let steps: [&[(&str, u64, bool)]; 8] = [
         &[("a", 1, true), ("b", 2, true), ("c", 3, false)],
         &[("a", 4, true), ("c", 5, true)],
         &[("b", 0, true), ("d", 6, true)],
         &[("c", 7, false), ("b", 8, true)],
         &[("a", 9, true), ("a", 10, true), ("d", 0, true)],
         &[("b", 0, true), ("a", 11, true), ("e", 12, true)],
+        &[("c", 13, true), ("d", 14, true), ("e", 0, true)],
+        &[("a", 0, true), ("b", 15, true), ("d", 16, true)],
     ];
     let mut states = Vec::new();
     for step in steps {

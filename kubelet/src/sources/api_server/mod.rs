@@ -14,8 +14,8 @@
 //! * A pod that cannot be decoded is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`](crate::sources::ProblemKind::Syntax)); all other pods count. If an earlier version
 //!   of it was emitted, that one stays until the pod is deleted or can be decoded again.
-//! * A pod whose `spec` has more than 8,192 parts, counted by the commas of its JSON, is a problem of its own, a warning. It is
-//!   emitted without the lists and mappings of its `spec`. Decoded, a part can take a hundred times its JSON.
+//! * A pod that would take more than 512 KiB of memory is a problem of its own, a warning. It is emitted without the fields
+//!   that take most, which the annotation [`LEFT_OUT`](crate::memory::LEFT_OUT) names: see [`memory`](crate::memory).
 //! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed again. The status
 //!   says how long ago the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
 //! * During an outage the last state stays. The server is tried at least every 7.5 s.
