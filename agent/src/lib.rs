@@ -13,7 +13,8 @@
 //! # Signals
 //! | signal | what it does |
 //! |---|---|
-//! | SIGTERM, SIGHUP, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal; the second: ends at once |
+//! | SIGTERM, SIGHUP, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal, or 2 s if a part of the agent has stopped; the second: ends at once |
+//! | SIGUSR1, SIGUSR2 | logs at `debug`; logs at the configured level again |
 //!
 //! # Exit codes
 //! | code | meaning |
@@ -35,19 +36,22 @@ mod metrics;
 mod pipeline;
 mod pod_api;
 mod run;
+mod vitals;
 mod whois;
 
 use std::process::ExitCode;
 
 use self::cli::{Cli, Command, kubeconfig, query};
 use self::config::failure::{self, Failure};
+use self::config::log::format_in_use;
 use self::run::check;
 
 /// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    failure::code(cli::help::parse(&arguments).and_then(|cli| perform(&cli)))
+    let done = cli::help::parse(&arguments).and_then(|cli| perform(&cli));
+    failure::code(done, format_in_use(&arguments))
 }
 
 /// Does what the command line says.

@@ -1,6 +1,7 @@
 //! The command line with its help in groups.
 
 use std::ffi::OsString;
+use std::process;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
@@ -9,8 +10,10 @@ use super::{Cli, Command, Query};
 use crate::config::args::Output;
 use crate::config::check_client_options;
 use crate::config::define;
-use crate::config::failure::Failure;
+use crate::config::failure::{self, Failure};
+use crate::config::log::format_in_use;
 use crate::config::subjects::definitions;
+use crate::config::values::LogFormat;
 use crate::config::written::Written;
 
 /// The arguments that are no settings: they have neither a variable nor a key.
@@ -50,12 +53,13 @@ pub(crate) fn of(name: &str) -> String {
 /// Parses the command line and the environment. Ends the process if clap refuses the command line.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {
     let command = command();
-    let matches = command.clone().get_matches_from(arguments);
-    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let fails = |error: clap::Error| -> ! { fail(&error, arguments) };
+    let matches = command.clone().try_get_matches_from(arguments).unwrap_or_else(|error| fails(error));
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| fails(error));
     let is_list = matches!(cli.command, Some(Command::Query(Query::List(_))));
     if matches!(cli.output, Output::Wide | Output::Name) && !is_list {
         let message = "--output: wide and name are for `pod-index list`";
-        self::command().error(ErrorKind::InvalidValue, message).exit();
+        fails(self::command().error(ErrorKind::InvalidValue, message));
     }
     let mut subjects = cli.subjects();
     let of_the_command = innermost(&matches);
@@ -76,6 +80,16 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {
 /// What the subcommand was given, or else the program. It includes the options that all commands have.
 fn innermost(matches: &ArgMatches) -> &ArgMatches {
     matches.subcommand().map_or(matches, |(_, of_the_command)| innermost(of_the_command))
+}
+
+/// Prints the error, or the help that was asked for, and ends the process.
+fn fail(error: &clap::Error, arguments: &[OsString]) -> ! {
+    let format = format_in_use(arguments);
+    if error.use_stderr() && format == LogFormat::Json {
+        failure::print(&error.to_string(), format);
+        process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 #[cfg(test)]

@@ -1,9 +1,17 @@
 //! Exit codes and the final error message.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 
-use crate::api::table::harmless;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::shutdown::LAST_LINES;
+use super::values::LogFormat;
+use crate::api::table::{escaped, harmless};
 
 /// Why a command did not end with 0. The variants are the exit codes of [`agent`](super).
 #[derive(Debug, PartialEq, Eq)]
@@ -36,13 +44,11 @@ impl Failure {
     }
 }
 
-/// Prints the message on standard error and returns the exit code.
-pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
+/// Prints the message on standard error, in this format, and returns the exit code.
+pub(crate) fn code(done: Result<(), Failure>, format: LogFormat) -> ExitCode {
     let Err(failure) = done else { return ExitCode::SUCCESS };
     if let Some(message) = failure.message() {
-        // The message may quote a server's response.
-        let lines: Vec<_> = message.lines().map(harmless).collect();
-        eprintln!("pod-index: {}", lines.join("\n"));
+        print(message, format);
     }
     ExitCode::from(match failure {
         Failure::No(_) => 1,
@@ -50,4 +56,38 @@ pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
         Failure::Unable(_) => 3,
         Failure::Kubelet(_) => 4,
     })
+}
+
+/// Prints an error on standard error: as a line of the log, if that is JSON. Whoever collects the log then finds in one form
+/// why the agent has ended.
+///
+/// A terminal that was stopped, or a pipe that nobody reads, must not keep the process. So this waits for a limited time.
+pub(crate) fn print(message: &str, format: LogFormat) {
+    let text = text(message, format);
+    let (done, printed) = mpsc::channel();
+    let work = move || drop((io::stderr().write_all(text.as_bytes()), done));
+    if thread::Builder::new().spawn(work).is_ok() {
+        // Nothing is sent: the sender is dropped.
+        let _ = printed.recv_timeout(LAST_LINES) as Result<(), _>;
+    }
+}
+
+/// The error with the end of its last line.
+fn text(message: &str, format: LogFormat) -> String {
+    match format {
+        LogFormat::Text => {
+            // The message may quote a server's response.
+            let lines: Vec<_> = message.lines().map(harmless).collect();
+            format!("pod-index: {}\n", lines.join("\n"))
+        }
+        LogFormat::Json => {
+            let line = json!({
+                "timestamp": Timestamp::now().to_string(),
+                "level": "ERROR",
+                "message": message.trim_end(),
+                "target": "pod_index",
+            });
+            format!("{}\n", escaped(&line.to_string(), &[]))
+        }
+    }
 }

@@ -4,7 +4,10 @@
 //! |---|---|
 //! | open requests | [`DRAIN`] |
 //! | the last checkpoints | the rest of [`BUDGET`] |
-//! | the last log lines | one second after it |
+//! | the last log lines, and the final message | [`LAST_LINES`] after it |
+//! | all of it, if a part of the agent has stopped | [`STUCK`], and [`LAST_LINES`] |
+//!
+//! A process that has not ended by then kills itself: whatever hangs, a signal ends the agent.
 
 use std::time::Duration;
 
@@ -13,6 +16,12 @@ pub(crate) const BUDGET: Duration = Duration::from_secs(12);
 
 /// Time limit for open requests. The rest is for checkpoints.
 pub(crate) const DRAIN: Duration = Duration::from_secs(7);
+
+/// Instead of [`BUDGET`], if a part of the agent has stopped: it would use up any limit.
+pub(crate) const STUCK: Duration = Duration::from_millis(1500);
+
+/// From the end of the budget to the end of the process: for the last lines of the log, which wait for whoever reads them.
+pub(crate) const LAST_LINES: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -29,12 +38,17 @@ mod tests {
 
     #[test]
     fn the_agent_exits_before_systemd_or_a_kubelet_kills_it() {
-        // The last log lines take at most a second. The other second is for a slow machine.
-        let needed = BUDGET + Duration::from_secs(2);
+        // One second is for a slow machine.
+        let needed = BUDGET + LAST_LINES + Duration::from_secs(1);
         for grace in [seconds(UNIT, "TimeoutStopSec="), seconds(DAEMONSET, "terminationGracePeriodSeconds:")]
         {
             assert!(needed < Duration::from_secs(grace), "{grace} s");
         }
+    }
+
+    #[test]
+    fn an_agent_with_a_part_that_has_stopped_ends_within_three_seconds() {
+        assert!(STUCK + LAST_LINES < Duration::from_secs(3));
     }
 
     #[test]

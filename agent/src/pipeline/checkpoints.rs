@@ -23,6 +23,9 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     for error in &restored.errors {
         tracing::error!(path = error.path, kind = error.kind.as_str(), "{error}");
     }
+    if restored.more_errors > 0 {
+        tracing::error!(files = restored.more_errors, "more checkpoints cannot be used");
+    }
     if settings.given.content.redact_env {
         // The last run may have had other settings.
         restored.pods.iter_mut().for_each(|pod| redact_env(Arc::make_mut(pod)));

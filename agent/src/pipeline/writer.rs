@@ -14,8 +14,9 @@ use tokio::sync::watch;
 use super::checkpoints::Unclaimed;
 use super::listening::{Listening, Look};
 use super::readiness::Readiness;
-use super::removed;
+use super::removed::{self, KeptWhole};
 use crate::metrics::{Metrics, Writing, number};
+use crate::vitals::Heartbeat;
 use pod_index::{Moment, Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
 use pod_index_kubelet::sources::static_pods::OwnNode;
@@ -52,6 +53,15 @@ pub(crate) enum Command {
     Stop,
 }
 
+/// What the writer thread works with.
+pub(crate) struct Setup {
+    pub(crate) writer: Writer<Pod>,
+    pub(crate) merge: Merge,
+    pub(crate) readiness: Arc<Readiness>,
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) kept_whole: KeptWhole,
+}
+
 /// A handle to the writer thread.
 #[derive(Debug)]
 pub(crate) struct WriterThread {
@@ -63,13 +73,12 @@ pub(crate) struct WriterThread {
 impl WriterThread {
     /// The handle, a sender of reports, and the thread's work. The restored pods are in the index when this returns.
     pub(crate) fn new(
-        writer: Writer<Pod>,
+        setup: Setup,
         restored: Option<Restored>,
         sources: &[Source],
-        merge: Merge,
-        readiness: Arc<Readiness>,
         metrics: &mut Metrics,
     ) -> (Self, Sender<Report>, impl FnOnce() + Send + use<>) {
+        let Setup { writer, merge, readiness, heartbeat, kept_whole } = setup;
         let (reports, received) = bounded(WAITING);
         let counts = Writing::register(metrics.ours());
         let queue = reports.clone();
@@ -83,7 +92,17 @@ impl WriterThread {
         let (needs_own_node, node_needed) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::new(pods, sources));
         let listening = Listening::new(Moment::now());
-        let mut work = Work { writer, merge, readiness, counts, restored, needs_own_node, listening };
+        let mut work = Work {
+            writer,
+            merge,
+            readiness,
+            heartbeat,
+            kept_whole,
+            counts,
+            restored,
+            needs_own_node,
+            listening,
+        };
         work.restore();
         let work = move || work.follow(&commanded, &received);
         (Self { commands, needs_own_node: node_needed }, reports, work)
@@ -95,6 +114,8 @@ struct Work {
     writer: Writer<Pod>,
     merge: Merge,
     readiness: Arc<Readiness>,
+    heartbeat: Heartbeat,
+    kept_whole: KeptWhole,
     counts: Writing,
     /// The restored pods, until their sources have reported.
     restored: Option<Unclaimed>,
@@ -106,6 +127,7 @@ struct Work {
 impl Work {
     fn follow(mut self, commands: &Receiver<Command>, reports: &Receiver<Report>) {
         loop {
+            self.heartbeat.beat();
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
             let expiry = self.merge.next_deadline().map_or_else(never, at);
             let listening = at(self.listening.next_look());
@@ -174,6 +196,7 @@ impl Work {
         let needed = self.merge.needs_own_node();
         self.needs_own_node.send_if_modified(|before| mem::replace(before, needed) != needed);
         let operations = batch.len();
+        let batch = self.in_bounds(batch, started);
         let applied = self.writer.apply_at(now, batch);
         // The merge has refused what the index would refuse.
         self.counts.applied(operations, started.elapsed());
@@ -207,6 +230,22 @@ impl Work {
         }
     }
 
+    /// The operations, so that the removed pods that the index keeps do not take too much memory: a pod that has no place is
+    /// replaced by its outline first. No snapshot has the outline as a current pod.
+    fn in_bounds(&mut self, operations: Vec<Operation<Pod>>, now: Instant) -> Vec<Operation<Pod>> {
+        let mut all = Vec::with_capacity(operations.len());
+        for operation in operations {
+            if let Operation::Remove(uid) = &operation {
+                let snapshot = self.writer.current();
+                let pod = snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid));
+                let outline = pod.and_then(|pod| self.kept_whole.instead(pod, now));
+                all.extend(outline.map(|outline| Operation::Update(Arc::new(outline))));
+            }
+            all.push(operation);
+        }
+        all
+    }
+
     /// Removes restored pods that a source did not name.
     fn let_go(&mut self, sound: &[Source]) {
         let Some(restored) = &mut self.restored else { return };
@@ -218,7 +257,8 @@ impl Work {
             tracing::info!(pods = gone.len(), "restored pods are removed: their sources do not name them");
         }
         // A removal is never refused.
-        let _ = self.writer.apply(gone.into_iter().map(Operation::Remove));
+        let gone = self.in_bounds(gone.into_iter().map(Operation::Remove).collect(), Instant::now());
+        let _ = self.writer.apply(gone);
         self.restored.take_if(|restored| restored.is_over());
     }
 }
@@ -237,6 +277,7 @@ fn unmark(pod: &mut Arc<Pod>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vitals::{Part, Vitals};
     use pod_index::PodUid;
     use pod_index_kubelet::sources::http::HttpConfig;
     use pod_index_kubelet::sources::{NodeName, Nudge, kubelet};
@@ -249,8 +290,10 @@ mod tests {
         let readiness = Arc::new(Readiness::new([(source.status(), Nudge::default())], false));
         let mut metrics = Metrics::new(&reader);
         let merge = Merge::new([Source::Kubelet]).derive_static_pods(NodeName::new("n"));
-        let (thread, reports, work) =
-            WriterThread::new(writer, None, &[Source::Kubelet], merge, Arc::clone(&readiness), &mut metrics);
+        let heartbeat = Vitals::new(Instant::now()).heartbeat(Part::Index);
+        let kept_whole = KeptWhole::new(Duration::ZERO, 0);
+        let setup = Setup { writer, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
+        let (thread, reports, work) = WriterThread::new(setup, None, &[Source::Kubelet], &mut metrics);
         let pod = |uid: &str, name: &str| -> Arc<Pod> {
             let metadata = json!({ "uid": uid, "name": name, "namespace": "shop" });
             Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())

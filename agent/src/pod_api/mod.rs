@@ -38,7 +38,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::{any, get};
@@ -46,7 +46,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::Client;
-use pod_index::Reader;
+use pod_index::{Reader, WaitError};
 use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
@@ -62,6 +62,7 @@ use crate::config::values::Extra;
 use crate::config::{Settings, descriptors};
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
+use crate::vitals::{BEAT, Heartbeat};
 
 /// The API. Clones share it.
 #[derive(Clone, Debug)]
@@ -85,6 +86,7 @@ impl PodApi {
         reader: &Reader<Pod>,
         readiness: &Arc<Readiness>,
         events: Events,
+        heartbeat: Heartbeat,
     ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
         let given = &settings.given.pod_api;
         let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
@@ -99,7 +101,13 @@ impl PodApi {
         let mut served = vec![Arc::new(Collection { history: Arc::clone(&history), origin })];
         let (mut changes, static_pods) = (reader.changes(), given.static_pod_object);
         let follow = move || {
-            while let Some(step) = changes.wait() {
+            loop {
+                heartbeat.beat();
+                let step = match changes.wait_until(Instant::now() + BEAT) {
+                    Ok(step) => step,
+                    Err(WaitError::WriterGone) => break,
+                    Err(_) => continue,
+                };
                 let (changes, generation) = (step.changes(), step.after().generation());
                 history.show(follow::touched(&changes, step.after(), static_pods));
                 reach.send_replace(generation);

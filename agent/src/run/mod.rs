@@ -1,6 +1,9 @@
-//! The agent's life: start, be ready, serve, drain, end.
+//! The agent's life: start, be ready, serve, end.
+//!
+//! Whatever ends the agent, it ends in [`end`]: a signal, a failure, and a part that has ended.
 
 pub(crate) mod check;
+mod guard;
 pub(crate) mod signals;
 mod systemd;
 mod tasks;
@@ -8,7 +11,9 @@ mod tasks;
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use futures_util::future::OptionFuture;
@@ -16,7 +21,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::block_in_place;
 use tokio::time::timeout;
 
@@ -27,7 +32,7 @@ use crate::config::args::Output;
 use crate::config::descriptors;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
-use crate::config::shutdown::BUDGET;
+use crate::config::shutdown::{BUDGET, STUCK};
 use crate::config::values::Bounds;
 use crate::http;
 use crate::http::access::{Access, Decisions};
@@ -39,13 +44,17 @@ use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
-use crate::pipeline::writer::{Command, WriterThread};
+use crate::pipeline::removed::KeptWhole;
+use crate::pipeline::writer::{Command, Setup, WriterThread};
 use crate::pipeline::{api_clients, checkpoints, mirror_metrics, own_node, source_metrics, sources};
 use crate::pod_api::{self, PodApi};
+use crate::run::guard::Deadline;
 use crate::run::signals::Signals;
 use crate::run::tasks::{End, Tasks};
+use crate::vitals::{Part, Vitals};
 use crate::whois::{Lookups, Processes, Whois};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
+use pod_index_kubelet::api_client::end_plugins;
 use pod_index_kubelet::checkpoint::Checkpointing;
 use pod_index_kubelet::sources::Merge;
 use prometheus_client::metrics::gauge::Gauge;
@@ -70,41 +79,81 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
     let done = runtime.block_on(live(Arc::new(settings), log.clone()));
     // Do not wait for a source: it may hang in a read on an unresponsive file system.
     runtime.shutdown_background();
+    end_plugins();
     log.finish();
     done
 }
 
 /// From the first moment on, the agent hears signals. Nothing here blocks the thread.
 async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
+    let began = Instant::now();
+    let vitals = Vitals::new(began);
     let mut tasks = Tasks::default();
-    let mut signals = Signals::start(&mut tasks, log.clone())?;
+    let mut signals = watch_over(&mut tasks, &log, &vitals, began)?;
+    let mut beats = pin!(vitals.heartbeat(Part::Main).keep());
     let (stop, stopped) = watch::channel(false);
-    let start = tokio::spawn(start(Arc::clone(&settings), log, tasks, stopped));
+    let start = tokio::spawn(start(Arc::clone(&settings), log, vitals.clone(), tasks, stopped));
     let started = tokio::select! {
         started = start => started.map_err(|error| Failure::unable("cannot start", error))??,
         signal = signals.end() => return unfinished(&settings, signal, "the start is complete"),
+        never = &mut beats => match never {},
     };
     let Started { app, mut tasks, server, writer, checkpoints, follower, client } = started;
+    let url = server.as_ref().map(|server| server.url.clone());
     let done = tokio::select! {
-        failure = tasks.ended() => return Err(failure),
+        failure = tasks.ended() => Err(failure),
         failure = app.mirrors.keep(client, &app.reader, &app.readiness, &writer.commands) => Err(failure),
-        done = when_ready(&settings, &app, server.as_ref()) => done,
+        done = when_ready(&settings, &app, url) => done,
         signal = signals.end() => {
             if settings.once {
-                unfinished(&settings, signal, "all sources were read")
+                unfinished(&settings, signal, "the pods were printed")
             } else {
                 tracing::info!(signal, "shutting down after the open requests");
                 Ok(())
             }
         }
+        never = &mut beats => match never {},
     };
+    if let Some(message) = done.as_ref().err().and_then(Failure::message) {
+        tracing::error!("shutting down: {message}");
+    }
+    let budget = if vitals.are_well(Instant::now()) { BUDGET } else { STUCK };
+    end(Ending { stop, server, writer, follower, checkpoints }, budget).await;
+    done
+}
+
+/// Starts the threads that receive signals and watch over all others.
+fn watch_over(tasks: &mut Tasks, log: &Log, vitals: &Vitals, began: Instant) -> Result<Signals, Failure> {
+    let deadline = Deadline::new(began);
+    let signals = Signals::start(tasks, log.clone(), vitals.clone(), deadline.clone())?;
+    let workers = tokio::runtime::Handle::current().metrics();
+    let watched = vitals.clone();
+    tasks.thread("vitals", move || guard::watch(&watched, &workers, &deadline))?;
+    let beats = vitals.heartbeat(Part::Tasks).keep();
+    tasks.spawn("the heartbeat of the tasks", async { match beats.await {} });
+    Ok(signals)
+}
+
+/// What has to be ended.
+struct Ending {
+    /// Tells the listeners to stop.
+    stop: watch::Sender<bool>,
+    server: Option<Server>,
+    writer: WriterThread,
+    follower: End,
+    checkpoints: Option<Checkpointing>,
+}
+
+/// Ends the agent: lets open requests finish, then writes and logs every change. Takes at most `budget`.
+async fn end(parts: Ending, budget: Duration) {
+    let Ending { stop, server, writer, follower, checkpoints } = parts;
     let began = Instant::now();
-    let left = || BUDGET.saturating_sub(began.elapsed());
-    if let Some((_, end)) = server.filter(|_| done.is_ok()) {
+    let left = || budget.saturating_sub(began.elapsed());
+    if let Some(server) = server {
         systemd::notify("STOPPING=1");
         stop.send_replace(true);
-        // Nothing is sent.
-        let _ = end.await;
+        // Nothing is sent. The server limits the time itself, unless its threads have stopped.
+        let _ = timeout(left(), server.end).await;
     }
     // Fails if the thread has ended.
     let _ = writer.commands.send(Command::Stop);
@@ -115,7 +164,6 @@ async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
     {
         tracing::error!("shutting down without writing the last checkpoints: {late}");
     }
-    done
 }
 
 /// The result of a signal that came first.
@@ -131,8 +179,8 @@ fn unfinished(settings: &Settings, signal: &str, what: &str) -> Result<(), Failu
 struct Started {
     app: App,
     tasks: Tasks,
-    /// The URL of the server, and its end. `None` with `--once`.
-    server: Option<(String, End)>,
+    /// `None` with `--once`.
+    server: Option<Server>,
     writer: WriterThread,
     checkpoints: Option<Checkpointing>,
     /// The end of the thread that follows the index. It ends after the writer thread.
@@ -141,10 +189,17 @@ struct Started {
     client: Option<Client>,
 }
 
+/// The running server.
+struct Server {
+    url: String,
+    end: End,
+}
+
 /// Starts all parts, which serve until `stopped` becomes true. Waits for no server, but a disk may hang.
 async fn start(
     settings: Arc<Settings>,
     log: Log,
+    vitals: Vitals,
     mut tasks: Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<Started, Failure> {
@@ -184,8 +239,10 @@ async fn start(
         // This agent has the static pods of this node.
         let _ = merge.manage_own_mirror_pods(true);
     }
-    let (writer, reports, write) =
-        WriterThread::new(index, restored, &sources, merge, Arc::clone(&readiness), &mut metrics);
+    let heartbeat = vitals.heartbeat(Part::Index);
+    let kept_whole = KeptWhole::new(given.removed_pods.keep, given.removed_pods.max);
+    let setup = Setup { writer: index, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
+    let (writer, reports, write) = WriterThread::new(setup, restored, &sources, &mut metrics);
     tasks.thread("index", write)?;
     let checkpoints = checkpoints.map(|found| found.keep(reader.clone())).transpose();
     let checkpoints = checkpoints.map_err(|error| tasks::cannot_start("the checkpoint thread", error))?;
@@ -199,7 +256,8 @@ async fn start(
         registered(metrics.ours(), "http_connections", "Open client connections", Gauge::default());
     let events = Events::register(metrics.ours());
     // Reads the lists of the last run.
-    let api = || PodApi::new(&settings, client.as_ref(), &reader, &readiness, events);
+    let heartbeat = vitals.heartbeat(Part::Changes);
+    let api = || PodApi::new(&settings, client.as_ref(), &reader, &readiness, events, heartbeat);
     let (pods, follow, work) = block_in_place(api);
     let follower = tasks.thread("changes", follow)?;
     for (name, work) in work {
@@ -221,7 +279,9 @@ async fn start(
         let (readiness, reader, mirrors) = (Arc::clone(&readiness), reader.clone(), Arc::clone(&mirrors));
         let (pods, tls) = (pods.clone(), tls.clone());
         let checkpoints = checkpoints.as_ref().map(Checkpointing::status);
+        let vitals = vitals.clone();
         move |to: &mut Scrape<'_>| {
+            vitals.show(Instant::now(), to);
             source_metrics::show(&readiness, to);
             pod_api::metrics::show(&pods, to);
             if let Some(status) = &checkpoints {
@@ -238,7 +298,7 @@ async fn start(
         }
     });
     let metrics = Arc::new(metrics);
-    let app = App { reader, readiness, metrics, mirrors, pods, whois, connections, requests, access };
+    let app = App { reader, readiness, vitals, metrics, mirrors, pods, whois, connections, requests, access };
     let server = port.map(|port| serve(&settings, port, apart, tls, &app, &mut tasks, stopped));
     let server = server.transpose()?;
     // The sources start last: an agent that cannot serve requests no pods.
@@ -248,7 +308,7 @@ async fn start(
     Ok(Started { app, tasks, server, writer, checkpoints, follower, client })
 }
 
-/// Serves until `stopped` becomes true. Returns the URL, and the end of the server.
+/// Serves until `stopped` becomes true.
 fn serve(
     settings: &Settings,
     port: TcpListener,
@@ -257,9 +317,9 @@ fn serve(
     app: &App,
     tasks: &mut Tasks,
     stopped: watch::Receiver<bool>,
-) -> Result<(String, End), Failure> {
+) -> Result<Server, Failure> {
     let given = &settings.given;
-    let health_alone = http::serve::health_alone(Arc::clone(&app.readiness));
+    let health_alone = http::serve::health_alone(Arc::clone(&app.readiness), app.vitals.clone());
     let metrics_alone = http::serve::metrics_alone(Arc::clone(&app.metrics));
     for (name, listener, paths, router) in [
         ("health", health, "/livez and /readyz", health_alone),
@@ -289,7 +349,7 @@ fn serve(
     if let Some(tls) = tls {
         tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });
     }
-    Ok((url, end))
+    Ok(Server { url, end })
 }
 
 /// Listens on the Unix socket that this setting names, if it does.
@@ -334,17 +394,18 @@ fn serve_apart(
     tasks.thread(name, move || runtime.block_on(serve)).map(drop)
 }
 
-/// Prints the pods once all sources are read. With `--once`, that is all.
-async fn when_ready(settings: &Settings, app: &App, server: Option<&(String, End)>) -> Result<(), Failure> {
+/// Prints the pods once all sources are read. With `--once`, without a URL, that is all.
+async fn when_ready(settings: &Settings, app: &App, url: Option<String>) -> Result<(), Failure> {
     let mut seen = app.readiness.seen();
     // Fails only if the sender is gone, but `app` holds it.
     let ready = seen.wait_for(|ready| *ready);
-    let Some((url, _)) = server else {
+    let (output, reader) = (settings.output, app.reader.clone());
+    let Some(url) = url else {
         if timeout(ONCE, ready).await.is_err() {
             let missing = app.readiness.missing().join("; ");
             return Err(Failure::Unable(format!("not all sources were read within {ONCE:?}: {missing}")));
         }
-        show(settings.output, &app.reader)?;
+        printing(move || show(output, &reader)).await?;
         return verdict(&app.readiness);
     };
     let _ = ready.await;
@@ -353,12 +414,29 @@ async fn when_ready(settings: &Settings, app: &App, server: Option<&(String, End
     systemd::notify(&format!("STATUS=ready, started with {pods} pods"));
     // For interactive use only. Elsewhere standard output may share a stream with the log.
     if io::stdout().is_terminal() {
-        show(settings.output, &app.reader)?;
-        if settings.output == Output::Table {
-            format::print(&format!("\nServing {url}/pods until Ctrl-C.\n"))?;
-        }
+        let print = move || {
+            show(output, &reader)?;
+            if output == Output::Table {
+                format::print(&format!("\nServing {url}/pods until Ctrl-C.\n"))?;
+            }
+            Ok(())
+        };
+        printing(print).await?;
     }
     std::future::pending().await
+}
+
+/// Prints in a thread of its own. A terminal that was stopped by Ctrl-S, or a pipe that nobody reads, then keeps that thread
+/// and not the agent.
+async fn printing(print: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Result<(), Failure> {
+    let (done, printed) = oneshot::channel();
+    let work = move || drop(done.send(print()));
+    thread::Builder::new()
+        .name("print".to_owned())
+        .spawn(work)
+        .map_err(|error| tasks::cannot_start("the thread that prints", error))?;
+    // Fails if the thread has panicked.
+    printed.await.unwrap_or_else(|error| Err(Failure::unable("cannot print the pods", error)))
 }
 
 /// Prints the pods in the index.

@@ -66,6 +66,49 @@ fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
     assert_eq!(saved(), 1, "the disk did hang");
 }
 
+/// In a group of its own, it gets no Ctrl-C. It must not run on while nobody asks for its answer.
+#[test]
+fn a_credential_plugin_that_ignores_signals_ends_with_the_agent() {
+    for (signals, code) in [(&["TERM"][..], 0), (&["INT"], 0), (&["TERM", "TERM"], 143)] {
+        let directory = Directory::new();
+        let script = "trap '' TERM INT HUP PIPE; echo $$ > \"$0.pid\"; while :; do sleep 1; done";
+        let user = crate::secrets::plugin(&directory, script);
+        let path = kubeconfig_with(&directory, &json!({ "server": "https://127.0.0.1:1" }), &user);
+        let mut agent = Agent::start(&format!("--kubeconfig {path} {}", node_1(&shipped())));
+        agent.has("/pods/default/static-web-node-1");
+        let plugin = || std::fs::read_to_string(directory.0.join(".plugin.pid")).unwrap_or_default();
+        wait_for(|| "the plugin does not run", || plugin().ends_with('\n'));
+        // A request that nobody reads: the second signal comes before the end.
+        let _open =
+            (signals.len() > 1).then(|| agent.connect("GET /pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n"));
+        for signal in signals {
+            agent.signal(signal);
+        }
+        assert!([Some(code), Some(0)].contains(&agent.wait()), "{signals:?}");
+        let status = format!("/proc/{}/status", plugin().trim());
+        // Whoever adopts it may not have waited for it.
+        let runs = || std::fs::read_to_string(&status).is_ok_and(|status| !status.contains("\nState:\tZ"));
+        wait_for(|| "the plugin runs on", || !runs());
+    }
+}
+
+#[test]
+fn the_level_of_the_log_changes_at_a_signal_and_back() {
+    let directory = Directory::new();
+    directory.write("web.yaml", &manifest("web"));
+    let mut agent = Agent::on(&directory.0);
+    agent.signal("USR1");
+    agent.wait_for_log("the log level is DEBUG");
+    directory.write("two.yaml", &manifest("two"));
+    agent.wait_for_log("pod added");
+    agent.signal("USR2");
+    agent.wait_for_log("the log level is INFO");
+    directory.write("three.yaml", &manifest("three"));
+    agent.has("/pods/default/three-node-1");
+    agent.end();
+    assert!(!agent.whole_log().iter().any(|line| line.contains("pod added") && line.contains("three")));
+}
+
 /// The credential plugin is asked before anything else that the API server needs, and never answers.
 #[test]
 fn a_signal_ends_an_agent_whose_credential_plugin_hangs() {

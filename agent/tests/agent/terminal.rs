@@ -108,10 +108,24 @@ impl Terminal {
         format!("{:?}", self.master.get_termios().unwrap())
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.process_id().unwrap()
+    }
+
     pub fn signal(&self, name: &str) {
-        let pid = self.child.process_id().unwrap().to_string();
+        let pid = self.pid().to_string();
         let killed = std::process::Command::new("kill").args(["-s", name, &pid]).status();
         assert!(killed.unwrap().success());
+    }
+
+    /// Waits for the program to end, but not for its last output. Returns the exit code.
+    pub fn ended(&mut self) -> u32 {
+        let deadline = Instant::now() + PATIENCE;
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child.wait().unwrap().exit_code()
     }
 
     /// Waits for the program to end and for its last output. Returns the exit code.

@@ -56,6 +56,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::PodApi;
+use crate::vitals::Vitals;
 use crate::whois::Whois;
 use pod_index::Reader;
 
@@ -76,6 +77,7 @@ const ACCEPT_WARNING: Duration = Duration::from_secs(60);
 pub(crate) struct App {
     pub(crate) reader: Reader<Pod>,
     pub(crate) readiness: Arc<Readiness>,
+    pub(crate) vitals: Vitals,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) mirrors: Arc<MirrorKeeper>,
     pub(crate) pods: PodApi,

@@ -1,6 +1,7 @@
 //! Paths and their handlers. Errors are `v1` `Status` objects, like the API server's.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -22,6 +23,7 @@ use crate::api::types::SourceLine;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::owners::Owners;
+use crate::vitals::Vitals;
 use crate::whois;
 use crate::whois::suggestion;
 
@@ -38,8 +40,8 @@ pub(super) fn router(app: App) -> Router {
         .route("/pods/{namespace}/{name}", get(pod_by_name))
         .route("/mirrors", get(mirrors))
         .route("/sources", get(sources))
-        .route("/healthz", get(async || "ok"))
-        .route("/livez", get(async || "ok"))
+        .route("/healthz", get(livez))
+        .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .fallback(nothing_here)
         .with_state(app)
@@ -163,8 +165,27 @@ async fn sources(State(app): State<App>, client: Client) -> Response {
     .await
 }
 
-/// Ready once every configured source was read. Until then, the body names the missing ones and why.
+/// Alive while every vital part runs. Otherwise, the body names those that have stopped.
+async fn livez(State(app): State<App>) -> Response {
+    alive(&app.vitals).map_or_else(IntoResponse::into_response, |()| "ok".into_response())
+}
+
+/// Which parts have stopped, as an answer.
+fn alive(vitals: &Vitals) -> Result<(), (StatusCode, String)> {
+    let stopped = vitals.stopped(Instant::now());
+    if stopped.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<_> = stopped.iter().map(ToString::to_string).collect();
+    Err((StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"))
+}
+
+/// Ready once every configured source was read. Until then, the body names the missing ones and why. Not ready while a
+/// vital part has stopped: the pods are those of an earlier time.
 async fn readyz(State(app): State<App>) -> Response {
+    if let Err(stopped) = alive(&app.vitals) {
+        return stopped.into_response();
+    }
     let missing = app.readiness.missing();
     if missing.is_empty() {
         return "ok".into_response();
@@ -179,12 +200,15 @@ fn not_seen(missing: &[String]) -> String {
 
 /// `/livez` and `/readyz`, and nothing else, for clients without a certificate such as a kubelet's probe. Why the agent is
 /// not ready is left out, because that names paths and URLs.
-pub(crate) fn health_alone(readiness: Arc<Readiness>) -> Router {
+pub(crate) fn health_alone(readiness: Arc<Readiness>, vitals: Vitals) -> Router {
+    let same_vitals = vitals.clone();
+    let livez = async move || alive(&vitals).map(|()| "ok\n");
     let readyz = async move || {
+        alive(&same_vitals)?;
         let is_ready = readiness.missing().is_empty();
-        if is_ready { Ok("ok\n") } else { Err((StatusCode::SERVICE_UNAVAILABLE, "not ready\n")) }
+        if is_ready { Ok("ok\n") } else { Err((StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned())) }
     };
-    Router::new().route("/livez", get(async || "ok\n")).route("/readyz", get(readyz))
+    Router::new().route("/livez", get(livez)).route("/readyz", get(readyz))
 }
 
 /// `/metrics`, and nothing else.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 
@@ -27,17 +27,11 @@ impl Socket {
             }
             _ => {}
         }
-        // Rename after setting permissions: no client can connect before they are right.
-        let name = path.file_name().unwrap_or_default().display();
-        let beside = path.with_file_name(format!("{name}.{}", std::process::id()));
-        let _ = fs::remove_file(&beside);
-        let listener = UnixListener::bind(&beside)?;
-        let named = fs::set_permissions(&beside, Permissions::from_mode(mode))
-            .and_then(|()| fs::rename(&beside, path));
-        if let Err(error) = named {
-            let _ = fs::remove_file(&beside);
-            return Err(error);
-        }
+        let private = Private::beside(path)?;
+        let unnamed = private.socket();
+        let listener = UnixListener::bind(&unnamed)?;
+        fs::set_permissions(&unnamed, Permissions::from_mode(mode))?;
+        fs::rename(&unnamed, path)?;
         Ok(Self { listener, path: path.to_owned() })
     }
 
@@ -50,8 +44,60 @@ impl Socket {
     }
 }
 
+/// A directory in which a socket gets its permissions before others can reach it. Until then, it has those that the umask
+/// leaves, which may let everyone connect. It is removed when dropped.
+struct Private(PathBuf);
+
+impl Private {
+    fn beside(path: &Path) -> io::Result<Self> {
+        let directory = path.with_file_name(format!(".pod-index-{}", std::process::id()));
+        // Of an agent that was killed. In a container, each has the same process ID.
+        let _ = fs::remove_dir_all(&directory);
+        fs::DirBuilder::new().mode(0o700).create(&directory)?;
+        Ok(Self(directory))
+    }
+
+    /// A short name: the path of a socket must not exceed 107 bytes.
+    fn socket(&self) -> PathBuf {
+        self.0.join("s")
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 impl Drop for Socket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_is_made_where_nobody_else_can_reach_it_and_named_with_its_permissions() {
+        let place = std::env::temp_dir().join(format!("pod-index-socket-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let path = place.join("agent.sock");
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+        // Whatever the umask is, it cannot add permissions.
+        let private = Private::beside(&path).unwrap();
+        assert_eq!(mode(private.socket().parent().unwrap()), 0o700);
+        assert_ne!(private.socket().parent(), path.parent());
+        // As if this one had been killed.
+        std::mem::forget(private);
+        let socket = Socket::bind(&path, 0o620).unwrap();
+        assert_eq!(mode(&path), 0o620);
+        StdUnixStream::connect(&path).unwrap();
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "nothing else is left");
+        assert_eq!(Socket::bind(&path, 0o620).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(socket);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+        fs::remove_dir(&place).unwrap();
     }
 }
