@@ -26,7 +26,7 @@ pub(crate) fn page(figures: &Figures, machine: &str) -> String {
 of its own for each key. The index has all keys in one snapshot.
 
 ## Which key
-One thread, ns per lookup: the index · the best of the others (how many times as fast the index is). Container IDs are
+One thread, ns per lookup: the index · the best of the others (how many times faster). Container IDs are
 looked up parsed, and as text.
 
 {}
@@ -100,7 +100,7 @@ fn verdict(figures: &Figures) -> [String; 5] {
         ),
         format!("**One thread, 100,000 pods.** {}.", advantages(ALONE, &SIZES[3..])),
         format!("**Two threads, 200 to 100,000 pods.** {}.", advantages(TWO, &SIZES)),
-        format!("**Slower than another design** (pods: how many times as fast as which): {}.", losses(keys)),
+        format!("**Slower than a rival** (pods: ratio, rival): {}.", losses(keys)),
         format!("**An update costs more:** {}.", update(&figures.ratios)),
     ]
 }

@@ -89,7 +89,7 @@ fn all_files_name_the_same_user_and_builder() {
         ("README.md", format!("agent's user, {user},")),
         ("kubernetes/components/socket/daemonset.yaml", format!("\"{user}:{user}\"")),
         ("kubernetes/components/socket/daemonset.yaml", format!("the group {user}")),
-        ("../docs/operators.md", format!("runs as user {user}")),
+        ("README.md", format!("runs as user {user}")),
     ] {
         assert!(text(path).contains(&expected), "{path} lacks {expected:?}");
     }

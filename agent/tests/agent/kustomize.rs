@@ -105,7 +105,7 @@ fn helm(components: &[String], values: &Value) -> Result<Vec<Value>, String> {
     values["components"] = components.iter().map(|name| (name.clone(), true)).collect();
     directory.write("values.json", &values.to_string());
     let mut command = Command::new("helm");
-    command.args(["template", "mine", "-n", "elsewhere", "-f"]).arg(directory.0.join("values.json"));
+    command.args(["template", "pod-index", "-n", "elsewhere", "-f"]).arg(directory.0.join("values.json"));
     let text = output(command.arg(deploy("kubernetes")))?;
     assert!(!text.contains("namespace: pod-index"), "{text}");
     let mut objects = parsed(&text.replace("namespace: elsewhere", "namespace: pod-index"));
@@ -113,7 +113,7 @@ fn helm(components: &[String], values: &Value) -> Result<Vec<Value>, String> {
         let metadata = object["metadata"].as_object_mut().unwrap();
         let labels = metadata["labels"].as_object_mut().unwrap();
         for (name, value) in [
-            ("app.kubernetes.io/instance", "mine"),
+            ("app.kubernetes.io/instance", "pod-index"),
             ("app.kubernetes.io/managed-by", "Helm"),
             ("helm.sh/chart", concat!("pod-index-", env!("CARGO_PKG_VERSION"))),
         ] {
@@ -158,15 +158,15 @@ fn kubectl_and_helm_render_the_same_objects_which_the_api_server_knows() {
                 "RoleBinding" => known::<RoleBinding>(&object),
                 "DaemonSet" => known::<DaemonSet>(&object),
                 "ResourceQuota" => known::<ResourceQuota>(&object),
-                // The Prometheus operator's own kind.
-                "PodMonitor" => object.clone(),
+                // The Prometheus operator's own kinds.
+                "PodMonitor" | "PrometheusRule" => object.clone(),
                 other => panic!("{combination:?}: {other}: add it here"),
             };
             assert_eq!(known, object, "{combination:?}: {kind}");
             kinds.insert(kind.to_owned());
         }
     }
-    assert_eq!(kinds.len(), 9);
+    assert_eq!(kinds.len(), 10);
 }
 
 #[test]
@@ -370,4 +370,61 @@ fn canonical(object: &Value) -> String {
     let mut object = object.clone();
     sort(&mut object);
     object.to_string()
+}
+
+/// The operator's object has the alerts of the plain file. `deploy/prometheus/prometheus-rule.sh` writes it.
+#[test]
+fn the_prometheus_rule_has_the_plain_rules() {
+    let plain: Value =
+        serde_saphyr::from_str(&fs::read_to_string(deploy("prometheus/rules.yaml")).unwrap()).unwrap();
+    let rule = &objects(&deploy("kubernetes/components/prometheus-rule/prometheus-rule.yaml"))[0];
+    assert_eq!(rule["kind"], "PrometheusRule");
+    assert!(rule["spec"]["groups"][0]["rules"].as_array().unwrap().len() > 10);
+    assert_eq!(rule["spec"]["groups"], plain["groups"], "run deploy/prometheus/prometheus-rule.sh");
+}
+
+/// The kinds, namespaces and names of the objects of a release.
+fn names_of_release(release: &str) -> BTreeSet<(String, String, String)> {
+    let directory = Directory::new();
+    let components: BTreeMap<_, _> = components().into_iter().map(|name| (name, true)).collect();
+    directory.write("values.json", &json!({ "components": components }).to_string());
+    let mut command = Command::new("helm");
+    command.args(["template", release, "-n", "agents", "-f"]).arg(directory.0.join("values.json"));
+    let text = output(command.arg(deploy("kubernetes"))).unwrap();
+    let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    parsed(&text)
+        .iter()
+        .map(|object| {
+            let metadata = &object["metadata"];
+            (text_of(&object["kind"]), text_of(&metadata["namespace"]), text_of(&metadata["name"]))
+        })
+        .collect()
+}
+
+/// Otherwise the second release would take over the first one's objects, or Helm would refuse it.
+#[test]
+#[ignore = "needs helm: .ci/run deploy"]
+fn two_releases_have_no_object_in_common_and_select_their_own_pods() {
+    let first = names_of_release("pod-index");
+    let second = names_of_release("edge");
+    assert!(first.len() > 10, "{first:?}");
+    assert_eq!(first.len(), second.len());
+    assert_eq!(first.intersection(&second).collect::<Vec<_>>(), Vec::<&(String, String, String)>::new());
+    assert!(second.contains(&("DaemonSet".to_owned(), "agents".to_owned(), "edge-pod-index".to_owned())));
+
+    let text = output(Command::new("helm").args(["template", "edge"]).arg(deploy("kubernetes"))).unwrap();
+    let objects = parsed(&text);
+    let of_kind = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
+    let daemon_set = of_kind("DaemonSet");
+    let labels = &daemon_set["spec"]["template"]["metadata"]["labels"];
+    let selector = &daemon_set["spec"]["selector"]["matchLabels"];
+    assert_eq!(selector["app.kubernetes.io/instance"], "edge");
+    for (label, value) in selector.as_object().unwrap() {
+        assert_eq!(&labels[label], value, "{label}");
+    }
+    let account = &of_kind("ServiceAccount")["metadata"]["name"];
+    assert_eq!(&daemon_set["spec"]["template"]["spec"]["serviceAccountName"], account);
+    let binding = of_kind("ClusterRoleBinding");
+    assert_eq!(&binding["subjects"][0]["name"], account);
+    assert_eq!(binding["roleRef"]["name"], of_kind("ClusterRole")["metadata"]["name"]);
 }

@@ -29,5 +29,26 @@ other lists are replaced.
 {{- end }}
 {{- end }}
 
+{{- /*
+Replaces `pod-index` at the start of the names that the objects give each other by `name`. Objects select the pods of their own
+release, unless that has the usual name: the selector of a DaemonSet cannot be changed.
+*/}}
+{{- define "rename" }}
+{{- $object := .object }}
+{{- $name := .name }}
+{{- if ne $name "pod-index" }}
+  {{- $_ := set $object.metadata "name" (regexReplaceAll "^pod-index" $object.metadata.name $name) }}
+  {{- with $object.roleRef }}{{ $_ := set . "name" (regexReplaceAll "^pod-index" .name $name) }}{{ end }}
+  {{- range $object.subjects }}{{ $_ := set . "name" (regexReplaceAll "^pod-index" .name $name) }}{{ end }}
+  {{- $own := dict "app.kubernetes.io/instance" (index $object.metadata.labels "app.kubernetes.io/instance") }}
+  {{- $spec := default (dict) $object.spec }}
+  {{- with $spec.selector }}{{ $_ := set . "matchLabels" (merge .matchLabels $own) }}{{ end }}
+  {{- with $spec.template }}
+    {{- $_ := set .metadata "labels" (merge .metadata.labels $own) }}
+    {{- $_ := set .spec "serviceAccountName" (regexReplaceAll "^pod-index" .spec.serviceAccountName $name) }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* What identifies an item of a list; empty, if nothing does. */}}
 {{- define "key" }}{{ coalesce .mountPath .containerPort .name | default "" }}{{ end }}
