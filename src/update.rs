@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
 use crate::moment::Moment;
 use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta};
-use crate::snapshot::{Contender, Mirror, RemovedSet, Translation, UidKey, between};
+use crate::snapshot::{Contender, Mirror, RemovedSet, Snapshot, Translation, UidKey, between};
 use crate::table::versions::Draft;
 use crate::table::{Entry, Place};
 
@@ -41,6 +41,22 @@ pub enum Upserted<P> {
     Added,
     /// The UID was known; holds its previous object.
     Replaced(Arc<P>),
+}
+
+impl<P: PodMeta> Snapshot<P> {
+    /// The pod or mirror with this UID.
+    pub(crate) fn find_known(&self, uid: UidRef<'_>) -> Option<Known<P>> {
+        let key = UidKey::new(uid, &self.hashing);
+        let (place, kind, pod) = self.live.known(key, |words, pod| key.is(words, pod))?;
+        Some(Known { place, kind, pod: Arc::clone(pod) })
+    }
+}
+
+/// A current pod or mirror pod, and the place of its entry by UID.
+pub(crate) struct Known<P> {
+    place: Place,
+    kind: PodKind,
+    pod: Arc<P>,
 }
 
 impl<P: PodMeta> Draft<'_, P> {
@@ -92,7 +108,8 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         // Everything except a plain replacement takes one path: the old object is removed, and the new one is
         // stored as if its UID were unknown.
-        let old = if known.is_some() { self.remove_known(key) } else { None };
+        let known = known.map(|(place, kind, pod)| Known { place, kind, pod: Arc::clone(pod) });
+        let old = known.map(|known| self.remove_known(key.uid, known));
         self.insert(kind, key, pod);
         Ok(old.map_or(Upserted::Added, Upserted::Replaced))
     }
@@ -114,9 +131,15 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Removes the pod or mirror with this UID.
     pub(crate) fn remove(&mut self, uid: UidRef<'_>, now: Option<&Moment>) -> Option<Arc<P>> {
+        let known = self.find_known(uid)?;
+        Some(self.remove_found(uid, known, now))
+    }
+
+    /// Removes a pod or mirror that was found under this UID, in this draft or in its base.
+    pub(crate) fn remove_found(&mut self, uid: UidRef<'_>, known: Known<P>, now: Option<&Moment>) -> Arc<P> {
         match now {
-            Some(now) if self.removed.is_some() => self.remove_and_keep(uid, now),
-            _ => self.remove_known(UidKey::new(uid, &self.hashing)),
+            Some(now) if self.removed.is_some() => self.remove_and_keep(uid, known, now),
+            _ => self.remove_known(uid, known),
         }
     }
 
@@ -133,43 +156,43 @@ impl<P: PodMeta> Draft<'_, P> {
     fn insert(&mut self, kind: PodKind, key: UidKey<'_>, pod: &Arc<P>) {
         self.reconsider_tombstones(kind, pod);
         if self.removed.is_some() {
-            self.drop_removed(pod.uid().into());
+            self.drop_removed(key.uid);
         }
         if kind == PodKind::Pod {
             self.change_keys(key.uid, None, Some(pod));
         }
         self.live_mut().add_pod(kind, key, Arc::clone(pod), Translation::Identity);
-        let previous = self.set_holder(kind, pod, &**pod);
+        let previous = self.set_holder(kind, pod);
         self.link(kind, pod, previous.as_ref());
-        // A pod whose name has changed may have left its former name behind when it was removed.
-        let stored =
-            |pod: &Arc<P>| self.any_by_uid(pod.uid().into()).is_some_and(|known| Arc::ptr_eq(known, pod));
-        if let Some(previous) = previous.filter(stored) {
-            let contender = name_contender(kind, &*previous);
+        let Some(previous) = previous else { return };
+        // A pod whose name has changed may have left its former name behind when it was removed. A pod that answers with
+        // another UID than it is stored under would make that pod the next holder.
+        let uid = PodUid::from(previous.uid());
+        let stored = self.any_by_uid(uid.as_uid_ref());
+        if stored.is_some_and(|stored| Arc::ptr_eq(stored, &previous)) {
+            let contender = name_contender(kind, &*previous, uid);
             self.live_mut().contenders(contender.key.as_ref()).insert(contender);
         }
     }
 
-    /// Removes the pod or mirror with the UID of `key`, and passes on the names it held.
-    fn remove_known(&mut self, key: UidKey<'_>) -> Option<Arc<P>> {
-        let (_, kind, pod) = self.known(key)?;
-        let pod = Arc::clone(pod);
-        if let Some(place) = self.name_of(kind, &pod, &*pod) {
-            let name = KeyRef::Name(kind, pod.name(), pod.namespace());
-            match self.live_mut().pass_on(name, place) {
+    /// Removes a pod or mirror that was just found under this UID, and passes on the keys and the name that it held.
+    fn remove_known(&mut self, uid: UidRef<'_>, Known { place, kind, pod }: Known<P>) -> Arc<P> {
+        if let Some(name) = self.name_of(kind, &pod, &*pod) {
+            let key = KeyRef::Name(kind, pod.name(), pod.namespace());
+            match self.live_mut().pass_on(key, name) {
                 Some(next) => self.link(kind, &next, Some(&pod)),
                 None => self.unlink(kind, &pod),
             }
         } else {
-            let contender = name_contender(kind, &*pod);
+            let contender = name_contender(kind, &*pod, uid.into());
             self.live_mut().contenders(contender.key.as_ref()).remove(&contender);
         }
-        let (place, ..) = self.known(key)?;
+        // What was changed so far moved no entry of this table: a translation is replaced in its place.
         self.live_mut().remove_pod(kind, place);
         if kind == PodKind::Pod {
-            self.change_keys(key.uid, Some(&pod), None);
+            self.change_keys(uid, Some(&pod), None);
         }
-        Some(pod)
+        pod
     }
 
     /// The pod or mirror with the UID of `key`, and its place.
@@ -187,9 +210,9 @@ impl<P: PodMeta> Draft<'_, P> {
         Arc::ptr_eq(known, holder).then_some(place)
     }
 
-    /// Makes `holder` the holder of the full name of `pod`. Returns the previous one.
-    fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Arc<P>> {
-        let key = KeyRef::Name(kind, pod.name(), pod.namespace());
+    /// Makes `holder` the holder of its full name. Returns the previous one.
+    fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>) -> Option<Arc<P>> {
+        let key = KeyRef::Name(kind, holder.name(), holder.namespace());
         let named = NamedKey { key, container: None };
         let mut tables = self.live_mut();
         let Some((place, known)) = tables.find(key, tables.hashing) else {
@@ -229,7 +252,7 @@ impl<P: PodMeta> Draft<'_, P> {
     fn unlink(&mut self, kind: PodKind, pod: &Arc<P>) {
         match kind {
             PodKind::Mirror => self.set_target(pod, Translation::Identity),
-            PodKind::Pod if self.mirror_pod_by_pod(pod).is_some() => {
+            PodKind::Pod if self.live.mirrors.len() > 0 && self.mirror_pod_by_pod(pod).is_some() => {
                 // The mirror still translates to the removed pod.
                 if let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) {
                     self.history().tombstones.insert(PodUid::from(pod.uid()), full_name);
@@ -293,9 +316,9 @@ impl<P> fmt::Debug for Upserted<P> {
 }
 
 /// The claim of a pod to its full name, which another pod holds. All such claims are equally strong.
-fn name_contender<P: PodMeta>(kind: PodKind, pod: &P) -> Contender {
+fn name_contender<P: PodMeta>(kind: PodKind, pod: &P, uid: PodUid) -> Contender {
     let key = OwnedKey::new(KeyRef::Name(kind, pod.name(), pod.namespace()));
-    Contender { key, strength: Claims::NONE.strength, uid: pod.uid().into() }
+    Contender { key, strength: Claims::NONE.strength, uid }
 }
 
 /// Refuses pods that could not be found again.

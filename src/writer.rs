@@ -173,16 +173,16 @@ impl<P: PodMeta> Writer<P> {
     pub fn remove_pod_by_uid<'u>(&mut self, uid: impl Into<UidRef<'u>>) -> Option<Arc<P>> {
         let uid = uid.into();
         let now = self.present();
-        // A miss costs a lookup and no draft.
-        if now.is_none() {
-            self.current().any_by_uid(uid)?;
-        }
+        let Some(known) = self.current().find_known(uid) else {
+            // A miss costs a lookup and no draft.
+            self.advance(now?);
+            return None;
+        };
         let written = self.write(now, |draft, now| {
-            let removed = draft.remove(uid, now);
-            let changed = removed.is_some();
-            Written { result: removed, pods_changed: changed, removed_changed: changed }
+            let removed = draft.remove_found(uid, known, now);
+            Written { result: removed, pods_changed: true, removed_changed: true }
         });
-        written.result
+        Some(written.result)
     }
 
     /// Replaces all pods by `pods` in one publication.

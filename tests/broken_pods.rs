@@ -6,10 +6,10 @@ mod support;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pod_index::{KeyKind, Operation, Options, PodKeys, PodManager, PodMeta};
+use pod_index::{CONFIG_MIRROR_ANNOTATION, KeyKind, Operation, Options, PodKeys, PodManager, PodMeta};
 use support::{Named, TestPod};
 
 /// A pod whose UID or name can change.
@@ -242,4 +242,144 @@ fn a_panic_at_any_point_of_a_write_leaves_the_index_consistent_and_writable() {
             uids(&manager);
         }
     }
+}
+
+/// A pod that says its UID so many times, and then another one.
+struct Liar {
+    uid: &'static str,
+    truths: AtomicUsize,
+    lie: &'static str,
+    name: &'static str,
+    is_mirror: bool,
+}
+
+impl Liar {
+    fn honest(uid: &'static str, name: &'static str, is_mirror: bool) -> Arc<Self> {
+        Arc::new(Self { uid, truths: AtomicUsize::new(usize::MAX), lie: "", name, is_mirror })
+    }
+}
+
+impl PodMeta for Liar {
+    fn uid(&self) -> &str {
+        let left = self.truths.load(Ordering::Relaxed);
+        self.truths.store(left.saturating_sub(1), Ordering::Relaxed);
+        if left > 0 { self.uid } else { self.lie }
+    }
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, key: &str) -> Option<&str> {
+        (self.is_mirror && key == CONFIG_MIRROR_ANNOTATION).then_some("")
+    }
+    fn keys(&self, keys: &mut PodKeys<'_>) {
+        keys.ip([10, 0, 0, 7].into());
+    }
+}
+
+/// The spelling is unusual, so the index compares it with what the pod says.
+#[test]
+fn a_pod_that_answers_with_two_uids_takes_no_other_pod_with_it() {
+    const UID: &str = "an unusual UID";
+    for truths in 0..16 {
+        for keeping in [0, 10] {
+            let options = Options::new().keep_removed(Duration::from_secs(60), keeping);
+            let (mut writer, reader) = pod_index::with_options::<Liar>(options);
+            let others = [("other", "b", false), ("u3", "c", true), ("u4", "a", false)];
+            let others = others.map(|(uid, name, is_mirror)| Liar::honest(uid, name, is_mirror));
+            for other in &others {
+                writer.add_pod(Arc::clone(other)).expect("a good pod");
+            }
+            let (uid, lie, name) = (UID, "other", "a");
+            let truths_at_first = AtomicUsize::new(usize::MAX);
+            let liar = Arc::new(Liar { uid, truths: truths_at_first, lie, name, is_mirror: false });
+            writer.add_pod(Arc::clone(&liar)).expect("a good pod");
+            // While it lies, its UID seems to be free: for a mirror pod.
+            liar.truths.store(0, Ordering::Relaxed);
+            let mirror = Liar::honest(UID, "m", true);
+            writer.add_pod(Arc::clone(&mirror)).expect("a good pod");
+            liar.truths.store(truths, Ordering::Relaxed);
+            let removed = writer.remove_pod_by_uid(UID);
+            liar.truths.store(0, Ordering::Relaxed);
+
+            let snapshot = reader.load();
+            let is_there = |pod: &Arc<Liar>| {
+                let all = snapshot.pods().chain(snapshot.mirror_pods());
+                all.filter(|there| Arc::ptr_eq(there, pod)).count() == 1
+            };
+            let removed = removed.expect("a pod has the UID");
+            assert!(Arc::ptr_eq(&removed, &liar) || Arc::ptr_eq(&removed, &mirror), "{truths}");
+            assert_eq!(is_there(&mirror), !Arc::ptr_eq(&removed, &mirror), "{truths}");
+            assert!(others.iter().all(is_there), "{truths}");
+            for (other, by_name) in [(&others[0], "b"), (&others[2], "a")] {
+                let found = snapshot.pod_by_name("default", by_name).expect("a pod");
+                // As long as the liar is there, it holds the name that it was given last.
+                let is_liars = by_name == liar.name && !Arc::ptr_eq(&removed, &liar);
+                assert!(Arc::ptr_eq(found, if is_liars { &liar } else { other }), "{truths}");
+                assert!(Arc::ptr_eq(snapshot.pod_by_uid(other.uid).expect("an honest pod"), other));
+            }
+            let claimants = snapshot.claimants(std::net::IpAddr::from([10, 0, 0, 7]));
+            assert!(claimants.filter(|found| !Arc::ptr_eq(found.pod, &liar)).count() == 2, "{truths}");
+        }
+    }
+}
+
+/// Panics when it is dropped, with a payload that panics when it is dropped.
+struct Bomb(&'static str);
+
+struct Payload;
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        resume_unwind(Box::new(()));
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        resume_unwind(Box::new(Payload));
+    }
+}
+
+impl PodMeta for Bomb {
+    fn uid(&self) -> &str {
+        self.0
+    }
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn namespace(&self) -> &'static str {
+        "default"
+    }
+    fn annotation(&self, _: &str) -> Option<&str> {
+        None
+    }
+}
+
+/// Runs it, and forgets the payload of its panic.
+fn panics(run: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(run)).map_err(std::mem::forget).is_err()
+}
+
+/// Otherwise the second panic ends the process.
+#[test]
+fn two_pods_whose_payloads_panic_in_their_drop_do_not_end_the_process() {
+    let (mut writer, reader) = pod_index::new::<Bomb>();
+    assert!(writer.set_pods([U1, U2, U3].map(Bomb)).refused.is_empty());
+    let mut has_panicked = panics(|| drop(writer.set_pods([Bomb(U1)])));
+    has_panicked |= panics(|| _ = writer.reclaim());
+    assert!(has_panicked);
+    assert_eq!(reader.load().pods().len(), 1);
+    // Two that are refused.
+    assert!(panics(|| drop(writer.set_pods(["", ""].map(Bomb)))));
+    // The writer is dropped while another panic goes on, and with pods of its own to free.
+    assert!(panics(move || {
+        let held = reader.snapshot();
+        let _ = panics(|| drop(writer.set_pods([U2, U3].map(Bomb))));
+        drop((held, reader));
+        let _writer = writer;
+        resume_unwind(Box::new(()));
+    }));
 }

@@ -244,7 +244,8 @@ impl<V: Claimant> Tables<V> {
         let claimed = holder.and(key.claimed(PodKind::Pod));
         let contested = claimed.filter(|claimed| self.first_contender(*claimed).is_some());
         let contenders = contested.into_iter().flat_map(move |claimed| self.contenders_of(claimed));
-        let others = contenders.filter_map(move |contender| self.contending(contender, hashing));
+        let others =
+            contenders.filter_map(move |other| self.claimant(other.key.as_ref(), &other.uid, hashing));
         holder.into_iter().chain(others.map(move |pod| pod.found(key.found_by())))
     }
 }
@@ -275,11 +276,11 @@ impl<V: Value<Pod: PodMeta>> Tables<V> {
         Some((place, PodKind::Mirror, &entry.value.pod))
     }
 
-    /// The pod of a contender. `None` if the pod's own UID changed.
-    pub(crate) fn contending(&self, contender: &Contender, hashing: &Hashing) -> Option<&V> {
-        let uid = contender.uid.as_uid_ref();
-        match contender.key {
-            OwnedKey::Name(PodKind::Mirror, ..) => Some(&self.mirror(uid, hashing)?.pod),
+    /// The pod that claims a key and is stored under this UID. `None` if the pod's own UID changed.
+    pub(crate) fn claimant(&self, key: KeyRef<'_>, uid: &PodUid, hashing: &Hashing) -> Option<&V> {
+        let uid = uid.as_uid_ref();
+        match key {
+            KeyRef::Name(PodKind::Mirror, ..) => Some(&self.mirror(uid, hashing)?.pod),
             _ => self.pod(uid, hashing),
         }
     }

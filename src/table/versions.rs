@@ -13,7 +13,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
-use std::{ptr, thread};
+use std::{mem, ptr, thread};
 
 use crate::options::Options;
 use crate::pod::KeyRef;
@@ -176,10 +176,11 @@ impl<P> Drop for Versions<P> {
         }
         // Only this line sets it.
         let _ = self.current.last.0.set(dead);
-        if let Err(panic) = reclaimed
-            && !thread::panicking()
-        {
-            resume_unwind(panic);
+        match reclaimed {
+            // Its `Drop` is foreign code, which may panic again.
+            Err(panic) if thread::panicking() => mem::forget(panic),
+            Err(panic) => resume_unwind(panic),
+            Ok(()) => {}
         }
     }
 }

@@ -59,8 +59,13 @@ impl<V: Claimant> TablesMut<'_, V> {
         };
         let (other, other_uid) = (holder.strength(), PodUid::from(holder.pod().uid()));
         if (strength, uid) < (other, &other_uid) {
+            // A pod that answers with another UID than it is stored under would pass the key on to that pod.
+            let is_stored =
+                self.claimant(named.key, &other_uid, self.hashing).is_some_and(|stored| stored.same(holder));
             self.replace_entry(named, place, pod.clone());
-            self.add_contender(named.key, other, other_uid);
+            if is_stored {
+                self.add_contender(named.key, other, other_uid);
+            }
         } else {
             self.add_contender(named.key, strength, uid.clone());
         }
@@ -83,7 +88,7 @@ impl<V: Claimant> TablesMut<'_, V> {
         while let Some(contender) = self.first_contender(key).cloned() {
             self.contenders(key).remove(&contender);
             // Not found if its own UID changed.
-            let Some(next) = self.contending(&contender, self.hashing).cloned() else { continue };
+            let Some(next) = self.claimant(key, &contender.uid, self.hashing).cloned() else { continue };
             let claims = if let KeyRef::ContainerId(_) = key { next.claims() } else { Claims::NONE };
             let named = claims.iter().find(|named| named.key == key);
             self.replace_entry(named.unwrap_or(NamedKey { key, container: None }), place, next.clone());

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use super::Known;
 use crate::id::{PodUid, UidRef};
 use crate::moment::Moment;
 use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
@@ -21,14 +22,16 @@ pub(super) struct Living<P> {
 }
 
 impl<P: PodMeta> Draft<'_, P> {
-    /// Removes the pod or mirror with this UID, and keeps it.
-    pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>, now: &Moment) -> Option<Arc<P>> {
-        let key = UidKey::new(uid, &self.hashing);
-        let (_, kind, pod) = self.known(key)?;
-        let living = self.living_one(kind, pod);
-        let pod = self.remove_known(key)?;
+    /// Removes a pod or mirror that was just found under this UID, and keeps it.
+    pub(super) fn remove_and_keep(&mut self, uid: UidRef<'_>, known: Known<P>, now: &Moment) -> Arc<P> {
+        let target = match known.kind {
+            PodKind::Pod => None,
+            PodKind::Mirror => self.pod_uid_of_mirror(uid),
+        };
+        let living = Living { kind: known.kind, pod: Arc::clone(&known.pod), target };
+        let pod = self.remove_known(uid, known);
         self.keep(uid, &living, now);
-        Some(pod)
+        pod
     }
 
     /// All current pods, if the index keeps removed pods.
@@ -41,7 +44,11 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     fn living_one(&self, kind: PodKind, pod: &Arc<P>) -> Living<P> {
-        Living { kind, pod: Arc::clone(pod), target: self.pod_uid_of_mirror(pod.uid()) }
+        let target = match kind {
+            PodKind::Pod => None,
+            PodKind::Mirror => self.pod_uid_of_mirror(pod.uid()),
+        };
+        Living { kind, pod: Arc::clone(pod), target }
     }
 
     /// Keeps those that no longer live. The one with the strongest claim counts as the last one removed.

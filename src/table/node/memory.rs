@@ -102,13 +102,19 @@ impl<P> Memory<P> {
         let mut panic: Option<Box<dyn Any + Send>> = None;
         for pod in self.freed.drain(..) {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pod))) {
-                panic.get_or_insert(payload);
+                // The `Drop` of a payload is foreign code, too.
+                match panic {
+                    None => panic = Some(payload),
+                    Some(_) => mem::forget(payload),
+                }
             }
         }
         self.freed.shrink_to(SPARE_ITEMS);
         // During another panic, a second one would abort the process.
-        if let Some(panic) = panic.filter(|_| !std::thread::panicking()) {
-            resume_unwind(panic);
+        match panic {
+            Some(panic) if std::thread::panicking() => mem::forget(panic),
+            Some(panic) => resume_unwind(panic),
+            None => {}
         }
     }
 
