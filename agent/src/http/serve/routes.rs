@@ -242,7 +242,6 @@ mod tests {
     use crate::pipeline::events::Events;
     use crate::pipeline::mirrors::MirrorKeeper;
     use crate::pod_api::PodApi;
-    use crate::vitals::Part;
     use crate::whois::{Lookups, Processes, Whois};
 
     /// The paths of an agent with a pod that is `large`, in a runtime of one thread.
@@ -258,9 +257,7 @@ mod tests {
         let settings = settings_of(&[]);
         let readiness = Arc::new(Readiness::new([], true));
         let events = Events::register(registry);
-        let vitals = Vitals::new(Instant::now());
-        let heartbeat = vitals.heartbeat(Part::Changes);
-        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events, heartbeat);
+        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events);
         // Until it has seen the pod.
         drop(index);
         follow();
@@ -280,7 +277,6 @@ mod tests {
             metrics: Arc::new(Metrics::new(&reader)),
             reader,
             readiness,
-            vitals,
             mirrors: Arc::new(MirrorKeeper::new(NodeName::new("n"), false)),
             pods,
             whois,

@@ -147,6 +147,8 @@ struct Session {
     listed: Option<Instant>,
     /// When to request the next one at the latest.
     due: Instant,
+    /// The pause after the next list. It grows to the period.
+    pause: Duration,
     /// When to request one because of an event: some time after the last of them.
     settled: Option<Instant>,
 }
@@ -155,6 +157,12 @@ impl Session {
     /// Makes a list due at this time.
     fn list_by(&mut self, time: Instant) {
         self.due = self.due.min(time);
+    }
+
+    /// Makes a list due now, and more of them in growing intervals: the kubelet may not have the change yet.
+    fn list_repeatedly(&mut self) {
+        self.list_by(Instant::now());
+        self.pause = LEAST_PAUSE;
     }
 
     /// Makes a list due at this time, unless another event comes before it.
@@ -211,7 +219,7 @@ impl Following {
             () = sleep_until(session.next_list().into()) => return self.list().await,
             message = session.watch.next() => message?.ok_or_else(ended)?,
             () = self.socket.nudge.notified() => {
-                session.list_by(Instant::now());
+                session.list_repeatedly();
                 return Ok(());
             }
         };
@@ -224,7 +232,15 @@ impl Following {
             let mut connection = Connection::open(&self.socket.path).await?;
             let watch = connection.call(WATCH_PODS, LARGEST_EVENT).await?;
             let due = Instant::now();
-            Ok(Session { watch, connection, is_answered: false, listed: None, due, settled: None })
+            Ok(Session {
+                watch,
+                connection,
+                is_answered: false,
+                listed: None,
+                due,
+                pause: self.socket.period,
+                settled: None,
+            })
         };
         self.in_time(connect).await
     }
@@ -235,7 +251,9 @@ impl Following {
         let began = Instant::now();
         session.listed = Some(began);
         session.settled = None;
-        session.due = began + self.socket.period.max(LEAST_PAUSE);
+        let period = self.socket.period.max(LEAST_PAUSE);
+        session.due = began + session.pause.min(period);
+        session.pause = session.pause.saturating_mul(2).min(period);
         let connection = &mut session.connection;
         let request = async { connection.call(LIST_PODS, LARGEST_LIST).await?.only().await };
         let limit = self.socket.timeout;
@@ -305,7 +323,10 @@ impl Following {
         let now = Instant::now();
         let Some(session) = &mut self.session else { return Ok(()) };
         session.settle(now + SETTLING);
-        if kind == EventKind::Ended || is_problem {
+        if kind == EventKind::Ended {
+            // Its removal, which follows, has no event.
+            session.list_repeatedly();
+        } else if is_problem {
             session.list_by(now);
         }
         Ok(())

@@ -7,7 +7,8 @@
 //! # Rules
 //! * **The watch for speed, lists for the truth.** The watch sends only changes of a pod's status. It may drop events, and it may
 //!   send two of them in the wrong order. So the pods are listed after each connection, a second after the last event of a
-//!   burst, when containers of a pod have ended, and every period (20 seconds). At most one list a second is requested.
+//!   burst, and every period (20 seconds). When containers of a pod have ended, they are listed at once and after 1, 2, 4
+//!   seconds and so on: the removal of a pod is no event. At most one list a second is requested.
 //! * **`DELETED` ends a pod's hold of its IPs**, marked by [`ENDED_ANNOTATION`](pod_index::ENDED_ANNOTATION): its containers have
 //!   ended, and its sandbox is gone. The pod stays until the kubelet no longer lists it.
 //! * **A kubelet that is not ready** is waited for: one that answers `FAILED_PRECONDITION`, a missing socket, and a stale socket
