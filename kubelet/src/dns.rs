@@ -45,10 +45,10 @@ impl Resolver {
         }
         let (found, result) = oneshot::channel();
         let this = self.clone();
-        let look_up = self.look_up;
+        let ask_system = self.look_up;
         let thread_name = name.to_owned();
         let started = thread::Builder::new().name("dns".to_owned()).spawn(move || {
-            let addresses = look_up(&thread_name);
+            let addresses = ask_system(&thread_name);
             // First: who asks from now on wants a new answer.
             this.lock().remove(&thread_name);
             let _ = found.send(addresses);

@@ -75,12 +75,12 @@ pub(crate) fn lines<S: AsRef<str>, R: AsRef<[S]>>(widths: &mut Vec<usize>, rows:
 
 /// The lines, each cut to this many columns. One that was cut ends with an ellipsis.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
-    let cut = |line: &str| match line.char_indices().nth(columns) {
-        None => format!("{line}\n"),
-        Some(_) => {
-            let kept: String = line.chars().take(columns.saturating_sub(1)).collect();
-            format!("{}…\n", kept.trim_end())
+    let cut = |line: &str| {
+        if line.char_indices().nth(columns).is_none() {
+            return format!("{line}\n");
         }
+        let kept: String = line.chars().take(columns.saturating_sub(1)).collect();
+        format!("{}…\n", kept.trim_end())
     };
     text.lines().map(cut).collect()
 }

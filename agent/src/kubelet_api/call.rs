@@ -131,7 +131,9 @@ async fn list(api: KubeletApi) -> Result<Frames, Status> {
         // As the kubelet sorts them.
         pods.sort_unstable_by(|one, other| one.uid().cmp(other.uid()));
         let mut list = Vec::new();
-        pods.into_iter().for_each(|pod| message::put(&mut list, 1, &encoded(pod)));
+        for pod in pods {
+            message::put(&mut list, 1, &encoded(pod));
+        }
         frame(&list)
     });
     let message = encoded.await.map_err(|_| unavailable)?;

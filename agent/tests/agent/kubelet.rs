@@ -86,7 +86,7 @@ fn pods_stay_while_a_restarted_kubelet_has_no_api_server_and_nothing_is_claimed_
     wait_until_complete(&agent);
     assert_eq!(unconfirmed(&agent), 0);
     // Pods may have come and gone.
-    wait_for(|| during(), || during().contains("before what the agent knows"));
+    wait_for(&during, || during().contains("before what the agent knows"));
     wait_until_it_claims(&agent);
 }
 

@@ -73,7 +73,7 @@ async fn what_an_agent_serves_is_read_like_a_kubelets() {
     let kubelet = Kubelet::start(&socket);
     kubelet.put("one", &pod("one", "x", "10.0.0.1"));
     kubelet.answers(Answers::NotReady);
-    let server = Agent::start(&format!(
+    let first = Agent::start(&format!(
         "{} --pods-api-socket {} --socket-mode 0600 --redact-env",
         args(&socket),
         served.display()
@@ -82,7 +82,7 @@ async fn what_an_agent_serves_is_read_like_a_kubelets() {
     // It serves nothing before it knows its pods.
     client.until("/readyz", |answer| answer.body.contains("does not know all its pods yet"));
     kubelet.answers(Answers::Pods);
-    let _server = server.ready();
+    let _first = first.ready();
     let client = client.ready();
     assert_eq!(std::fs::metadata(&served).unwrap().permissions().mode() & 0o777, 0o600);
     let pods = items(&client);

@@ -275,7 +275,7 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
             let kind = found.field.kind;
             match (kind, found.value) {
                 (Kind::Int32 | Kind::Int64 | Kind::Bool, Value::Bytes(packed)) => {
-                    self.packed = Fields(packed)
+                    self.packed = Fields(packed);
                 }
                 (_, value) => {
                     return seed.deserialize(One { decoding: self.decoding, kind, value }).map(Some);

@@ -46,7 +46,7 @@ struct Random<'a> {
     text: Text,
 }
 
-impl<'a> Random<'a> {
+impl Random<'_> {
     fn again(&mut self) -> Random<'_> {
         Random { dice: self.dice, percent: self.percent, text: Text::Any }
     }

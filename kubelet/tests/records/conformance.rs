@@ -126,7 +126,7 @@ fn the_attributes_are_those_of_the_processor() {
         };
         match &case.differs {
             _ if !is_as_said => {
-                wrong.push(format!("{} {}: {added:?}, not {expected:?}", case.test, case.name))
+                wrong.push(format!("{} {}: {added:?}, not {expected:?}", case.test, case.name));
             }
             None => equal += 1,
             Some(why) => different.push(format!("{} {}: {why}", case.test, case.name)),

@@ -116,7 +116,7 @@ struct Inputs {
     owners: BTreeMap<String, Arc<ObjectMeta>>,
 }
 
-fn object(name: &str, uid: String, label: u8, key: &str) -> Arc<ObjectMeta> {
+fn object(name: &str, uid: &str, label: u8, key: &str) -> Arc<ObjectMeta> {
     let labels = if label == 0 { json!({}) } else { json!({ key: format!("{label}") }) };
     Arc::new(serde_json::from_value(json!({ "name": name, "uid": uid, "labels": labels })).unwrap())
 }
@@ -174,7 +174,7 @@ impl Inputs {
             Step::Namespace { number, label } => {
                 let name = NAMESPACES[usize::from(*number)];
                 // Now and then, it was created again.
-                let object = object(name, format!("n-{number}-{}", label % 2), *label, "a");
+                let object = object(name, &format!("n-{number}-{}", label % 2), *label, "a");
                 self.namespaces.insert(name.to_owned(), Arc::clone(&object));
                 Change::Namespaces(SourceUpdate::Upsert(vec![object]))
             }
@@ -187,19 +187,19 @@ impl Inputs {
                     .iter()
                     .filter_map(|number| Some((number, *NAMESPACES.get(usize::from(*number))?)));
                 let objects: Vec<_> =
-                    names.map(|(number, name)| object(name, format!("n-{number}-s"), *label, "b")).collect();
-                let named = objects.iter().map(|object| (object.name.clone().unwrap(), Arc::clone(object)));
-                self.namespaces = named.collect();
+                    names.map(|(number, name)| object(name, &format!("n-{number}-s"), *label, "b")).collect();
+                let by_name = objects.iter().map(|object| (object.name.clone().unwrap(), Arc::clone(object)));
+                self.namespaces = by_name.collect();
                 Change::Namespaces(SourceUpdate::Set(objects))
             }
             Step::Node { number, label } => {
                 let name = format!("node-{number}");
-                let object = object(&name, format!("node-uid-{number}"), *label, "a");
+                let object = object(&name, &format!("node-uid-{number}"), *label, "a");
                 self.nodes.insert(name, Arc::clone(&object));
                 Change::Nodes(SourceUpdate::Upsert(vec![object]))
             }
             Step::ReplicaSet { number, deployment } => {
-                let mut object = ObjectMeta::clone(&object("web", format!("r-{number}"), 1, "a"));
+                let mut object = ObjectMeta::clone(&object("web", &format!("r-{number}"), 1, "a"));
                 object.owner_references = deployment.map(|deployment| {
                     let name = format!("deployment-{deployment}");
                     let reference = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": format!("d-{deployment}"), "controller": true });
@@ -208,7 +208,7 @@ impl Inputs {
                 self.owner(&object)
             }
             Step::Deployment { number, label } => {
-                let object = object("deployment", format!("d-{number}"), *label, "b");
+                let object = object("deployment", &format!("d-{number}"), *label, "b");
                 self.owner(&object)
             }
             Step::RemoveOwner { number, is_deployment } => {
@@ -362,7 +362,7 @@ fn a_relabelled_namespace_of_10_000_pods_is_one_publication() {
     let _ = join.write(&mut writer, [Change::Pod(Operation::Set(pods.collect()))]);
     let before = reader.load().pod_by_uid("p-7").unwrap().clone();
     let generation = reader.load().generation();
-    let namespace = object("shop", "n".to_owned(), 2, "b");
+    let namespace = object("shop", "n", 2, "b");
     let applied = join.write(&mut writer, [Change::Namespaces(SourceUpdate::Upsert(vec![namespace]))]);
     assert_eq!(applied.generation, generation + 1);
     let value = |record: &Record, name: &str| {

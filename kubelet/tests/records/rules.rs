@@ -66,7 +66,7 @@ fn what_is_not_supported_is_an_error_that_names_it_and_its_place() {
     assert!(Rules::parse(&huge).unwrap_err().message.contains("size limit"));
 }
 
-fn pod(name: &str, more: Value) -> Pod {
+fn pod(name: &str, more: &Value) -> Pod {
     let mut pod = json!({ "metadata": { "name": name, "namespace": "shop", "uid": name }, "spec": { "containers": [] } });
     for (part, fields) in more.as_object().unwrap() {
         for (key, value) in fields.as_object().unwrap() {
@@ -100,7 +100,7 @@ fn what_may_hold_secrets_is_never_extracted_by_any_rule() {
     let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": true }]);
     let pod = pod(
         "web",
-        json!({ "metadata": { "annotations": annotations, "ownerReferences": owner }, "spec": { "containers": [container], "nodeName": "n" } }),
+        &json!({ "metadata": { "annotations": annotations, "ownerReferences": owner }, "spec": { "containers": [container], "nodeName": "n" } }),
     );
     let changes = [
         Change::Namespaces(SourceUpdate::Set(object("shop"))),
@@ -159,12 +159,12 @@ fn the_first_association_that_is_certain_wins() {
     with_container["containerStatuses"] = container;
     let node = json!({ "nodeName": "n" });
     let pods = [
-        pod("one", json!({ "status": with_container, "spec": node })),
-        pod("two", json!({ "status": status("10.0.0.2", "Running"), "spec": node })),
-        pod("twin", json!({ "status": status("10.0.0.2", "Running") })),
-        pod("done", json!({ "status": status("10.0.0.3", "Succeeded") })),
-        pod("next", json!({ "status": status("10.0.0.3", "Running") })),
-        pod("host", json!({ "status": status("10.0.0.9", "Running"), "spec": { "hostNetwork": true } })),
+        pod("one", &json!({ "status": with_container, "spec": node })),
+        pod("two", &json!({ "status": status("10.0.0.2", "Running"), "spec": node })),
+        pod("twin", &json!({ "status": status("10.0.0.2", "Running") })),
+        pod("done", &json!({ "status": status("10.0.0.3", "Succeeded") })),
+        pod("next", &json!({ "status": status("10.0.0.3", "Running") })),
+        pod("host", &json!({ "status": status("10.0.0.9", "Running"), "spec": { "hostNetwork": true } })),
     ];
     let reader = index(&rules, pods.map(|pod| Change::Pod(Operation::Add(pod.into()))));
     let snapshot = reader.load();
@@ -219,9 +219,9 @@ fn a_pod_is_found_by_the_workload_that_was_read() {
     let reference = |kind: &str, name: &str| json!([{ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true }]);
     let pod = pod(
         "web",
-        json!({ "metadata": { "ownerReferences": reference("ReplicaSet", "web-1"), "labels": { "pod-template-hash": "1" } } }),
+        &json!({ "metadata": { "ownerReferences": reference("ReplicaSet", "web-1"), "labels": { "pod-template-hash": "1" } } }),
     );
-    let replica_set = json!({ "name": "web-1", "namespace": "shop", "uid": "web-1", "ownerReferences": reference("Rollout", "canary") });
+    let replica_set = &json!({ "name": "web-1", "namespace": "shop", "uid": "web-1", "ownerReferences": reference("Rollout", "canary") });
     let replica_set: ObjectMeta = serde_json::from_value(replica_set).unwrap();
     let (mut writer, reader) = pod_index::new::<Record>();
     let mut join = Join::new(rules.extract);

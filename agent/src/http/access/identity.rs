@@ -1,6 +1,7 @@
 //! A client's identity, read from its certificate as a kubelet reads it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use ring::digest::{SHA256, digest};
 use x509_parser::asn1_rs::{Any, Tag, oid};
@@ -56,8 +57,11 @@ impl Identity {
         if identity.name.is_empty() {
             return None;
         }
-        let fingerprint: String =
-            digest(&SHA256, der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut fingerprint = String::new();
+        for byte in digest(&SHA256, der).as_ref() {
+            // Writing to a String cannot fail.
+            let _ = write!(fingerprint, "{byte:02x}");
+        }
         identity.extra.insert(CREDENTIAL_ID.to_owned(), vec![format!("X509SHA256={fingerprint}")]);
         Some(identity.authenticated())
     }
@@ -94,7 +98,7 @@ fn text(value: &Any<'_>) -> Option<String> {
         Tag::NumericString => is_of(|byte| byte.is_ascii_digit() || byte == b' ').then(latin_1),
         // An old encoding that nearly is Latin-1.
         Tag::T61String => Some(latin_1()),
-        Tag::BmpString if bytes.len() % 2 == 0 => {
+        Tag::BmpString if bytes.len().is_multiple_of(2) => {
             // A terminator is dropped.
             let bytes = bytes.strip_suffix(&[0, 0]).unwrap_or(bytes);
             let units: Vec<_> =

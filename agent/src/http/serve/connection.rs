@@ -210,8 +210,8 @@ mod tests {
         let (stop, stopped) = watch::channel(false);
         // The agent does not end.
         std::mem::forget(stop);
-        let served = Served { router, hosts: Hosts::All, tls: None, stop: stopped };
-        tokio::spawn(serve(Box::new(server), peer, Arc::clone(&activity), Arc::new(served)));
+        let listener = Served { router, hosts: Hosts::All, tls: None, stop: stopped };
+        tokio::spawn(serve(Box::new(server), peer, Arc::clone(&activity), Arc::new(listener)));
         (client, activity)
     }
 

@@ -27,6 +27,7 @@ pub(super) enum Hosts {
 
 impl Hosts {
     /// Checks a request. The error is the response. There must be one `Host` header (RFC 9112, section 3.2).
+    #[expect(clippy::result_large_err, reason = "it is made once for a refused request, and sent at once")]
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), Response> {
         let mut headers = request.headers().get_all(header::HOST).iter();
         let header = headers.next();

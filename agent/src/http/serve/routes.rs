@@ -195,7 +195,9 @@ async fn readyz(State(app): State<App>) -> Response {
 
 /// A line for each source that was not read. A source's message may be a server's own words.
 fn not_seen(missing: &[String]) -> String {
-    missing.iter().map(|source| format!("not seen yet: {}\n", escaped(source, &[]))).collect()
+    let lines: Vec<_> =
+        missing.iter().map(|source| format!("not seen yet: {}\n", escaped(source, &[]))).collect();
+    lines.concat()
 }
 
 /// `/livez` and `/readyz`, and nothing else, for clients without a certificate such as a kubelet's probe. Why the agent is
@@ -242,6 +244,7 @@ mod tests {
     use crate::pipeline::events::Events;
     use crate::pipeline::mirrors::MirrorKeeper;
     use crate::pod_api::PodApi;
+    use crate::vitals::Part;
     use crate::whois::{Lookups, Processes, Whois};
 
     /// The paths of an agent with a pod that is `large`, in a runtime of one thread.
@@ -257,7 +260,9 @@ mod tests {
         let settings = settings_of(&[]);
         let readiness = Arc::new(Readiness::new([], true));
         let events = Events::register(registry);
-        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events);
+        let vitals = Vitals::new(Instant::now());
+        let heartbeat = vitals.heartbeat(Part::Changes);
+        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events, heartbeat);
         // Until it has seen the pod.
         drop(index);
         follow();
@@ -277,6 +282,7 @@ mod tests {
             metrics: Arc::new(Metrics::new(&reader)),
             reader,
             readiness,
+            vitals,
             mirrors: Arc::new(MirrorKeeper::new(NodeName::new("n"), false)),
             pods,
             whois,
