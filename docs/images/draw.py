@@ -18,6 +18,8 @@ STYLE = """
   .small { font-size: 12px; fill: #59636e; }
   .title { font-weight: 600; }
   .code { font-family: ui-monospace, monospace; font-size: 12px; }
+  .terminal { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: 13px; white-space: pre; }
+  .prompt { font-weight: 700; }
   .box { fill: #f6f8fa; stroke: #8c959f; }
   .ours { fill: #ddf4ff; stroke: #0969da; }
   .wrong { fill: #ffebe9; stroke: #cf222e; }
@@ -161,10 +163,24 @@ def data_flow():
     return it
 
 
+def whois():
+    """What a terminal shows. The text is what the agent printed, for the pods of a test."""
+    lines = (HERE / "whois.txt").read_text().splitlines()
+    it = Diagram("whois", 840, 34 + 20 * len(lines),
+                 "A terminal. whois finds the pod of a container ID and the pod that has the address 10.0.0.7 now. Asked with the time "
+                 "of an event, it finds another pod, which had the address then and has been removed since.")
+    it.parts.append(f'<rect x="1" y="1" width="838" height="{it.height - 2}" rx="8" class="box"/>')
+    for at, line in enumerate(lines):
+        style = "terminal prompt" if line.startswith("$") else "terminal"
+        # Renderers join spaces, except for these.
+        it.text(16, 28 + 20 * at, line.replace(" ", "\u00a0"), style, "start")
+    return it
+
+
 def main():
     check = sys.argv[1:] == ["--check"]
     outdated = []
-    for diagram in [api_server(), static_pods(), one_ip(), data_flow()]:
+    for diagram in [whois(), api_server(), static_pods(), one_ip(), data_flow()]:
         path = HERE / f"{diagram.name}.svg"
         svg = diagram.svg()
         if check:
