@@ -182,10 +182,11 @@ impl<P: PodMeta> Snapshot<P> {
     /// let moment = |at| Moment::new(start + Duration::from_secs(at), second(at)).covering(second(90), second(at));
     ///
     /// let _ = writer.apply_at(moment(100), [Operation::Add(Pod("job-1").into())]);
+    /// writer.advance(moment(160)); // nothing happened until then
     /// // With the same IP.
     /// let next = [Operation::Remove("job-1".into()), Operation::Add(Pod("job-2").into())];
     /// let _ = writer.apply_at(moment(160), next);
-    /// writer.advance(moment(200)); // nothing happened until then
+    /// writer.advance(moment(200));
     ///
     /// let pods = reader.load();
     /// let ip = IpAddr::from([10, 0, 0, 7]);
@@ -256,8 +257,16 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         copy.search(KeyRef::Ip(ip), FoundBy::Ip)
     }
 
+    /// The key for which a text stands: a UID, if a pod has it or had it.
+    fn meant<'k>(&self, key: Key<'k>) -> Key<'k> {
+        let Key::Text(text) = key else { return key };
+        let uid = Key::Uid(text.into());
+        if self.snapshot.find(uid).is_some() { uid } else { Key::parse(text).unwrap_or(uid) }
+    }
+
     #[inline(never)]
     fn get_any(&self, key: Key<'_>) -> Holder<'a, P> {
+        let key = self.meant(key);
         let Claimed { by_pods, by_mirrors } = Claimed::of(key);
         let Some(by_pods) = by_pods else { return exact(self.snapshot.find(key)) };
         let (by, verdict) = (key.found_by(), self.judge(by_pods, key.found_by()));
@@ -280,7 +289,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// O(n log n) for n pods that had the key.
     #[must_use]
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
-        let Claimed { by_pods, by_mirrors } = Claimed::of(key.into());
+        let Claimed { by_pods, by_mirrors } = Claimed::of(self.meant(key.into()));
         let claimed = [by_pods, by_mirrors].into_iter().flatten();
         self.listed(claimed.flat_map(|claimed| self.stays(claimed)))
     }
@@ -445,7 +454,7 @@ struct Claimed<'k> {
 impl<'k> Claimed<'k> {
     fn of(key: Key<'k>) -> Self {
         match key {
-            Key::Uid(_) | Key::ContainerId(_) => Self { by_pods: None, by_mirrors: None },
+            Key::Uid(_) | Key::Text(_) | Key::ContainerId(_) => Self { by_pods: None, by_mirrors: None },
             Key::Name { .. } | Key::Ip(_) | Key::Own(..) => {
                 Self { by_pods: key.claimed(PodKind::Pod), by_mirrors: key.claimed(PodKind::Mirror) }
             }

@@ -254,7 +254,7 @@ impl<P: PodMeta> Draft<'_, P> {
             PodKind::Mirror => self.set_target(pod, Translation::Identity),
             PodKind::Pod if self.live.mirrors.len() > 0 && self.mirror_pod_by_pod(pod).is_some() => {
                 // The mirror still translates to the removed pod.
-                if let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) {
+                if let Ok(full_name) = FullName::new(pod.namespace(), pod.name()) {
                     self.history().tombstones.insert(PodUid::from(pod.uid()), full_name);
                 }
             }

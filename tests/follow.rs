@@ -346,7 +346,7 @@ fn a_publication_by_a_write_that_panics_also_wakes() {
 #[test]
 fn waiting_for_a_pod_ends_when_it_is_added_with_any_key() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    let full_name = FullName::new("web", "default").expect("a full name");
+    let full_name = FullName::new("default", "web").expect("a full name");
     let uid = PodUid::from("p");
     let keys: [fn(&FullName, &PodUid) -> Key<'static>; 2] =
         [|_, _| "p".into(), |_, _| ("default", "web").into()];

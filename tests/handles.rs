@@ -4,10 +4,11 @@ mod support;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pod_index::{
-    FoundBy, FullName, MirrorPodUid, Operation, PodManager, PodUid, Reader, ResolvedPodUid, SimplePod,
-    Snapshot, UidRef, Upserted, Writer,
+    FoundBy, FullName, Holder, MirrorPodUid, Operation, Options, PodManager, PodUid, Reader, ResolvedPodUid,
+    SimplePod, Snapshot, Time, UidRef, Upserted, Writer,
 };
 use support::TestPod;
 
@@ -56,7 +57,7 @@ fn every_handle_gives_the_current_snapshots_results() {
         for (name, namespace) in NAMES {
             let wanted = snapshot.pod_by_name(namespace, name);
             assert!(same(reader.get((namespace, name)).as_ref(), wanted), "{name}");
-            let full_name = FullName::new(name, namespace).expect("a full name");
+            let full_name = FullName::new(namespace, name).expect("a full name");
             let found = cached.get(&full_name);
             assert!(found.as_ref().is_none_or(|found| found.by == FoundBy::Name), "{name}");
             assert!(same(found.map(|found| found.pod), wanted), "{name}");
@@ -180,7 +181,7 @@ fn lookups_take_uids_and_full_names_of_all_types() {
     let (_writer, reader) = index();
     let snapshot = reader.load();
     let found = |pod: Option<&Arc<TestPod>>| assert_eq!(pod.expect("it is there").uid, "p");
-    let (uid, full_name) = (PodUid::from("p"), FullName::new("db", "default").expect("a full name"));
+    let (uid, full_name) = (PodUid::from("p"), FullName::new("default", "db").expect("a full name"));
     found(snapshot.pod_by_uid("p"));
     found(snapshot.pod_by_uid(&"p"));
     found(snapshot.pod_by_uid(&"p".to_owned()));
@@ -297,4 +298,88 @@ fn uids_and_full_names_are_formatted_and_hashed_like_their_strings() {
         assert_eq!(PodUid::from(ResolvedPodUid::from(uid)), uid);
         assert_eq!(ResolvedPodUid::from(PodUid::from(uid)), uid);
     }
+}
+
+/// A pod with an IP and a container.
+fn identified(uid: &str) -> SimplePod {
+    let containers = vec![("app".to_owned(), "3e5f0b1c".repeat(8))];
+    SimplePod { containers, ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new(uid, "shop", "web-0") }
+}
+
+/// `get("10.0.0.7")` would otherwise look for a UID, and find nothing.
+#[test]
+fn text_that_is_another_identity_than_a_uid_finds_its_pod_through_every_handle() {
+    let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+    let container = "3e5f0b1c".repeat(8);
+    let texts = [
+        uid.to_owned(),
+        "10.0.0.7".to_owned(),
+        "::ffff:10.0.0.7".to_owned(),
+        "10.0.0.7:443".to_owned(),
+        "shop/web-0".to_owned(),
+        "web-0_shop".to_owned(),
+        container.clone(),
+        format!("containerd://{container}"),
+        format!("/var/log/pods/shop_web-0_{uid}/app/0.log"),
+        format!("/var/lib/kubelet/pods/{uid}/volumes"),
+    ];
+    let options = Options::new().keep_removed(Duration::from_secs(60), 10).keep_times(true);
+    let (mut writer, reader) = pod_index::with_options(options);
+    writer.add_pod(identified(uid)).expect("a good pod");
+    let (snapshot, mut cached) = (reader.load(), reader.cached());
+    for text in &texts {
+        assert!(snapshot.get(text).is_some_and(|found| found.pod.uid == uid), "{text}");
+        assert!(cached.get(text).is_some() && reader.get(text).is_some(), "{text}");
+        assert!(reader.wait_for(text, std::time::Instant::now()).is_ok(), "{text}");
+        assert_eq!(snapshot.claimants(&**text).count(), 1, "{text}");
+        assert!(!snapshot.is_contested(text), "{text}");
+        let at = snapshot.at(Time::now());
+        let needs_time = !matches!(at.get(text), Holder::Pod(_));
+        assert_eq!(
+            needs_time,
+            text.contains("0.0.7") || text.contains("web-0") && !text.contains(uid),
+            "{text}"
+        );
+    }
+    for text in ["u-2", "10.0.0.8", "shop/web-1", "web-0", "4711", "", "no such thing"] {
+        assert!(snapshot.get(text).is_none() && !snapshot.is_contested(text), "{text}");
+    }
+    drop(snapshot);
+    writer.remove_pod_by_uid(uid).expect("a known pod");
+    let snapshot = reader.load();
+    for text in &texts {
+        assert!(snapshot.get(text).is_none(), "{text}");
+        assert!(snapshot.removed().get(text).is_some(), "{text}");
+        assert_eq!(snapshot.removed().claimants(&**text).count(), 1, "{text}");
+    }
+}
+
+/// A manifest may set any UID. A key that is a UID by its type is never parsed.
+#[test]
+fn text_is_a_uid_if_a_pod_has_it() {
+    let (mut writer, reader) = pod_index::new();
+    writer.add_pod(identified("u-1")).expect("a good pod");
+    let uid = PodUid::from("10.0.0.7");
+    assert!(reader.get(&uid).is_none());
+    writer.add_pod(SimplePod::new("10.0.0.7", "default", "odd")).expect("a good pod");
+    assert_eq!(reader.get("10.0.0.7").expect("the odd one").name, "odd");
+    assert_eq!(reader.get(&uid).expect("the odd one").name, "odd");
+    assert_eq!(reader.get("10.0.0.7:443").expect("by its IP").name, "web-0");
+    writer
+        .add_pod(SimplePod { ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new("u-2", "default", "two") })
+        .expect("a good pod");
+    let snapshot = reader.load();
+    assert!(!snapshot.is_contested("10.0.0.7") && snapshot.is_contested("10.0.0.7:443"));
+}
+
+#[test]
+fn addresses_and_pairs_of_strings_are_keys() {
+    let (mut writer, reader) = pod_index::new();
+    writer.add_pod(identified("u-1")).expect("a good pod");
+    let pods = reader.load();
+    let v4 = std::net::Ipv4Addr::new(10, 0, 0, 7);
+    assert!(pods.get(v4).is_some() && pods.get(v4.to_ipv6_mapped()).is_some());
+    assert!(pods.get(std::net::SocketAddr::from((v4, 443))).is_some());
+    let (namespace, name) = ("shop".to_owned(), "web-0".to_owned());
+    assert!(pods.get((&namespace, &name)).is_some() && pods.get((&*namespace, &name)).is_some());
 }

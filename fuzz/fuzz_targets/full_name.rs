@@ -30,7 +30,7 @@ fuzz_target!(|text: (&str, &str, &str)| {
             assert_eq!([full_name.name(), full_name.namespace()], parts[..]);
             assert!(parts.iter().all(|part| !part.is_empty()));
             assert_eq!(full_name, text);
-            assert_eq!(FullName::new(parts[0], parts[1]).expect("good parts"), full_name);
+            assert_eq!(FullName::new(parts[1], parts[0]).expect("good parts"), full_name);
         }
         Err(error) => {
             assert!(parts.len() != 2 || parts.contains(&""), "{error}");

@@ -27,7 +27,7 @@ pub(crate) const SEPARATOR: char = '_';
 /// let full_name: FullName = "etcd-node1_kube-system".parse()?;
 /// assert_eq!(full_name.name(), "etcd-node1");
 /// assert_eq!(full_name.namespace(), "kube-system");
-/// assert_eq!(FullName::new("etcd-node1", "kube-system")?, full_name);
+/// assert_eq!(FullName::new("kube-system", "etcd-node1")?, full_name);
 /// # Ok::<(), pod_index::ParseIdError>(())
 /// ```
 ///
@@ -38,11 +38,11 @@ pub(crate) const SEPARATOR: char = '_';
 pub struct FullName(Arc<str>);
 
 impl FullName {
-    /// The full name of the pod `name` in `namespace`.
+    /// The full name of the pod `name` in `namespace`. The namespace comes first, as everywhere.
     ///
     /// # Errors
     /// If either part is empty or contains `_`.
-    pub fn new(name: &str, namespace: &str) -> Result<Self, ParseIdError> {
+    pub fn new(namespace: &str, name: &str) -> Result<Self, ParseIdError> {
         format!("{name}{SEPARATOR}{namespace}").parse()
     }
 
@@ -127,6 +127,12 @@ impl Borrow<str> for FullName {
     }
 }
 
+impl PartialEq<str> for FullName {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
 impl PartialEq<&str> for FullName {
     fn eq(&self, other: &&str) -> bool {
         &*self.0 == *other
@@ -147,7 +153,7 @@ mod tests {
     fn a_full_name_is_two_parts_around_one_underscore() {
         let full_name: FullName = "bar_foo".parse().expect("a full name");
         assert_eq!((full_name.name(), full_name.namespace()), ("bar", "foo"));
-        assert_eq!(full_name, FullName::new("bar", "foo").expect("two good parts"));
+        assert_eq!(full_name, FullName::new("foo", "bar").expect("two good parts"));
     }
 
     /// The kubelet's own list of bad names (`TestParsePodFullName`).
@@ -187,8 +193,8 @@ mod tests {
 
     #[test]
     fn parts_that_would_be_ambiguous_are_refused() {
-        assert!(FullName::new("a_b", "c").is_err());
-        assert!(FullName::new("a", "b_c").is_err());
-        assert!(FullName::new("", "c").is_err());
+        assert!(FullName::new("c", "a_b").is_err());
+        assert!(FullName::new("b_c", "a").is_err());
+        assert!(FullName::new("c", "").is_err());
     }
 }

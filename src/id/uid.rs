@@ -126,6 +126,18 @@ macro_rules! from_texts {
 
 from_texts!(&str, String, Box<str>, Arc<str>, Cow<'_, str>);
 
+impl PartialEq<str> for UidRef<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.text(&mut [0; 36]) == other
+    }
+}
+
+impl PartialEq<&str> for UidRef<'_> {
+    fn eq(&self, other: &&str) -> bool {
+        self.text(&mut [0; 36]) == *other
+    }
+}
+
 impl fmt::Display for UidRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.text(&mut [0; 36]))
@@ -187,6 +199,12 @@ macro_rules! uid_type {
             #[inline]
             fn from(uid: &'a $name) -> Self {
                 uid.as_uid_ref()
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, other: &str) -> bool {
+                self.as_uid_ref().text(&mut [0; 36]) == other
             }
         }
 
@@ -309,6 +327,7 @@ mod tests {
             let uid = PodUid::from(text);
             assert_eq!(uid.to_string(), text);
             assert_eq!(uid, text);
+            assert!(uid == *text && uid.as_uid_ref() == *text && uid.as_uid_ref() == text);
             assert_eq!(UidRef::from(&uid), UidRef::from(text));
             assert_eq!(PodUid::from(UidRef::from(text)), uid);
             assert_eq!(format!("{:?}", UidRef::from(text)), format!("{text:?}"));

@@ -67,7 +67,8 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn is_contested<'k>(&self, key: impl Into<Key<'k>>) -> bool {
-        key.into().claimed(PodKind::Pod).is_some_and(|key| self.live.first_contender(key).is_some())
+        let key = self.live.meant(key.into(), &self.hashing);
+        key.claimed(PodKind::Pod).is_some_and(|key| self.live.first_contender(key).is_some())
     }
 
     /// All current pods that claim this key: the pod that [`get`](Self::get) returns, then the others, the strongest claim

@@ -1,11 +1,12 @@
 //! The keys by which pods are looked up, and the result of a lookup.
 
-use std::net::IpAddr;
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::id::{FullName, UidRef};
-use crate::identity::ContainerId;
+use crate::id::{FullName, MirrorPodUid, PodUid, ResolvedPodUid, UidRef};
+use crate::identity::{ContainerId, Identity};
 use crate::pod::{KeyKind, KeyRef, PodKind, ip_number};
 
 /// The result of a lookup: a pod, and by what it was found.
@@ -46,18 +47,39 @@ pub enum FoundBy {
 
 /// A key by which [`Snapshot::get`](crate::Snapshot::get) finds a pod.
 ///
+/// If you know the kind of your key, use its type: it is not parsed. Text is a UID, or else what
+/// [`Identity::parse`](crate::identity::Identity::parse) makes of it, so that it does not miss in silence.
+///
+/// | from | is |
+/// |---|---|
+/// | [`PodUid`](crate::PodUid), [`UidRef`] and the other types of UIDs | a UID |
+/// | a pair of strings | namespace and name |
+/// | [`FullName`] | a name |
+/// | [`IpAddr`], [`Ipv4Addr`], [`Ipv6Addr`] | an IP |
+/// | [`SocketAddr`] | its IP |
+/// | [`ContainerId`] | a container's ID |
+/// | [`KeyKind`] and bytes | a custom key |
+/// | a string | a UID if a pod has it; else an IP, with or without a port, a container ID, `namespace/name`, a full name, or the path of a pod's log or directory |
+///
 /// # Examples
 /// ```
 /// use pod_index::identity::ContainerId;
-/// use pod_index::{FullName, Key, PodUid};
+/// use pod_index::{FullName, Key, PodUid, SimplePod};
 ///
-/// let _: Key = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into(); // a string is a UID, as for the lookups
+/// let _: Key = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".into();
 /// let _: Key = (&PodUid::from("u1")).into();
 /// let _: Key = ("shop", "web-0").into(); // namespace and name
-/// let _: Key = (&FullName::new("web-0", "shop")?).into();
-/// let _: Key = std::net::IpAddr::from([10, 0, 0, 7]).into();
+/// let _: Key = (&FullName::new("shop", "web-0")?).into();
+/// let _: Key = std::net::Ipv4Addr::new(10, 0, 0, 7).into();
 /// let _: Key = "3e5f0b1c".repeat(8).parse::<ContainerId>().expect("64 digits").into();
-/// # Ok::<(), pod_index::ParseIdError>(())
+///
+/// let (mut writer, reader) = pod_index::new();
+/// writer.add_pod(SimplePod { ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new("u1", "shop", "web-0") })?;
+/// let pods = reader.load();
+/// for text in ["u1", "10.0.0.7", "10.0.0.7:443", "shop/web-0", "web-0_shop"] {
+///     assert!(pods.get(text).is_some(), "{text}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -77,13 +99,15 @@ pub enum Key<'a> {
     Ip(IpAddr),
     /// As for [`Snapshot::pods_by_key`](crate::Snapshot::pods_by_key).
     Own(KeyKind, &'a [u8]),
+    /// Text that is not a UID in one of the usual spellings: any other UID if a pod has it, else what it is parsed as.
+    Text(&'a str),
 }
 
 impl<'a> Key<'a> {
     #[inline]
     pub(crate) fn found_by(self) -> FoundBy {
         match self {
-            Self::Uid(_) => FoundBy::Uid,
+            Self::Uid(_) | Self::Text(_) => FoundBy::Uid,
             Self::Name { .. } => FoundBy::Name,
             Self::ContainerId(_) => FoundBy::ContainerId,
             Self::Ip(_) => FoundBy::Ip,
@@ -92,11 +116,12 @@ impl<'a> Key<'a> {
     }
 
     /// The key as pods of this kind claim it. `None` if they do not: a UID has only one pod, and mirror pods claim only
-    /// names.
+    /// names. Text is parsed: the caller has looked for it as a UID.
     #[inline]
     pub(crate) fn claimed(self, kind: PodKind) -> Option<KeyRef<'a>> {
         match self {
             Self::Uid(_) => None,
+            Self::Text(text) => Self::parse(text)?.claimed(kind),
             Self::Name { namespace, name } => Some(KeyRef::Name(kind, name, namespace)),
             _ if kind == PodKind::Mirror => None,
             Self::ContainerId(id) => Some(KeyRef::ContainerId(id)),
@@ -104,21 +129,72 @@ impl<'a> Key<'a> {
             Self::Own(kind, key) => Some(KeyRef::Own(kind, key)),
         }
     }
-}
 
-/// Whatever lookups by UID take.
-impl<'a, T: Into<UidRef<'a>>> From<T> for Key<'a> {
-    #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
-    #[inline(always)]
-    fn from(uid: T) -> Self {
-        Self::Uid(uid.into())
+    /// What text is if it is no pod's UID. Never text again.
+    #[cold]
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Some(address.into());
+        }
+        match Identity::parse(text).ok()? {
+            Identity::ContainerId(id) => Some(id.into()),
+            Identity::Ip(ip) => Some(ip.into()),
+            Identity::Name { namespace, name } => Some((namespace, name).into()),
+            Identity::PodDirectory { pod_uid, .. } => Some(pod_uid.into()),
+            Identity::PodLog(log) => Some(UidRef::from(log.pod_uid).into()),
+            _ => None,
+        }
     }
 }
 
+impl<'a> From<&'a str> for Key<'a> {
+    #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
+    #[inline(always)]
+    fn from(text: &'a str) -> Self {
+        let uid = UidRef::from(text);
+        if uid.usual.is_some() { Self::Uid(uid) } else { Self::Text(text) }
+    }
+}
+
+macro_rules! from_texts {
+    ($($text:ty),*) => {$(
+        impl<'a> From<&'a $text> for Key<'a> {
+            // As for `&str`.
+            #[inline(always)]
+            fn from(text: &'a $text) -> Self {
+                Self::from(&**text)
+            }
+        }
+    )*};
+}
+
+from_texts!(&str, String, Box<str>, Arc<str>, Cow<'_, str>);
+
+impl<'a> From<UidRef<'a>> for Key<'a> {
+    #[inline]
+    fn from(uid: UidRef<'a>) -> Self {
+        Self::Uid(uid)
+    }
+}
+
+macro_rules! from_uids {
+    ($($uid:ty),*) => {$(
+        impl<'a> From<&'a $uid> for Key<'a> {
+            #[inline]
+            fn from(uid: &'a $uid) -> Self {
+                Self::Uid(uid.as_uid_ref())
+            }
+        }
+    )*};
+}
+
+from_uids!(PodUid, MirrorPodUid, ResolvedPodUid);
+
 /// Namespace and name, as [`Snapshot::pod_by_name`](crate::Snapshot::pod_by_name) takes them.
-impl<'a> From<(&'a str, &'a str)> for Key<'a> {
-    fn from((namespace, name): (&'a str, &'a str)) -> Self {
-        Self::Name { namespace, name }
+impl<'a, N: AsRef<str> + ?Sized, M: AsRef<str> + ?Sized> From<(&'a N, &'a M)> for Key<'a> {
+    #[inline]
+    fn from((namespace, name): (&'a N, &'a M)) -> Self {
+        Self::Name { namespace: namespace.as_ref(), name: name.as_ref() }
     }
 }
 
@@ -135,8 +211,31 @@ impl From<ContainerId> for Key<'_> {
 }
 
 impl From<IpAddr> for Key<'_> {
+    #[inline]
     fn from(ip: IpAddr) -> Self {
         Self::Ip(ip)
+    }
+}
+
+impl From<Ipv4Addr> for Key<'_> {
+    #[inline]
+    fn from(ip: Ipv4Addr) -> Self {
+        Self::Ip(ip.into())
+    }
+}
+
+impl From<Ipv6Addr> for Key<'_> {
+    #[inline]
+    fn from(ip: Ipv6Addr) -> Self {
+        Self::Ip(ip.into())
+    }
+}
+
+/// Its IP: the port is of no pod alone.
+impl From<SocketAddr> for Key<'_> {
+    #[inline]
+    fn from(address: SocketAddr) -> Self {
+        Self::Ip(address.ip())
     }
 }
 

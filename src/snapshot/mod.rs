@@ -347,7 +347,7 @@ impl<P: PodMeta> Snapshot<P> {
             self.pod_by_mirror_pod(mirror).is_none()
                 && holder.is_some_and(|holder| Arc::ptr_eq(holder, mirror))
         };
-        self.mirror_pods().filter(is_orphan).filter_map(|pod| FullName::new(pod.name(), pod.namespace()).ok())
+        self.mirror_pods().filter(is_orphan).filter_map(|pod| FullName::new(pod.namespace(), pod.name()).ok())
     }
 
     /// Every static pod with the mirror that holds its full name, if there is one.

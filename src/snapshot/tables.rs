@@ -216,6 +216,7 @@ impl<V: Claimant> Tables<V> {
     pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let pod = match key {
             Sought::Uid(uid) => self.pod(uid, hashing)?,
+            Sought::Text(text) => return self.get_text(text, hashing),
             Sought::ContainerId(id) => {
                 let (_, Container { pod, name }) = self.find_container(id, hashing)?;
                 return Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) });
@@ -225,10 +226,28 @@ impl<V: Claimant> Tables<V> {
         Some(pod.found(key.found_by()))
     }
 
+    /// The pod with this UID, or else with what the text is parsed as.
+    #[cold]
+    fn get_text(&self, text: &str, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
+        self.get(Sought::Uid(text.into()), hashing).or_else(|| self.get(Sought::parse(text)?, hashing))
+    }
+
+    /// The key for which a text stands: a UID, if a pod has it.
+    pub(crate) fn meant<'k>(&self, key: Sought<'k>, hashing: &Hashing) -> Sought<'k> {
+        let Sought::Text(text) = key else { return key };
+        let uid = Sought::Uid(text.into());
+        if self.get(uid, hashing).is_some() { uid } else { Sought::parse(text).unwrap_or(uid) }
+    }
+
     /// The mirror pod with this UID or name.
     pub(crate) fn get_mirror(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
         let pod = match key {
             Sought::Uid(uid) => &self.mirror(uid, hashing)?.pod,
+            Sought::Text(text) => {
+                let uid = Sought::Uid(text.into());
+                let by_uid = self.get_mirror(uid, hashing);
+                return by_uid.or_else(|| self.get_mirror(Sought::parse(text)?, hashing));
+            }
             _ => self.find(key.claimed(PodKind::Mirror)?, hashing)?.1,
         };
         Some(pod.found(key.found_by()))
@@ -240,6 +259,7 @@ impl<V: Claimant> Tables<V> {
         key: Sought<'a>,
         hashing: &'a Hashing,
     ) -> impl Iterator<Item = Found<'a, V::Pod>> {
+        let key = self.meant(key, hashing);
         let holder = self.get(key, hashing);
         let claimed = holder.and(key.claimed(PodKind::Pod));
         let contested = claimed.filter(|claimed| self.first_contender(*claimed).is_some());

@@ -121,7 +121,7 @@ impl Unclaimed {
 /// The kubelet's UID of the static pod that a manifest describes, if it is known from the last run alone and differs from
 /// the manifest's.
 fn restored_uid(pod: &Pod, snapshot: &Snapshot<Pod>) -> Option<PodUid> {
-    let name = FullName::new(pod.name(), pod.namespace()).ok()?;
+    let name = FullName::new(pod.namespace(), pod.name()).ok()?;
     let uid = snapshot.mirror_pod_by_full_name(name.as_str())?.annotation(CONFIG_MIRROR_ANNOTATION)?;
     let is_held = uid != pod.uid() && is_static_pod(pod) && is_restored(&**snapshot.pod_by_uid(uid)?);
     is_held.then(|| uid.into())

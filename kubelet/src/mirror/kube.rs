@@ -107,7 +107,7 @@ impl KubeMirrorClient {
     /// (KEP-1314).
     pub(super) async fn mirror_of(&self, pod: &Pod) -> Result<Pod, MirrorFailure> {
         // Without a full name, the index would not find the mirror.
-        FullName::new(pod.name(), pod.namespace())
+        FullName::new(pod.namespace(), pod.name())
             .map_err(|error| MirrorFailure::new(MirrorErrorKind::Refused, error.to_string()))?;
         let node_uid = self.node_uid().await?;
         let mut mirror = pod.clone();

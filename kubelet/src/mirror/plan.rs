@@ -63,7 +63,7 @@ impl Planned {
 pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
     let mut planned = BTreeMap::new();
     for pod in snapshot.static_pods() {
-        let Ok(full_name) = FullName::new(pod.name(), pod.namespace()) else { continue };
+        let Ok(full_name) = FullName::new(pod.namespace(), pod.name()) else { continue };
         let holds_name =
             snapshot.pod_by_full_name(full_name.as_str()).is_some_and(|held| Arc::ptr_eq(held, pod));
         if planned.contains_key(&full_name) && !holds_name {
@@ -76,7 +76,7 @@ pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
         planned.insert(full_name.clone(), Planned { full_name, pod, mirror, state });
     }
     for mirror in snapshot.mirror_pods() {
-        let Ok(full_name) = FullName::new(mirror.name(), mirror.namespace()) else { continue };
+        let Ok(full_name) = FullName::new(mirror.namespace(), mirror.name()) else { continue };
         let has_pod =
             planned.contains_key(&full_name) || snapshot.pod_by_full_name(full_name.as_str()).is_some();
         if is_on(mirror, node) && !has_pod {

@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn planned(pod: &Arc<Pod>, state: MirrorState) -> Planned {
-        let full_name = FullName::new("web", "default").expect("a full name");
+        let full_name = FullName::new("default", "web").expect("a full name");
         Planned { full_name, pod: Some(Arc::clone(pod)), mirror: None, state }
     }
 

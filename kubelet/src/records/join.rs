@@ -328,7 +328,7 @@ impl<P: FromRecord> Join<P> {
         if let Some(known) = self.pods.get(&uid).filter(|known| Arc::ptr_eq(&known.record.pod, pod)) {
             return Arc::clone(&known.stored);
         }
-        let is_refused = pod.uid().is_empty() || FullName::new(pod.name(), pod.namespace()).is_err();
+        let is_refused = pod.uid().is_empty() || FullName::new(pod.namespace(), pod.name()).is_err();
         let record = self.joined(pod);
         if is_refused {
             return P::from_record(&Arc::new(record));

@@ -197,7 +197,7 @@ impl Step {
             self.refuse(pod, ProblemKind::Invalid, "metadata.uid", "must not be empty");
             return None;
         }
-        let name = FullName::new(pod.name(), pod.namespace());
+        let name = FullName::new(pod.namespace(), pod.name());
         let name =
             name.map_err(|error| self.refuse(pod, ProblemKind::Invalid, "metadata.name", &error.to_string()));
         Some((PodUid::from(pod.uid()), name.ok()?))
