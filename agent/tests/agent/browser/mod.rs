@@ -110,46 +110,97 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     assert_eq!(browser.run(&format!("return {ROWS}.length")), 5, "the last data stays");
 }
 
+/// Asks the page's question, as a person does: types and presses Enter.
+fn ask(browser: &Browser, query: &str) {
+    browser.run("document.querySelector('#question').value = ''");
+    // The last one is Enter.
+    browser.type_into("#question", &format!("{query}\u{e007}"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs chromedriver: .ci/run browser"]
-async fn the_filter_finds_a_pod_by_any_identity() {
+async fn the_page_answers_which_pod_something_belongs_to() {
     let setup = crate::whois::Setup::new().await;
     let browser = open(&setup.agent);
     browser.until(&format!("{ROWS}.length === 2"));
-    let type_anew = |text: &str| {
-        browser.run("document.querySelector('#filter').value = ''");
-        browser.type_into("#filter", text);
+    let says = |text: &str| {
+        let text = json!(text);
+        browser.until(&format!("document.querySelector('#answer').innerText.includes({text})"));
     };
-    for (query, name) in [
-        ("10.0.0.7", "web-0"),
-        (crate::whois::MIRROR, "static-web-node-1"),
-        (&*"b".repeat(64), "web-0"),
-        ("default/static-web-node-1", "static-web-node-1"),
+    for (query, pod, by) in [
+        ("10.0.0.7", "shop/web-0", "IP"),
+        ("10.0.0.7:443", "shop/web-0", "IP"),
+        (crate::whois::MIRROR, "default/static-web-node-1", "mirror UID"),
+        (&*"b".repeat(64), "shop/web-0", "container ID"),
+        ("default/static-web-node-1", "default/static-web-node-1", "name"),
+        ("web-0", "shop/web-0", "name"),
     ] {
-        type_anew(query);
-        browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('{name}')"));
+        ask(&browser, query);
+        browser.until(&format!(
+            "document.querySelector('#answer .pod')?.innerText === '{pod}'
+              && document.querySelector('#answer dd').innerText === '{by}'"
+        ));
+        assert_eq!(browser.run(&format!("return {ROWS}.length")), 2, "the list below stays");
     }
-    browser.click("nav a[href='#/mirrors']");
-    browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('static-web-node-1')"));
-    type_anew("10.9.9.9");
-    browser.until("document.querySelector('#mirrors .none').innerText.includes('No pair matches')");
-    // Words still filter.
-    type_anew("static default");
-    browser.until(&format!("{ROWS}.length === 1"));
+    says("ReplicaSet/web");
+    ask(&browser, "10.9.9.9");
+    says("no pod has this IP address");
 
-    // The filter finds labels and workloads, and stays in the address.
-    browser.click("nav a[href='#/pods']");
-    for text in ["app=web", "replicaset/web tier=front"] {
-        type_anew(text);
-        browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('web-0')"));
-    }
-    browser
-        .until("location.search === '?filter=replicaset%2Fweb+tier%3Dfront' && location.hash === '#/pods'");
+    // The question stays in the address, and so does the filter.
+    ask(&browser, "10.0.0.7");
+    says("shop/web-0");
+    browser.type_into("#filter", "replicaset/web tier=front");
+    browser.until(&format!("{ROWS}.length === 1 && {ROWS}[0].innerText.includes('web-0')"));
+    browser.until("location.search === '?q=10.0.0.7&filter=replicaset%2Fweb+tier%3Dfront'");
     browser.run("window.isOld = true; location.reload()");
     browser.until(&format!("!window.isOld && {ROWS}.length === 1 && {ROWS}[0].innerText.includes('web-0')"));
-    assert_eq!(browser.run("return document.querySelector('#filter').value"), "replicaset/web tier=front");
-    type_anew(" ");
-    browser.until(&format!("{ROWS}.length === 2 && location.search === ''"));
+    says("shop/web-0");
+    assert_eq!(browser.run("return document.querySelector('#question').value"), "10.0.0.7");
+    browser.run(
+        "const field = document.querySelector('#question');
+         field.value = '';
+         field.dispatchEvent(new Event('input'))",
+    );
+    browser.until("document.querySelector('#answer').hidden && !location.search.includes('q=')");
+
+    // The answer leads to the pod.
+    ask(&browser, "10.0.0.7");
+    says("shop/web-0");
+    browser.click("#answer .pod a");
+    browser.until("document.querySelector('#pod').open && document.querySelector('#pod-body').innerText.includes('Keys')");
+    assert_quiet(&browser);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs chromedriver: .ci/run browser"]
+async fn nothing_is_wider_than_its_window() {
+    let setup = crate::whois::Setup::new().await;
+    let browser = open(&setup.agent);
+    browser.until(&format!("{ROWS}.length === 2"));
+    ask(&browser, "10.0.0.7");
+    browser.until("!document.querySelector('#answer').hidden");
+    for width in [320, 360, 660, 768, 900, 1024, 1200, 1280, 1366, 1440, 1600, 1680, 1920, 2560] {
+        let phone = width < 640;
+        let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": phone });
+        browser.devtools("Emulation.setDeviceMetricsOverride", &metrics);
+        browser.until(&format!("innerWidth === {width}"));
+        for view in ["pods", "mirrors"] {
+            browser.run(&format!("location.hash = '#/{view}'"));
+            browser.until(&format!("!document.querySelector('#{view}').hidden"));
+            let too_wide = browser.run(
+                "const wide = (element) => element.scrollWidth > element.clientWidth;
+                 const all = [document.documentElement, ...document.querySelectorAll('section:not([hidden]) .scroll, #answer, #ask')];
+                 return all.filter(wide).map((e) => `${e.tagName}.${e.className}#${e.id} ${e.scrollWidth} > ${e.clientWidth}`)",
+            );
+            assert_eq!(too_wide, json!([]), "{view} at {width}");
+        }
+        browser.run("location.hash = '#/pods'");
+        browser.until("!document.querySelector('#pods').hidden");
+        for class in ["name", "status"] {
+            let shown = format!("return document.querySelector('#pods td.{class}').checkVisibility()");
+            assert_eq!(browser.run(&shown), true, "{class} at {width}");
+        }
+    }
     assert_quiet(&browser);
 }
 

@@ -17,11 +17,12 @@ const JS: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// The path, the content type and the text of each file.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 9] = [
     ("/", HTML, include_str!("index.html")),
     ("/ui/page.css", CSS, include_str!("page.css")),
     ("/ui/page.js", JS, include_str!("page.js")),
     ("/ui/agent.js", JS, include_str!("agent.js")),
+    ("/ui/ask.js", JS, include_str!("ask.js")),
     ("/ui/changes.js", JS, include_str!("changes.js")),
     ("/ui/rows.js", JS, include_str!("rows.js")),
     ("/ui/pod.js", JS, include_str!("pod.js")),

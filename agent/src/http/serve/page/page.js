@@ -1,13 +1,12 @@
 // The page: shows the agent's responses. This file connects the others.
 
-import { Agent, get } from "./agent.js";
+import { Agent } from "./agent.js";
+import { ask } from "./ask.js";
 import { show } from "./pod.js";
 import { Rows, element } from "./rows.js";
 
 /** In the order of the keys 1, 2, … */
 const VIEWS = ["pods", "mirrors", "changes", "sources"];
-/** Pause after a key before the agent is asked, in milliseconds. */
-const TYPING = 250;
 /** Maximum number of problems listed per source. */
 const PROBLEMS = 200;
 
@@ -214,35 +213,35 @@ function route() {
   void show(uid, agent.mirrors.find((line) => line.podUID === uid), agent.version, view);
 }
 
-by("filter").addEventListener("input", () => {
-  const text = by("filter").value;
-  filter(text);
-  // The address keeps the filter, for a reload or a colleague.
-  const query = text.trim() ? `?${new URLSearchParams({ filter: text })}` : location.pathname;
+/** Keeps the question and the filter in the address, for a reload or a colleague. */
+function remember() {
+  const texts = { q: by("question").value, filter: by("filter").value };
+  const given = Object.entries(texts).filter(([, text]) => text.trim());
+  const query = given.length > 0 ? `?${new URLSearchParams(given)}` : location.pathname;
   history.replaceState(null, "", query + location.hash);
-  clearTimeout(typing);
-  typing = setTimeout(lookUp, TYPING);
-});
-
-let typing;
-
-/** Filters by words, and by the answer of `/whois` if there is one. */
-function filter(text, { podUID, mirrorUID } = {}) {
-  pods.filter(text, (row) => row.uid === podUID);
-  mirrors.filter(text, (row) => (podUID ? row.podUID === podUID : mirrorUID && row.mirrorUID === mirrorUID));
-  changes.filter(text, (row) => podUID && agent.nodeUid(row.uid) === podUID);
 }
 
-/** Asks the agent which pod the filter's text identifies: the tables hold no container IDs, addresses or processes. */
-async function lookUp() {
-  const text = by("filter").value;
-  if (!text.trim()) return;
-  try {
-    const answer = await get(`whois?q=${encodeURIComponent(text)}`).then((response) => response.json());
-    if (answer.found && text === by("filter").value) filter(text, answer);
-  } catch {
-    // Without an answer, filter by the words.
-  }
+by("ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  remember();
+  void ask(by("question").value);
+});
+
+// The cross in the field clears it, and so the answer.
+by("question").addEventListener("input", () => {
+  if (by("question").value !== "") return;
+  remember();
+  void ask("");
+});
+
+by("filter").addEventListener("input", () => {
+  filter(by("filter").value);
+  remember();
+});
+
+/** Shows only what has all of these words. */
+function filter(text) {
+  for (const rows of [pods, mirrors, changes]) rows.filter(text);
 }
 
 addEventListener("hashchange", route);
@@ -254,8 +253,9 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
   by("filter").focus();
 });
-by("filter").value = new URLSearchParams(location.search).get("filter") ?? "";
+const given = new URLSearchParams(location.search);
+by("filter").value = given.get("filter") ?? "";
 filter(by("filter").value);
-void lookUp();
+void ask(given.get("q") ?? "");
 route();
 void agent.follow();

@@ -29,7 +29,6 @@ export class Rows {
   #all = [];
   #shown = [];
   #words = [];
-  #found = () => false;
   #sort;
   #down = true;
   #height = 0;
@@ -55,10 +54,9 @@ export class Rows {
     this.#select();
   }
 
-  /** Shows only rows with all of these words, and those of which `found` is true. */
-  filter(text, found = () => false) {
+  /** Shows only rows with all of these words. */
+  filter(text) {
     this.#words = text.toLowerCase().split(/\s+/).filter(Boolean);
-    this.#found = found;
     this.scroll.scrollTop = 0;
     this.#select();
   }
@@ -76,7 +74,7 @@ export class Rows {
 
   #select() {
     const words = this.#words;
-    this.#shown = this.#all.filter(({ row, text }) => words.every((word) => text.includes(word)) || this.#found(row));
+    this.#shown = this.#all.filter(({ text }) => words.every((word) => text.includes(word)));
     const { text, order: value = text } = this.#sort;
     const order = this.#down ? 1 : -1;
     const by = (row) => [value(row), ...this.columns.slice(0, 2).map((column) => column.text(row))];
