@@ -1,5 +1,7 @@
 //! Nodes and Namespaces as resources of the API.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -12,7 +14,18 @@ pub(super) static NODES: Resource = Resource {
     is_namespaced: false,
     short_names: &["no"],
     fields: &["metadata.name", "spec.unschedulable"],
-    columns: &[NAME, ("Status", 0), AGE, ("Version", 0)],
+    columns: &[
+        NAME,
+        ("Status", 0),
+        ("Roles", 0),
+        AGE,
+        ("Version", 0),
+        ("Internal-IP", 1),
+        ("External-IP", 1),
+        ("OS-Image", 1),
+        ("Kernel-Version", 1),
+        ("Container-Runtime", 1),
+    ],
     ..Resource::of::<Node, Node>()
 };
 
@@ -41,7 +54,7 @@ impl Item for Node {
         rest(out, self.spec.as_ref(), self.status.as_ref());
     }
 
-    /// The API server's `printNode`, without roles, addresses and what `-o wide` adds.
+    /// The API server's `printNode`.
     fn cells(&self, now: Timestamp) -> Vec<String> {
         let status = self.status.as_ref();
         let mut conditions = status.and_then(|status| status.conditions.as_ref()).into_iter().flatten();
@@ -52,13 +65,43 @@ impl Item for Node {
         };
         let scheduling = if self.field("spec.unschedulable") == "true" { ",SchedulingDisabled" } else { "" };
         let info = status.and_then(|status| status.node_info.as_ref());
+        let or_unknown = |text: Option<&String>| {
+            text.filter(|text| !text.is_empty()).cloned().unwrap_or_else(|| "<unknown>".to_owned())
+        };
+        let address = |kind: &str| {
+            let mut addresses = status.and_then(|status| status.addresses.as_ref()).into_iter().flatten();
+            let found = addresses.find(|address| address.type_ == kind);
+            found.map_or_else(|| "<none>".to_owned(), |found| found.address.clone())
+        };
         vec![
             self.field("metadata.name").to_owned(),
             format!("{ready}{scheduling}"),
+            roles(&self.metadata),
             since(self.metadata.creation_timestamp.as_ref(), now),
             info.map(|info| info.kubelet_version.clone()).unwrap_or_default(),
+            address("InternalIP"),
+            address("ExternalIP"),
+            or_unknown(info.map(|info| &info.os_image)),
+            or_unknown(info.map(|info| &info.kernel_version)),
+            or_unknown(info.map(|info| &info.container_runtime_version)),
         ]
     }
+}
+
+/// The roles that the labels of a Node give it, in order.
+///
+/// API server: `findNodeRoles` (`pkg/printers/internalversion/printers.go`).
+fn roles(metadata: &ObjectMeta) -> String {
+    let labels = metadata.labels.iter().flatten();
+    let role = |(key, value): (&'_ String, &'_ String)| match key.strip_prefix("node-role.kubernetes.io/") {
+        Some(role) => Some(role.to_owned()),
+        None => (key == "kubernetes.io/role").then(|| value.clone()),
+    };
+    let roles: BTreeSet<String> = labels.filter_map(role).filter(|role| !role.is_empty()).collect();
+    if roles.is_empty() {
+        return "<none>".to_owned();
+    }
+    roles.into_iter().collect::<Vec<_>>().join(",")
 }
 
 impl Item for Namespace {
@@ -81,5 +124,74 @@ impl Item for Namespace {
     fn cells(&self, now: Timestamp) -> Vec<String> {
         let [name, phase] = ["metadata.name", "status.phase"].map(|field| self.field(field).to_owned());
         vec![name, phase, since(self.metadata.creation_timestamp.as_ref(), now)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cells(node: Value) -> Vec<String> {
+        let node: Node = serde_json::from_value(node).unwrap();
+        let cells = node.cells("2026-01-02T00:00:00Z".parse().unwrap());
+        assert_eq!(cells.len(), NODES.columns.len());
+        cells
+    }
+
+    #[test]
+    fn a_node_is_printed_as_by_the_api_server() {
+        let node = json!({
+            "metadata": {
+                "name": "node-1", "creationTimestamp": "2026-01-01T23:00:00Z",
+                "labels": {
+                    "node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": "",
+                    "node-role.kubernetes.io/": "", "kubernetes.io/role": "storage", "kubernetes.io/os": "linux",
+                },
+            },
+            "status": {
+                "conditions": [{ "type": "Ready", "status": "True" }],
+                "addresses": [
+                    { "type": "Hostname", "address": "node-1" }, { "type": "InternalIP", "address": "10.0.0.1" },
+                    { "type": "InternalIP", "address": "fd00::1" }, { "type": "ExternalIP", "address": "192.0.2.1" },
+                ],
+                "nodeInfo": {
+                    "architecture": "", "bootID": "", "machineID": "", "operatingSystem": "", "systemUUID": "",
+                    "kubeProxyVersion": "", "kubeletVersion": "v1.36.2", "osImage": "Debian GNU/Linux 12",
+                    "kernelVersion": "6.1.0", "containerRuntimeVersion": "containerd://2.1.4",
+                },
+            },
+        });
+        assert_eq!(
+            cells(node),
+            [
+                "node-1",
+                "Ready",
+                "control-plane,storage,worker",
+                "60m",
+                "v1.36.2",
+                "10.0.0.1",
+                "192.0.2.1",
+                "Debian GNU/Linux 12",
+                "6.1.0",
+                "containerd://2.1.4",
+            ]
+        );
+        assert_eq!(
+            cells(json!({ "metadata": { "name": "new" } })),
+            [
+                "new",
+                "Unknown",
+                "<none>",
+                "<unknown>",
+                "",
+                "<none>",
+                "<none>",
+                "<unknown>",
+                "<unknown>",
+                "<unknown>",
+            ]
+        );
     }
 }

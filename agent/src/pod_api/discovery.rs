@@ -45,12 +45,39 @@ pub(super) fn with_slash(router: Router, path: &str, handler: MethodRouter) -> R
     router.route(path, handler.clone()).route(&format!("{path}/"), handler)
 }
 
+/// Go's name of an architecture, as clients of Kubernetes know it.
+fn architecture(name: &str) -> &str {
+    match name {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        "powerpc64" if cfg!(target_endian = "little") => "ppc64le",
+        "loongarch64" => "loong64",
+        name => name,
+    }
+}
+
 /// The Kubernetes version whose types and rules are served.
 fn version_of_the_agent() -> Value {
     json!({
         "major": "1", "minor": "36",
         "gitVersion": concat!("v1.36.0+pod-index-", env!("CARGO_PKG_VERSION")),
         "gitCommit": "", "gitTreeState": "", "buildDate": "1970-01-01T00:00:00Z", "goVersion": "none", "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        "platform": format!("{}/{}", std::env::consts::OS, architecture(std::env::consts::ARCH)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_have_their_names_in_go() {
+        for (rust, go) in [("x86_64", "amd64"), ("aarch64", "arm64"), ("x86", "386"), ("riscv64", "riscv64")]
+        {
+            assert_eq!(architecture(rust), go);
+        }
+        let platform = version_of_the_agent()["platform"].clone();
+        assert!(!platform.as_str().unwrap().contains("x86_64"), "{platform}");
+    }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
-use pod_index::workload::Workload;
+use pod_index::workload::{Workload, controller};
 use pod_index::{API_SERVER_SOURCE, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 use pod_index_kubelet::sources::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION};
@@ -106,7 +106,12 @@ pub(crate) fn own_cells(pod: &Pod) -> Vec<String> {
     let restarts = restarts.split(' ').next().unwrap_or_default().to_owned();
     let created = pod.metadata.creation_timestamp.as_ref().map(|Time(time)| time.to_string());
     let workload = Workload::of::<ObjectMeta>(&pod.metadata, None);
-    let workload = workload.map(|Workload { kind, name, .. }| format!("{kind}/{name}"));
+    let owner = controller(&pod.metadata);
+    let workload = workload.map(|Workload { kind, name, derived, .. }| {
+        // The controller itself is a fact.
+        let is_guess = derived && owner.is_some_and(|owner| owner.kind != kind);
+        format!("{kind}/{name}{}", if is_guess { " (derived)" } else { "" })
+    });
     let images =
         pod.spec.iter().flat_map(|spec| &spec.containers).filter_map(|container| container.image.clone());
     let labels = pod.metadata.labels.iter().flatten().map(|(key, value)| format!("{key}={value}"));
@@ -159,6 +164,21 @@ mod tests {
             assert_eq!(selects(selector, &pod), Ok(selected), "{selector:?}");
         }
         assert_eq!(selects("spec.nodeName=,spec.hostNetwork=false,status.podIP=", &Pod::default()), Ok(true));
+    }
+
+    #[test]
+    fn a_workload_that_follows_from_names_alone_is_marked() {
+        let workload = |owner: serde_json::Value, labels: serde_json::Value| {
+            let pod = serde_json::json!({
+                "metadata": { "name": "web-7c5ddbdf54-q4x2n", "labels": labels, "ownerReferences": [owner] },
+            });
+            let at = TABLE_COLUMNS.iter().position(|column| *column == "Workload").unwrap();
+            own_cells(&serde_json::from_value(pod).unwrap()).swap_remove(at)
+        };
+        let owner = |kind: &str, name: &str| serde_json::json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "o", "controller": true });
+        let hash = serde_json::json!({ "pod-template-hash": "7c5ddbdf54" });
+        assert_eq!(workload(owner("ReplicaSet", "web-7c5ddbdf54"), hash), "Deployment/web (derived)");
+        assert_eq!(workload(owner("StatefulSet", "db"), serde_json::json!({})), "StatefulSet/db");
     }
 
     #[test]

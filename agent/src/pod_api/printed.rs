@@ -11,9 +11,12 @@ use pod_index::PodMeta;
 pub(super) const NAME: (&str, u8) = ("Name", 0);
 pub(super) const AGE: (&str, u8) = ("Age", 0);
 
-/// Name and priority of each column. Priorities above 0 are for `-o wide`, here without nominated nodes and readiness gates.
-pub(crate) const COLUMNS: [(&str, u8); 7] =
-    [NAME, ("Ready", 0), ("Status", 0), ("Restarts", 0), AGE, ("IP", 1), ("Node", 1)];
+/// Name and priority of each column. Priorities above 0 are for `-o wide`.
+#[rustfmt::skip]
+pub(crate) const COLUMNS: [(&str, u8); 9] = [
+    NAME, ("Ready", 0), ("Status", 0), ("Restarts", 0), AGE, ("IP", 1), ("Node", 1), ("Nominated Node", 1),
+    ("Readiness Gates", 1),
+];
 
 /// The cells, in the order of [`COLUMNS`].
 pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
@@ -35,7 +38,16 @@ pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
         since(pod.metadata.creation_timestamp.as_ref(), now),
         or_none(ip.or(status.pod_ip.as_deref())),
         or_none(spec.node_name.as_deref()),
+        or_none(status.nominated_node_name.as_deref()),
+        readiness_gates(spec, status),
     ]
+}
+
+/// How many readiness gates are true, of how many.
+fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
+    let gates = spec.readiness_gates.as_deref().unwrap_or_default();
+    let passed = gates.iter().filter(|gate| is_true(status, &gate.condition_type)).count();
+    if gates.is_empty() { "<none>".to_owned() } else { format!("{passed}/{}", gates.len()) }
 }
 
 /// The number of restarts, and the time of the last one.
@@ -205,7 +217,7 @@ mod tests {
     }
 
     /// The cells of a pod with two containers, of which one is a sidecar if the status has init containers.
-    fn row(status: &Value, deleted: Option<&str>) -> [String; 7] {
+    fn row(status: &Value, deleted: Option<&str>) -> [String; 9] {
         let mut pod = json!({
             "metadata": { "name": "web", "creationTimestamp": "2026-01-01T23:00:00Z", "deletionTimestamp": deleted },
             "spec": { "containers": [{ "name": "a" }, { "name": "b" }], "nodeName": "node-1" },
@@ -226,6 +238,23 @@ mod tests {
 
     fn ended(name: &str, terminated: &Value) -> Value {
         container(name, &json!({ "terminated": terminated }))
+    }
+
+    #[test]
+    fn the_nominated_node_and_the_readiness_gates_are_printed_as_by_the_api_server() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "web" },
+            "spec": {
+                "containers": [],
+                "readinessGates": [{ "conditionType": "a" }, { "conditionType": "b" }, { "conditionType": "c" }],
+            },
+            "status": {
+                "nominatedNodeName": "node-2",
+                "conditions": [{ "type": "a", "status": "True" }, { "type": "b", "status": "False" }],
+            },
+        }))
+        .unwrap();
+        assert_eq!(cells(&pod, Timestamp::UNIX_EPOCH)[5..], ["<none>", "<none>", "node-2", "1/3"]);
     }
 
     #[test]
@@ -270,6 +299,6 @@ mod tests {
         let status = json!({ "phase": "Running", "podIPs": [{ "ip": "10.0.0.1" }] });
         let cells = row(&status, Some("2026-01-02T00:00:00Z"));
         assert_eq!(&cells[2], "Terminating");
-        assert_eq!(cells[5..], ["10.0.0.1", "node-1"]);
+        assert_eq!(cells[5..], ["10.0.0.1", "node-1", "<none>", "<none>"]);
     }
 }

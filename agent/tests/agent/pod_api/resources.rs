@@ -87,8 +87,10 @@ async fn namespaces_and_the_own_node_are_served_as_by_the_api_server() {
             .collect()
     };
     assert_eq!(row("/api/v1/namespaces/shop"), json!(["shop", "Active"]));
-    let cells = json!(["node-1", "Ready,SchedulingDisabled", "v1.36.2"]);
-    assert_eq!(row("/api/v1/nodes"), cells);
+    let cells = row("/api/v1/nodes");
+    let cells: Vec<_> = cells.as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect();
+    assert_eq!(cells[..4], ["node-1", "Ready,SchedulingDisabled", "worker", "v1.36.2"]);
+    assert_eq!(cells[6], "Linux", "the image of the operating system: {cells:?}");
     let core: Value = get("/api/v1").json();
     let resources: Vec<_> =
         core["resources"].as_array().unwrap().iter().map(|resource| &resource["name"]).collect();
