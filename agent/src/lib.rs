@@ -41,7 +41,7 @@ mod whois;
 
 use std::process::ExitCode;
 
-use self::cli::{Cli, Command, kubeconfig, query};
+use self::cli::{Cli, Command, generate, kubeconfig, query};
 use self::config::failure::{self, Failure};
 use self::config::log::format_in_use;
 use self::run::check;
@@ -64,6 +64,8 @@ fn perform(cli: &Cli) -> Result<(), Failure> {
         }
         Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, cli.output),
         Some(Command::Doctor { .. }) => doctor::examine(&cli.given(), &cli.server, &cli.client),
+        Some(Command::Completion { shell }) => generate::completion(*shell),
+        Some(Command::Man { command }) => generate::manual(command.as_deref()),
         Some(Command::Kubeconfig { token_file }) => {
             kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())
         }

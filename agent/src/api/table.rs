@@ -87,14 +87,14 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 
 /// A cell, safe to print, and its width. An empty one is shown as such.
 fn printable(cell: &str) -> (Cow<'_, str>, usize) {
-    let cell = if cell.is_empty() { "-".into() } else { harmless(cell) };
+    let cell = if cell.is_empty() { "-".into() } else { sanitized(cell) };
     let width = if cell.is_ascii() { cell.len() } else { cell.chars().count() };
     (cell, width)
 }
 
 /// The text without characters that could control a terminal or mislead a reader: control characters, bidirectional
 /// controls, invisible characters.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+pub(crate) fn sanitized(text: &str) -> Cow<'_, str> {
     // Almost all text is like this. Without an early exit, the compiler checks many bytes at once.
     if text.bytes().fold(true, |is, byte| is & matches!(byte, b' '..=b'~')) {
         return text.into();
@@ -102,7 +102,7 @@ pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if c.is_control() || is_deceptive(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// The text with the characters that [`harmless`] replaces as `\n` or `\u1234`, except these. JSON that was valid stays
+/// The text with the characters that [`sanitized`] replaces as `\n` or `\u1234`, except these. JSON that was valid stays
 /// valid.
 pub(crate) fn escaped<'a>(text: &'a str, except: &[char]) -> Cow<'a, str> {
     let stays = |c: char| except.contains(&c) || !(c.is_control() || is_deceptive(c));
@@ -165,7 +165,7 @@ mod tests {
     fn a_name_cannot_control_the_terminal() {
         assert_eq!(table(["A"], [["\x1b[2Jx\ny\0"]]), "A\n\u{fffd}[2Jx\u{fffd}y\u{fffd}\n");
         assert_eq!(
-            harmless("a\u{202e}b\u{9b}31m\u{200b}\u{2028}ä日"),
+            sanitized("a\u{202e}b\u{9b}31m\u{200b}\u{2028}ä日"),
             "a\u{fffd}b\u{fffd}31m\u{fffd}\u{fffd}ä日"
         );
     }

@@ -56,9 +56,9 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, Failure> {
     let fails = |error: clap::Error| -> ! { fail(&error, arguments) };
     let matches = command.clone().try_get_matches_from(arguments).unwrap_or_else(|error| fails(error));
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| fails(error));
-    let is_list = matches!(cli.command, Some(Command::Query(Query::List(_))));
-    if matches!(cli.output, Output::Wide | Output::Name) && !is_list {
-        let message = "--output: wide and name are for `pod-index list`";
+    let prints_pods = matches!(cli.command, Some(Command::Query(Query::List(_) | Query::Get { .. })));
+    if matches!(cli.output, Output::Wide | Output::Name) && !prints_pods {
+        let message = "--output: wide and name are for `pod-index list` and `pod-index get`";
         fails(self::command().error(ErrorKind::InvalidValue, message));
     }
     let mut subjects = cli.subjects();
@@ -115,6 +115,9 @@ mod tests {
             let most = if subcommand.get_name() == "whois" { 100 } else { 40 };
             assert!(help.lines().count() <= most, "{help}");
             assert!(!help.contains("--tls-cert-file"), "{help}");
+            let before = help.split("--output").next().unwrap();
+            let heading = before.lines().rev().find(|line| line.ends_with(':') && !line.starts_with(' '));
+            assert_eq!(heading, Some("Output:"), "{help}");
         }
         let doctor = help_of("doctor");
         assert!(doctor.contains("pod-index --help"), "{doctor}");

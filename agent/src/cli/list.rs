@@ -16,7 +16,7 @@ use super::client::{Server, escaped};
 use super::follow::follow;
 use super::format::Printer;
 use super::{ListArgs, Output, format, runtime};
-use crate::api::table::harmless;
+use crate::api::table::sanitized;
 use crate::config::failure::Failure;
 use crate::pod_api::printed::{COLUMNS, cells};
 
@@ -37,6 +37,11 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
         eprintln!("No pods found");
     }
     print(&list.items.into_iter().map(Arc::new).collect::<Vec<_>>()).map(drop)
+}
+
+/// Prints one pod in this form.
+pub(crate) fn show(pod: &Pod, output: Output) -> Result<(), Failure> {
+    print(&mut Printer::new(output), true, std::iter::once(pod)).map(drop)
 }
 
 /// The path and the query of these pods.
@@ -69,7 +74,7 @@ fn watched(
         let update = |update| print(&changed(&mut known, update));
         follow(pods, update, |problem| match problem {
             Some(problem) => {
-                eprintln!("pod-index: {}; the watch continues when it answers", harmless(problem));
+                eprintln!("pod-index: {}; the watch continues when it answers", sanitized(problem));
             }
             None => eprintln!("pod-index: the agent answers again"),
         })

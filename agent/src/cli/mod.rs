@@ -3,6 +3,7 @@
 pub(crate) mod client;
 mod follow;
 pub(crate) mod format;
+pub(crate) mod generate;
 pub(crate) mod help;
 pub(crate) mod kubeconfig;
 mod list;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::config::Given;
@@ -56,7 +58,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) client: ClientTls,
 
-    /// The output format; wide and name only for list.
+    /// The output format; wide and name only for list and get.
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Table, help_heading = "Output")]
     pub(crate) output: Output,
 
@@ -71,7 +73,12 @@ impl Cli {
         let run = match &mut self.command {
             None => Some(&mut self.run),
             Some(Command::Doctor { run }) => Some(&mut **run),
-            Some(Command::Query(_) | Command::Kubeconfig { .. }) => None,
+            Some(
+                Command::Query(_)
+                | Command::Kubeconfig { .. }
+                | Command::Completion { .. }
+                | Command::Man { .. },
+            ) => None,
         };
         let of_the_agent = run.into_iter().flat_map(|run| {
             let config: &mut dyn Subject = &mut run.config;
@@ -116,6 +123,13 @@ Exit codes: 0 all is well; 1 warnings; 2 failures.")]
     Doctor {
         #[command(flatten)]
         run: Box<RunArgs>,
+    },
+    /// Print completions for a shell, for example: source <(pod-index completion bash).
+    Completion { shell: Shell },
+    /// Print a manual page, for example: pod-index man whois | man -l -.
+    Man {
+        /// The command that it is about, instead of the whole program.
+        command: Option<String>,
     },
     /// Print a kubeconfig for programs that ask the agent.
     Kubeconfig {

@@ -23,9 +23,14 @@ pub(crate) fn ask(
     match query {
         Query::Get { namespace, pod } => {
             let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod))?;
-            format::answer(output, &found, |pod| table::pods([pod]))?;
+            match output {
+                Output::Wide | Output::Name => list::show(&found, output)?,
+                Output::Table | Output::Json | Output::Yaml => {
+                    format::answer(output, &found, |pod| table::pods([pod]))?;
+                }
+            }
             if let Some(time) = found.annotation(REMOVED_ANNOTATION) {
-                eprintln!("pod-index: the pod was removed at {}", table::harmless(time));
+                eprintln!("pod-index: the pod was removed at {}", table::sanitized(time));
             }
             Ok(())
         }

@@ -49,10 +49,9 @@ fn settings() -> Vec<&'static Definition> {
     definitions(&Cli::from_arg_matches(&matches).unwrap().subjects())
 }
 
-/// The keys of the configuration file, aliases included. Of a key below others, the first.
+/// The keys of the configuration file, aliases included.
 fn keys() -> BTreeSet<String> {
-    let keys = settings().into_iter().flat_map(Definition::keys);
-    keys.map(|key| key.split('.').next().unwrap_or_default().to_owned()).collect()
+    settings().into_iter().flat_map(Definition::keys).collect()
 }
 
 #[test]

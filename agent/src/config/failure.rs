@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::shutdown::LAST_LINES;
 use super::values::LogFormat;
-use crate::api::table::{escaped, harmless};
+use crate::api::table::{escaped, sanitized};
 
 /// Why a command did not end with 0. The variants are the exit codes of [`agent`](super).
 #[derive(Debug, PartialEq, Eq)]
@@ -24,8 +24,8 @@ pub(crate) enum Failure {
     Unable(String),
     /// `--manage-mirror-pods` was given, but a kubelet manages the mirror pods of this node.
     Kubelet(String),
-    /// `doctor` found a failure, and has printed it. A warning is [`No`](Self::No).
-    Ill,
+    /// `doctor` found a failure, and has printed its report. A warning is [`No`](Self::No).
+    Reported,
 }
 
 impl Failure {
@@ -38,7 +38,7 @@ impl Failure {
     pub(crate) fn message(&self) -> Option<&str> {
         match self {
             Self::No(message) => message.as_deref(),
-            Self::Ill => None,
+            Self::Reported => None,
             Self::Usage(message) | Self::Unable(message) | Self::Kubelet(message) => Some(message),
         }
     }
@@ -52,7 +52,7 @@ pub(crate) fn code(done: Result<(), Failure>, format: LogFormat) -> ExitCode {
     }
     ExitCode::from(match failure {
         Failure::No(_) => 1,
-        Failure::Usage(_) | Failure::Ill => 2,
+        Failure::Usage(_) | Failure::Reported => 2,
         Failure::Unable(_) => 3,
         Failure::Kubelet(_) => 4,
     })
@@ -77,7 +77,7 @@ fn text(message: &str, format: LogFormat) -> String {
     match format {
         LogFormat::Text => {
             // The message may quote a server's response.
-            let lines: Vec<_> = message.lines().map(harmless).collect();
+            let lines: Vec<_> = message.lines().map(sanitized).collect();
             format!("pod-index: {}\n", lines.join("\n"))
         }
         LogFormat::Json => {

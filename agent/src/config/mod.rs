@@ -31,7 +31,7 @@ use std::time::Duration;
 use self::args::{Output, RunArgs};
 use self::define::{Definition, Subject};
 use self::subjects::{ClientTls, ServerAddress, Subjects, definitions};
-use self::values::{AccessSettings, AuthorizationMode, CheckpointDirectory, Extra, TlsFiles};
+use self::values::{AccessSettings, AuthorizationMode, CheckpointDirectory, Extra, TlsFiles, TlsNames};
 use self::written::Written;
 use crate::api::table;
 use crate::config::failure::Failure;
@@ -125,6 +125,11 @@ impl Settings {
             private_key,
             client_ca: given.tls.client_ca.clone(),
             takes_tokens: given.clients.accept_tokens,
+            names: TlsNames {
+                cert: written.name("tls-cert-file"),
+                private_key: written.name("tls-private-key-file"),
+                client_ca: written.name("client-ca-file"),
+            },
         });
         let address = server.address;
         rule(

@@ -62,6 +62,15 @@ pub(crate) struct TlsFiles {
     pub(crate) client_ca: Option<PathBuf>,
     /// Whether clients may omit a certificate, because they may present a token.
     pub(crate) takes_tokens: bool,
+    pub(crate) names: TlsNames,
+}
+
+/// The settings of [`TlsFiles`] as the user wrote them, for errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsNames {
+    pub(crate) cert: String,
+    pub(crate) private_key: String,
+    pub(crate) client_ca: String,
 }
 
 /// Which of a static pod's two objects to show if both are known.

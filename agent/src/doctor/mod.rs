@@ -39,7 +39,7 @@ pub(crate) fn examine(given: &Given, server: &ServerAddress, client: &ClientTls)
     match report.result {
         Outcome::Ok | Outcome::Skipped => Ok(()),
         Outcome::Warning => Err(Failure::No(None)),
-        Outcome::Failure => Err(Failure::Ill),
+        Outcome::Failure => Err(Failure::Reported),
     }
 }
 

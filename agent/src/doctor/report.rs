@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::api::table::harmless;
+use crate::api::table::sanitized;
 use crate::config::failure::Failure;
 
 /// The result of a check, ordered by severity.
@@ -77,9 +77,9 @@ impl Report {
         for Finding { check, result, message, fix } in &self.checks {
             let result = format!("{result:?}").to_lowercase();
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{result:7}  {check:width$}  {}", harmless(message));
+            let _ = writeln!(text, "{result:7}  {check:width$}  {}", sanitized(message));
             if let Some(fix) = fix {
-                let _ = writeln!(text, "{:7}  {:width$}  fix: {}", "", "", harmless(fix));
+                let _ = writeln!(text, "{:7}  {:width$}  fix: {}", "", "", sanitized(fix));
             }
         }
         text

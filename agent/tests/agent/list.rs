@@ -199,8 +199,16 @@ async fn pods_are_listed_in_kubectls_forms() {
     assert_eq!(words("-l app=web -o name"), ["pod/web-3"]);
     assert_eq!(words("--field-selector status.phase=Pending -o name"), ["pod/db"]);
     let wide = words("-o wide -n shop");
-    assert!(wide[0].ends_with("AGE IP NODE"), "{wide:?}");
-    assert!(wide[1].ends_with(" 10.0.0.7 node-1"), "{wide:?}");
+    assert!(wide[0].ends_with("AGE IP NODE NOMINATED NODE READINESS GATES"), "{wide:?}");
+    assert!(wide[1].ends_with(" 10.0.0.7 node-1 <none> <none>"), "{wide:?}");
+    let one = agent.ask("get shop/web-3 -o wide");
+    let one: Vec<_> = stdout(&one).lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+    assert_eq!(
+        (one[0][0], one[0][6], one[1][0], one[1][6]),
+        ("NAMESPACE", "IP", "shop", "10.0.0.7"),
+        "{one:?}"
+    );
+    assert_eq!(stdout(&agent.ask("get web-3 -o name")), "pod/web-3\n");
     for (format, parse) in [
         ("json", (|text: &str| serde_json::from_str(text).unwrap()) as fn(&str) -> Value),
         ("yaml", |text: &str| serde_saphyr::from_str(text).unwrap()),
@@ -213,7 +221,7 @@ async fn pods_are_listed_in_kubectls_forms() {
     for selector in ["a\tb", "a==b==c"] {
         agent.refuses(&format!("list -w --selector {selector}"), 2, "labelSelector");
     }
-    for invalid in ["list -A -n shop", "list --field-selector spec.image=x", "get db -o wide"] {
+    for invalid in ["list -A -n shop", "list --field-selector spec.image=x", "whois db -o wide"] {
         agent.refuses(invalid, 2, "");
     }
 

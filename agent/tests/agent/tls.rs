@@ -305,7 +305,7 @@ fn new_connections_use_a_new_certificate_but_never_an_invalid_one() {
     // A mismatched key.
     fs::write(pki.at("node.key"), pki.authority.sign("127.0.0.1").1).unwrap();
     let line = agent.wait_for_log("the TLS certificate is unchanged");
-    assert!(line.contains("tlsCertFile") && line.contains("node.key"), "{line}");
+    assert!(line.contains("--tls-cert-file") && line.contains("node.key"), "{line}");
     assert!(!line.contains("PRIVATE KEY"), "{line}");
     client.meets(&agent, &second);
     assert!(!is_current() && ends(29_348_006_400), "of what is presented");
@@ -375,15 +375,15 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
         (["node.crt", "", ""], "--tls-private-key-file", ""),
         (["", "node.key", ""], "--tls-cert-file", ""),
         (["", "", "ca.pem"], "--client-ca-file", ""),
-        (["nowhere.crt", "node.key", ""], "tlsCertFile", "nowhere.crt"),
-        (["junk.pem", "node.key", ""], "tlsCertFile", "junk.pem"),
-        (["torn.pem", "node.key", ""], "tlsCertFile", "torn.pem"),
-        (["large.pem", "node.key", ""], "tlsCertFile", "large.pem: is larger than 1 MiB"),
-        (["node.key", "node.key", ""], "tlsCertFile", "node.key"),
-        (["node.crt", "junk.pem", ""], "tlsPrivateKeyFile", "junk.pem"),
-        (["node.crt", "node.crt", ""], "tlsPrivateKeyFile", "node.crt"),
-        (["node.crt", "other.key", ""], "tlsCertFile", "other.key"),
-        (["node.crt", "node.key", "junk.pem"], "clientCAFile", "junk.pem"),
+        (["nowhere.crt", "node.key", ""], "--tls-cert-file", "nowhere.crt"),
+        (["junk.pem", "node.key", ""], "--tls-cert-file", "junk.pem"),
+        (["torn.pem", "node.key", ""], "--tls-cert-file", "torn.pem"),
+        (["large.pem", "node.key", ""], "--tls-cert-file", "large.pem: is larger than 1 MiB"),
+        (["node.key", "node.key", ""], "--tls-cert-file", "node.key"),
+        (["node.crt", "junk.pem", ""], "--tls-private-key-file", "junk.pem"),
+        (["node.crt", "node.crt", ""], "--tls-private-key-file", "node.crt"),
+        (["node.crt", "other.key", ""], "--tls-cert-file", "other.key"),
+        (["node.crt", "node.key", "junk.pem"], "--client-ca-file", "junk.pem"),
     ] {
         let flags = ["--tls-cert-file", "--tls-private-key-file", "--client-ca-file"].into_iter().zip(files);
         let flags = flags.filter(|(_, file)| !file.is_empty());
@@ -429,7 +429,8 @@ fn the_configuration_file_has_the_kubelets_keys_and_tls_is_enough_to_serve_beyon
     let output = config("authentication: {x509: {clientCAFile: nowhere.pem}}\n");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr(&output).contains("clientCAFile") && stderr(&output).contains("nowhere.pem"),
+        stderr(&output).contains("config.yaml:5: authentication.x509.clientCAFile")
+            && stderr(&output).contains("nowhere.pem"),
         "{}",
         stderr(&output)
     );

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::model::{COLUMNS, Model, Row};
 use crate::api::seen::Sources;
-use crate::api::table::harmless;
+use crate::api::table::sanitized;
 use crate::cli::client::Server;
 use crate::cli::follow::follow;
 use crate::config::failure::Failure;
@@ -48,7 +48,7 @@ pub(super) async fn follow_pods(server: Server, news: UnboundedSender<News>) {
     };
     // `follow` tries again for ever, so this ends when the user quits.
     let _ = follow(ApiServer::new(server.api(true)), update, |problem| {
-        let problem = problem.map(|problem| harmless(problem).into_owned());
+        let problem = problem.map(|problem| sanitized(problem).into_owned());
         let _ = news.send(Box::new(|model| model.pods_problem = problem));
     })
     .await;
@@ -60,7 +60,7 @@ fn rows(pods: &[Arc<Pod>]) -> Vec<(PodUid, Arc<Row>)> {
 
 fn row(pod: &Pod) -> Row {
     let cells = own_cells(pod);
-    COLUMNS.map(|(_, cell)| harmless(&cells[cell]).into_owned())
+    COLUMNS.map(|(_, cell)| sanitized(&cells[cell]).into_owned())
 }
 
 /// Asks for the sources, again and again.
@@ -68,7 +68,7 @@ pub(super) async fn poll(server: Server, news: UnboundedSender<News>) {
     loop {
         let started = Instant::now();
         let answer = sources(&server).await;
-        let answer = answer.map_err(|failure| harmless(failure.message().unwrap_or_default()).into_owned());
+        let answer = answer.map_err(|failure| sanitized(failure.message().unwrap_or_default()).into_owned());
         if news.send(Box::new(|model| model.hear(answer, Timestamp::now()))).is_err() {
             return;
         }
@@ -80,7 +80,7 @@ pub(super) async fn poll(server: Server, news: UnboundedSender<News>) {
 async fn sources(server: &Server) -> Result<Sources, Failure> {
     fn clean(value: &mut Value) {
         match value {
-            Value::String(text) => *text = harmless(text).into_owned(),
+            Value::String(text) => *text = sanitized(text).into_owned(),
             Value::Array(items) => items.iter_mut().for_each(clean),
             Value::Object(members) => members.values_mut().for_each(clean),
             _ => {}

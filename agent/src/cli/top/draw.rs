@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{self, Cell, Paragraph, Wrap};
 use unicode_width::UnicodeWidthStr;
 
-use super::model::{AGE, COLUMNS, Model, NAME, Row, STATUS};
+use super::model::{AGE, COLUMNS, IP, Model, NAME, Row, STATUS};
 use crate::api::seen::Source;
 use crate::pod_api::since;
 
@@ -171,7 +171,6 @@ fn table(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>, area: Rect) {
     // The selected row is on the screen, and the screen is full.
     let first = model.first.clamp((model.selected + 1).saturating_sub(model.room), model.selected);
     model.first = first.min(model.shown.len().saturating_sub(room));
-    let widths = widths.into_iter().map(|width| Constraint::Length(u16::try_from(width).unwrap_or(u16::MAX)));
     let mark = if model.is_reversed { "↓" } else { "↑" };
     let heading = |(at, (name, _)): (usize, &(&'static str, usize))| {
         format!("{name}{}", if at == model.sorted_by { mark } else { "" })
@@ -179,20 +178,36 @@ fn table(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>, area: Rect) {
     let header = COLUMNS.iter().enumerate().map(heading).collect::<widgets::Row<'_>>().style(FAINT);
     let row = |(at, row): (usize, &Arc<Row>)| {
         let cells = row.iter().enumerate().map(|(column, cell)| match column {
-            STATUS if is_bad(cell) => Cell::from(cell.clone()).style(BAD),
-            NAME => Cell::from(cell.clone()).style(STRONG),
+            STATUS if is_bad(cell) => Cell::from(shortened(cell, widths.get(column))).style(BAD),
+            NAME => Cell::from(shortened(cell, widths.get(column))).style(STRONG),
             AGE => Cell::from(age(cell, now)),
-            _ => Cell::from(cell.clone()),
+            _ => Cell::from(shortened(cell, widths.get(column))),
         });
         cells.collect::<widgets::Row<'_>>().style(if at == model.selected { CHOSEN } else { Style::new() })
     };
-    let rows = model.shown.iter().enumerate().skip(model.first).take(room).map(row);
-    frame.render_widget(widgets::Table::new(rows, widths).header(header).column_spacing(GAP), area);
+    let rows: Vec<_> = model.shown.iter().enumerate().skip(model.first).take(room).map(row).collect();
+    let constraint = |width: &usize| Constraint::Length(u16::try_from(*width).unwrap_or(u16::MAX));
+    let constraints = widths.iter().map(constraint);
+    frame.render_widget(widgets::Table::new(rows, constraints).header(header).column_spacing(GAP), area);
     if model.shown.is_empty() {
         let why = if model.pods.is_empty() { "nothing here yet" } else { "nothing matches the filter" };
         let below = Rect { y: area.y + 1, height: area.height.saturating_sub(1).min(1), ..area };
         frame.render_widget(Line::styled(why, FAINT), below.intersection(area));
     }
+}
+
+/// The text, or as much of it as fits before an ellipsis. `width`: of its column. `None`: the column is not on the screen.
+fn shortened(text: &str, width: Option<&usize>) -> String {
+    let Some(width) = width.copied().filter(|width| text.width() > *width) else { return text.to_owned() };
+    let mut kept = String::new();
+    for char in text.chars() {
+        let longer = format!("{kept}{char}");
+        if longer.width() >= width {
+            break;
+        }
+        kept = longer;
+    }
+    kept + "…"
 }
 
 fn age(created: &str, now: Timestamp) -> String {
@@ -205,16 +220,20 @@ fn is_bad(status: &str) -> bool {
     !is_starting && !status.is_empty() && !FINE.contains(&status)
 }
 
-/// The widths of the columns whose headings fit. A very long name must not displace other columns, but may have what
-/// they leave.
+/// The widths of the columns whose headings fit; of IPs, a part would be another IP, so that column is whole or not there.
+/// A very long name must not displace other columns, but may have what they leave.
 fn fitting(model: &Model, screen: u16) -> Vec<usize> {
     let (mut start, screen) = (0, usize::from(screen));
     let cells = |at: usize| model.pods.values().map(|row| row[at].width()).max().unwrap_or_default();
     let width = |(at, (name, _)): (usize, &(&str, usize))| {
         // With space for the mark of the sort order.
         let heading = name.len() + 1;
-        let width = if at == AGE { AGES } else { cells(at) }.max(heading).min(screen / SHARE);
-        let room = screen.checked_sub(start).filter(|room| *room >= heading)?;
+        let (width, needed) = match at {
+            IP => (cells(at).max(heading), cells(at).max(heading)),
+            AGE => (AGES.max(heading).min(screen / SHARE), heading),
+            _ => (cells(at).max(heading).min(screen / SHARE), heading),
+        };
+        let room = screen.checked_sub(start).filter(|room| *room >= needed)?;
         start += width + usize::from(GAP);
         Some(width.min(room))
     };

@@ -13,7 +13,7 @@ use crate::api::seen::Sources;
 /// ones are left out.
 #[rustfmt::skip]
 pub(super) const COLUMNS: [(&str, usize); 14] = [
-    ("NAMESPACE", 0), ("NAME", 1), ("STATUS", 8), ("READY", 7), ("RESTARTS", 9), ("AGE", 10), ("KIND", 4), ("IP", 11),
+    ("NAMESPACE", 0), ("NAME", 1), ("STATUS", 8), ("READY", 7), ("RESTARTS", 9), ("AGE", 10), ("IP", 11), ("KIND", 4),
     ("WORKLOAD", 12), ("NODE", 6), ("SOURCE", 3), ("UID", 2), ("IMAGES", 13), ("LABELS", 14),
 ];
 /// Indexes of columns.
@@ -21,6 +21,7 @@ pub(super) const NAME: usize = 1;
 pub(super) const STATUS: usize = 2;
 /// The creation time, which is shown as an age.
 pub(super) const AGE: usize = 5;
+pub(super) const IP: usize = 6;
 /// Maximum length of the filter; longer than any name.
 const LONGEST: usize = 512;
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::api::table::harmless;
+use crate::api::table::sanitized;
 use crate::cli::Output;
 use crate::cli::format::{self, Printer};
 use crate::config::failure::Failure;
@@ -30,9 +30,9 @@ pub(crate) fn print(printer: &mut Printer, fields: &[String], answers: &[u8]) ->
     for answer in answers.iter().filter(|_| printer.output != Output::Yaml) {
         let error = answer["error"].as_str().or(answer["contradiction"].as_str());
         if let Some(error) = error.map(str::to_owned).or_else(|| contested(answer)) {
-            let query = harmless(text_of(answer, "query"));
+            let query = sanitized(text_of(answer, "query"));
             let mark = if query.chars().nth(QUOTED).is_some() { "…" } else { "" };
-            eprintln!("pod-index: {:?}: {}", format!("{query:.QUOTED$}{mark}"), harmless(&error));
+            eprintln!("pod-index: {:?}: {}", format!("{query:.QUOTED$}{mark}"), sanitized(&error));
         }
     }
     Ok(is_open)

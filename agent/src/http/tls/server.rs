@@ -33,9 +33,10 @@ struct Loaded {
 impl TlsFiles {
     /// Loads the files as they are now.
     fn load(&self) -> Result<Loaded, String> {
-        let cert = Pem::read("tlsCertFile", &self.cert)?;
-        let key = Pem::read("tlsPrivateKeyFile", &self.private_key)?;
-        let client_ca = self.client_ca.as_ref().map(|path| Pem::read("clientCAFile", path)).transpose()?;
+        let cert = Pem::read(&self.names.cert, &self.cert)?;
+        let key = Pem::read(&self.names.private_key, &self.private_key)?;
+        let client_ca = self.client_ca.as_ref();
+        let client_ca = client_ca.map(|path| Pem::read(&self.names.client_ca, path)).transpose()?;
         let builder = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| cert.wrong(error))?;

@@ -32,13 +32,13 @@ fn seen(rows: &[&[&str]]) -> Pods {
 fn pods() -> Pods {
     let (morning, may) = ("2025-06-01T09:00:00Z", "2025-05-12T12:00:00Z");
     seen(&[
-        &["kube-system", "etcd-node-1", "Running", "1/1", "0", may, "static", "", "", "node-1", "file",
+        &["kube-system", "etcd-node-1", "Running", "1/1", "0", may, "", "static", "", "node-1", "file",
           "2aaea51d8c8cbc4da88efc0d83bc17e8", "registry.k8s.io/etcd:3.6", "component=etcd"],
-        &["default", "static-web-node-1", "Pending", "0/1", "0", morning, "static", "", "", "node-1", "file",
+        &["default", "static-web-node-1", "Pending", "0/1", "0", morning, "", "static", "", "node-1", "file",
           "62072cebf7599e62412bb4184152288f", "nginx:1.27", ""],
-        &["default", "web-7c5ddbdf54-q4x2n", "CrashLoopBackOff", "1/2", "12", morning, "pod", "10.244.1.17", "Deployment/web",
+        &["default", "web-7c5ddbdf54-q4x2n", "CrashLoopBackOff", "1/2", "12", morning, "10.244.1.17", "pod", "Deployment/web (derived)",
           "node-1", "api", "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "nginx:1.27,envoy:1.36", "app=web,tier=front"],
-        &["default", "\u{fffd}[31mred", "Running", "1/1", "2", may, "pod", "", "", "node-1", "api", "e-v-i-l"],
+        &["default", "\u{fffd}[31mred", "Running", "1/1", "2", may, "", "pod", "", "node-1", "api", "e-v-i-l"],
     ])
 }
 
@@ -124,6 +124,36 @@ fn each_width_shows_what_matters_most() {
         [(44, "narrow.txt"), (80, "pods-80.txt"), (120, "pods-120.txt"), (200, "pods-200.txt")]
     {
         assert_golden(name, &plain(&mut model(), at(5), width, 12));
+    }
+}
+
+#[test]
+fn an_ip_is_whole_or_not_there() {
+    for ip in ["10.244.101.217", "2001:db8:aaaa:bbbb:cccc:dddd:eeee:ffff"] {
+        let mut model = never();
+        model.pods = seen(&[&["default", "web", "Running", "1/1", "0", "", ip, "pod"]]);
+        let mut was_shown = false;
+        for width in 40..160 {
+            let screen = plain(&mut model, at(5), width, 8);
+            let has_column = screen.lines().any(|line| line.contains(" IP"));
+            assert_eq!(has_column, screen.contains(ip), "{width}: {screen}");
+            assert!(has_column || !was_shown, "a wider screen shows no less: {screen}");
+            was_shown = has_column;
+        }
+        assert!(was_shown);
+    }
+}
+
+#[test]
+fn a_cell_that_is_cut_ends_with_an_ellipsis() {
+    for (text, width, shown) in [
+        ("web", 3, "web"),
+        ("web-0", 4, "web…"),
+        ("日本語", 6, "日本語"),
+        ("日本語", 5, "日本…"),
+        ("ab", 1, "…"),
+    ] {
+        assert_eq!(shortened(text, Some(&width)), shown);
     }
 }
 
