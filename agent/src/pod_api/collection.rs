@@ -12,6 +12,7 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 use super::history::{History, Limits};
+use super::interest::Interest;
 use super::resource::Resource;
 use super::status::Refusal;
 use super::watch_limits::WatchLimits;
@@ -73,6 +74,8 @@ pub(super) enum Origin {
     Server {
         known: channel::Receiver<Known>,
         status: Option<channel::Receiver<SourceStatus>>,
+        /// Told of each request. For a kind that is followed without one, it is told in vain.
+        interest: Arc<Interest>,
     },
 }
 
@@ -102,7 +105,8 @@ impl Collection {
                     _ => "the history has not reached the latest publication".to_owned(),
                 }
             }
-            Origin::Server { known, status } => {
+            Origin::Server { known, status, interest } => {
+                interest.ask();
                 let mut known = known.clone();
                 // The first pass over owners takes a request for each.
                 let is_known =
@@ -129,6 +133,12 @@ impl Collection {
     pub(super) fn known(&self) -> Option<Known> {
         let Origin::Server { known, .. } = &self.origin else { return None };
         Some(known.borrow().clone())
+    }
+
+    /// Whether anybody asks for its objects. `None` for pods.
+    pub(super) fn interest(&self) -> Option<&Arc<Interest>> {
+        let Origin::Server { interest, .. } = &self.origin else { return None };
+        Some(interest)
     }
 
     /// Its name, and the age of its objects in seconds, if they are known only from the last run.

@@ -78,7 +78,7 @@ impl Begin<'_> {
             })
         });
         let known = channel::Sender::new(Known { stored, read: None });
-        let origin = Origin::Server { known: known.subscribe(), status };
+        let origin = Origin::Server { known: known.subscribe(), status, interest: Arc::default() };
         (Arc::new(Collection { history, origin }), known)
     }
 }

@@ -17,6 +17,7 @@ mod event;
 mod follow;
 mod followed;
 mod history;
+pub(crate) mod interest;
 mod keep;
 mod list;
 pub(crate) mod metrics;

@@ -1,11 +1,25 @@
-//! Follows the owners of the node's pods: requested one by one when a pod first names them, kept while a pod needs them,
-//! and requested again now and then. There is never a list or a watch: a cluster can have 200,000 `ReplicaSets`.
+//! Follows the owners of the node's pods: requested one by one, kept while a pod needs them, and requested again now and
+//! then. There is never a list or a watch: a cluster can have 200,000 `ReplicaSets`.
+//!
+//! # When an owner is requested
+//! Two thousand nodes have two thousand agents, so each request counts.
+//!
+//! | owner | first | again |
+//! |---|---|---|
+//! | one whose own owner names the workload: a `ReplicaSet`, a Job | within three minutes of the start, then as soon as a pod names it | hourly |
+//! | others: the pod or the `ReplicaSet` names them | once somebody has asked for objects of their kind | hourly |
+//! | of a kind that somebody asks for now | at once | ten minutes after it was read |
+//!
+//! The API server answers from its cache. Only what that lacks is requested once more, from etcd.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, ApiResource, DynamicObject, GetParams, GroupVersionKind};
@@ -19,6 +33,7 @@ use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::collection::{Begin, Collection, Known, START};
+use super::interest::Interest;
 use super::object::Object;
 use super::owner::{KINDS, Owner};
 use crate::pipeline::readiness::Readiness;
@@ -33,7 +48,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The order is random, so that the next pass requests others.
 const FAILURES: usize = 3;
 /// The age at which an owner is requested again. Shortened at random by up to a third.
-const REFRESH: Duration = Duration::from_secs(600);
+const REFRESH: Duration = Duration::from_secs(3600);
+/// The age at which an owner is requested again if somebody asks for objects of its kind. Shortened likewise.
+const STALE: Duration = Duration::from_secs(600);
+/// After the start, the owners are requested at random times within this time, unless somebody asks for them.
+const SPREAD: Duration = Duration::from_secs(180);
 /// The first and the longest pause after a failure.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// `kubectl apply` stores the whole object in it, which metadata clients do not expect, and which may hold passwords.
@@ -42,20 +61,36 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// What is known of owners, by namespace and UID: a pod may name the UID of an object in another namespace. Clones share
 /// it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owners(Arc<RwLock<HashMap<String, Arc<Owner>>>>);
+pub(crate) struct Owners {
+    known: Arc<RwLock<HashMap<String, Arc<Owner>>>>,
+    /// For each of [`KINDS`]; empty if owners are not followed.
+    interests: Arc<[Arc<Interest>]>,
+}
 
 impl Owners {
     /// The pod's controller, if it is known and says more than the pod does.
     pub(crate) fn of(&self, pod: &Pod) -> Option<Arc<Owner>> {
         let owner = controller(&pod.metadata).filter(|owner| is_often_controlled(owner))?;
         let key = format!("{}/{}", pod.namespace(), owner.uid);
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    /// As [`of`](Self::of), for somebody who asks: if it is not known yet, it is requested now.
+    pub(crate) fn asked_of(&self, pod: &Pod) -> Option<Arc<Owner>> {
+        let known = self.of(pod);
+        if known.is_none()
+            && let Some(kind) = controller(&pod.metadata).and_then(kind_of)
+            && let Some(interest) = self.interests.get(kind)
+        {
+            interest.hurry();
+        }
+        known
     }
 
     fn keep(&self, name: &Key, owner: Option<Arc<Owner>>) {
         let (namespace, _) = name.object.split_once('/').unwrap_or_default();
         let key = format!("{namespace}/{}", name.uid);
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         match owner {
             Some(owner) => known.insert(key, owner),
             None => known.remove(&key),
@@ -67,6 +102,11 @@ impl Owners {
 fn kind_of(owner: &OwnerReference) -> Option<usize> {
     let group = owner.api_version.split('/').next();
     KINDS.iter().position(|(of, _)| of.kind == owner.kind && Some(of.group) == group)
+}
+
+/// Whether pods, or the owners of pods, name objects of this kind as workloads, so that the object adds no name.
+fn is_named_elsewhere(kind: usize) -> bool {
+    !matches!(KINDS[kind].0.kind, "ReplicaSet" | "Job")
 }
 
 /// The name of an owner.
@@ -89,6 +129,8 @@ struct Tried {
     /// The last failure, and whether the right is missing.
     problem: Option<(String, bool)>,
     due_at: Option<Instant>,
+    /// When it is requested again if somebody asks for objects of its kind.
+    stale_at: Option<Instant>,
 }
 
 /// Follows the owners of the pods in the index.
@@ -101,6 +143,9 @@ pub(super) struct Follower {
     pub(super) owners: Owners,
     tried: HashMap<Key, Tried>,
     backoff: Backoff,
+    began: Instant,
+    /// Spreads the first requests.
+    hasher: RandomState,
 }
 
 impl Follower {
@@ -112,14 +157,17 @@ impl Follower {
     ) -> (Self, Vec<Arc<Collection>>) {
         let kinds: Vec<_> = KINDS.iter().map(|(of, _)| begin.restored(of, None)).collect();
         let collections: Vec<_> = kinds.iter().map(|(collection, _)| Arc::clone(collection)).collect();
+        let interests = collections.iter().filter_map(|collection| collection.interest().cloned());
         let follower = Self {
             client: client.clone(),
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
             kinds,
-            owners: Owners::default(),
+            owners: Owners { known: Arc::default(), interests: interests.collect() },
             tried: HashMap::new(),
             backoff: Backoff::new(PAUSES.0, PAUSES.1),
+            began: Instant::now(),
+            hasher: RandomState::new(),
         };
         for (kind, collection) in collections.iter().enumerate() {
             for (object, restored) in collection.history.now().0 {
@@ -133,7 +181,8 @@ impl Follower {
     }
 
     pub(super) async fn run(mut self) {
-        let (mut was_reported, began) = (false, Instant::now());
+        let mut was_reported = false;
+        let interests = Arc::clone(&self.owners.interests);
         loop {
             let was_complete = self.readiness.has_pods();
             let (needed, seen) = self.pass().await;
@@ -144,7 +193,7 @@ impl Follower {
             was_reported = why.is_some();
             if was_complete {
                 self.tell(&needed);
-            } else if began.elapsed() >= START {
+            } else if self.began.elapsed() >= START {
                 // Requests need not wait for it.
                 let why = || Err("the pods have not been read yet".to_owned());
                 let tell = |known: &mut Known| {
@@ -162,12 +211,15 @@ impl Follower {
                 while changes.next().await?.after().pods_generation() == seen {}
                 Some(())
             };
+            let mut woken: FuturesUnordered<_> = interests.iter().map(|interest| interest.woken()).collect();
             tokio::select! {
                 change = newer => {
                     if change.is_none() {
                         return;
                     }
                 }
+                // Also if it was woken before.
+                Some(()) = woken.next() => continue,
                 () = sleep_until(next.map_or(longest, |next| next.min(longest))) => continue,
             }
             drop(changes);
@@ -187,7 +239,27 @@ impl Follower {
 
     /// When an owner is to be requested. `None`: at once.
     fn due_at(&self, name: &Key, denied: &HashMap<usize, Instant>) -> Option<Instant> {
-        self.tried.get(name).and_then(|tried| tried.due_at).max(denied.get(&name.kind).copied())
+        // Of its kind, and of the kind that it has to name.
+        let is_for_it = |kind: &usize| *kind == name.kind || KINDS[*kind].1 == Some(name.kind);
+        let interests = || (0..KINDS.len()).filter(is_for_it).map(|kind| &self.owners.interests[kind]);
+        let due_at = match self.tried.get(name) {
+            None if interests().any(|interest| interest.is_urgent()) => None,
+            None if is_named_elsewhere(name.kind) => Some(Instant::now() + REFRESH),
+            None => Some(self.began + SPREAD.mul_f64(self.share(name))),
+            Some(tried) if tried.problem.is_some() => tried.due_at,
+            Some(tried) => {
+                let asked_at = interests().filter_map(|interest| interest.asked_at()).max();
+                let is_stale = |stale_at: &Instant| asked_at.is_some_and(|asked_at| asked_at >= *stale_at);
+                tried.stale_at.filter(is_stale).or(tried.due_at)
+            }
+        };
+        due_at.max(denied.get(&name.kind).copied())
+    }
+
+    /// A share from 0 to 1 of a time, always the same for an owner.
+    fn share(&self, name: &Key) -> f64 {
+        let [low, high, ..] = self.hasher.hash_one(name).to_le_bytes();
+        f64::from(u16::from_le_bytes([low, high])) / f64::from(u16::MAX)
     }
 
     /// Says which kinds are read. Without all objects of a kind, those that they name are unknown as well.
@@ -255,17 +327,22 @@ impl Follower {
         }
     }
 
-    /// Requests an owner: `None` if there is no such object.
+    /// Requests an owner: `None` if there is no such object. Asks the API server's cache first, and etcd for what that
+    /// lacks: it may be late.
     async fn get(&self, name: &Key) -> Result<Option<Owner>, Error> {
-        // One that is known, if only from the last run, is refreshed from the API server's cache.
-        let parameters =
-            if self.is_known(name) || self.is_read(name) { GetParams::any() } else { GetParams::default() };
+        match self.get_with(name, &GetParams::any()).await? {
+            Some(owner) => Ok(Some(owner)),
+            None => self.get_with(name, &GetParams::default()).await,
+        }
+    }
+
+    async fn get_with(&self, name: &Key, parameters: &GetParams) -> Result<Option<Owner>, Error> {
         let (of, _) = &KINDS[name.kind];
         let kind = GroupVersionKind::gvk(of.group, "v1", of.kind);
         let resource = ApiResource::from_gvk_with_plural(&kind, of.name);
         let (namespace, object) = name.object.split_once('/').unwrap_or_default();
         let objects = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
-        let found = objects.get_metadata_opt_with(object, &parameters).await?;
+        let found = objects.get_metadata_opt_with(object, parameters).await?;
         Ok(found.filter(|found| found.metadata.uid.as_ref() == Some(&name.uid)).map(|mut found| {
             // Without the parts that can take most of the memory.
             found.metadata.managed_fields = None;
@@ -296,8 +373,10 @@ impl Follower {
 
     fn received(&mut self, name: Key, owner: Option<Owner>) {
         self.put(&name, owner.map(Arc::new));
-        let due_at = Some(Instant::now() + REFRESH.mul_f64(jitter()));
-        self.tried.insert(name, Tried { is_read: true, due_at, ..Tried::default() });
+        let (now, jitter) = (Instant::now(), jitter());
+        let due_at = Some(now + REFRESH.mul_f64(jitter));
+        let stale_at = Some(now + STALE.mul_f64(jitter));
+        self.tried.insert(name, Tried { is_read: true, due_at, stale_at, ..Tried::default() });
     }
 
     /// Forgets what no pod needs. What was restored stays until all that may name it was read.
@@ -375,21 +454,41 @@ mod tests {
         Follower::new(&Client::new(server, "default"), (reader, &readiness), begin)
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_owner_of_the_last_run_is_refreshed_from_the_api_servers_cache() {
-        let asked = Arc::new(Mutex::new(Vec::new()));
+    /// As if a client had asked for objects of every kind.
+    fn ask(collections: &[Arc<Collection>]) {
+        collections.iter().for_each(|collection| collection.interest().unwrap().ask());
+    }
+
+    /// A request: the object's name, and whether the cache may answer.
+    type Asked = Arc<Mutex<Vec<(String, bool)>>>;
+
+    /// A server that notes each request. Its cache lacks objects whose names begin with `late`.
+    fn noting() -> (Router, Asked) {
+        let asked = Asked::default();
         let server = Router::new().fallback({
             let asked = Arc::clone(&asked);
             async move |uri: axum::http::Uri| {
                 let name = uri.path().rsplit('/').next().unwrap().to_owned();
                 let is_cached = uri.query().is_some_and(|query| query.contains("resourceVersion=0"));
                 asked.lock().unwrap().push((name.clone(), is_cached));
-                json!({ "metadata": { "name": name, "uid": name } }).to_string()
+                if is_cached && name.starts_with("late") {
+                    let status = json!({ "status": "Failure", "reason": "NotFound", "code": 404, "message": "" });
+                    return (StatusCode::NOT_FOUND, status.to_string());
+                }
+                let owner = json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": true }]);
+                let owner = if uri.path().contains("replicasets") { owner } else { json!([]) };
+                (StatusCode::OK, json!({ "metadata": { "name": name, "uid": name, "ownerReferences": owner } }).to_string())
             }
         });
+        (server, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_api_servers_cache_is_asked_first_and_etcd_for_what_it_lacks() {
+        let (server, asked) = noting();
         let (mut writer, reader) = pod_index::new();
-        for name in ["new", "old", "renewed"] {
-            writer.add_pod(pod(name, "ReplicaSet", name)).unwrap();
+        for name in ["new", "late", "old", "renewed"] {
+            writer.add_pod(pod(name, "StatefulSet", name)).unwrap();
         }
         let (follower, collections) = follower(server, &reader);
         let restored = [("old", "old"), ("renewed", "of an earlier one")].map(|(name, uid)| {
@@ -397,13 +496,138 @@ mod tests {
             let owner: Owner = serde_json::from_value(owner).unwrap();
             (format!("shop/{name}").into(), Some((Arc::new(owner) as _, true)))
         });
-        collections[0].history.show(restored.into());
+        collections[2].history.show(restored.into());
+        ask(&collections);
         tokio::spawn(follower.run());
         sleep(Duration::from_secs(1)).await;
         let mut asked = asked.lock().unwrap().clone();
         asked.sort_unstable();
-        let expected = [("new", false), ("old", true), ("renewed", false)];
+        let expected = [("late", false), ("late", true), ("new", true), ("old", true), ("renewed", true)];
         assert_eq!(asked, expected.map(|(name, is_cached)| (name.to_owned(), is_cached)));
+        assert!(["late", "new", "old", "renewed"].iter().all(|name| {
+            let known = collections[2].history.get(&format!("shop/{name}")).and_then(|known| known.current());
+            known.is_some_and(|known| known.metadata().uid.as_deref() == Some(*name))
+        }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_asks_for_is_requested_late_and_what_pods_name_not_at_all() {
+        let (server, asked) = noting();
+        let (mut writer, reader) = pod_index::new();
+        for (name, kind) in
+            [("a", "ReplicaSet"), ("b", "ReplicaSet"), ("c", "StatefulSet"), ("d", "DaemonSet")]
+        {
+            writer.add_pod(pod(name, kind, name)).unwrap();
+        }
+        let (follower, collections) = follower(server, &reader);
+        let owners = follower.owners.clone();
+        tokio::spawn(follower.run());
+        let requests = || asked.lock().unwrap().drain(..).map(|(name, _)| name).collect::<Vec<_>>().join(" ");
+        sleep(SPREAD + Duration::from_secs(1)).await;
+        let mut first: Vec<_> = requests().split(' ').map(str::to_owned).collect();
+        first.sort_unstable();
+        assert_eq!(first, ["a", "b"]);
+        // A new pod's owner is requested at once, also by somebody's question.
+        let new = pod("e", "ReplicaSet", "e");
+        writer.add_pod(new.clone()).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(requests(), "e");
+        assert!(owners.asked_of(&new).is_some());
+        // The Deployment, which all three name, and the others, once somebody asks for their kinds.
+        collections[2].current(true).await.unwrap();
+        assert_eq!(requests(), "c");
+        collections[1].current(true).await.unwrap();
+        assert_eq!(requests(), "web");
+        // Hourly; and every ten minutes while somebody asks.
+        sleep(Duration::from_secs(30 * 60)).await;
+        assert_eq!(requests(), "");
+        collections[2].current(true).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(requests(), "c");
+        sleep(Duration::from_secs(40 * 60)).await;
+        assert!(["a", "b", "e", "web"].iter().all(|name| requests_of(&asked, name) == 1));
+        assert_eq!(requests_of(&asked, "d"), 0);
+    }
+
+    fn requests_of(asked: &Asked, name: &str) -> usize {
+        asked.lock().unwrap().iter().filter(|(other, _)| other == name).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_about_a_pod_whose_owner_is_not_read_yet_hurries() {
+        let (server, asked) = noting();
+        let (mut writer, reader) = pod_index::new();
+        let pods: Vec<_> =
+            (0..20).map(|number| pod(&format!("p-{number}"), "ReplicaSet", &format!("r-{number}"))).collect();
+        let _ = writer.set_pods(pods.clone());
+        let (follower, _) = follower(server, &reader);
+        let owners = follower.owners.clone();
+        tokio::spawn(follower.run());
+        sleep(Duration::from_secs(1)).await;
+        assert!(asked.lock().unwrap().len() < 10, "spread");
+        for pod in &pods {
+            let _ = owners.asked_of(pod);
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert!(pods.iter().all(|pod| owners.of(pod).is_some()));
+    }
+
+    /// A twentieth of a cluster of 2,000 nodes, each with 30 `ReplicaSets` of 30 Deployments. All agents start at once, run for
+    /// an hour, and are upgraded, a tenth at a time, each minute.
+    #[tokio::test(start_paused = true)]
+    async fn the_requests_of_two_thousand_agents_are_few_and_spread() {
+        const AGENTS: usize = 100;
+        const SCALE: usize = 2_000 / AGENTS;
+        let times = Arc::new(Mutex::new(Vec::new()));
+        let server = Router::new().fallback({
+            let times = Arc::clone(&times);
+            async move |uri: axum::http::Uri| {
+                let is_quorum = uri.query().is_none_or(|query| !query.contains("resourceVersion=0"));
+                times.lock().unwrap().push((Instant::now(), is_quorum));
+                let name = uri.path().rsplit('/').next().unwrap().to_owned();
+                json!({ "metadata": { "name": name, "uid": name } }).to_string()
+            }
+        });
+        // The number of requests, the most in a second, and those that reach etcd, in the whole cluster.
+        let counts = || {
+            let times = std::mem::take(&mut *times.lock().unwrap());
+            let mut by_second = HashMap::new();
+            for (time, _) in &times {
+                *by_second.entry(time.duration_since(times[0].0).as_secs()).or_insert(0) += SCALE;
+            }
+            let most: usize = by_second.into_values().max().unwrap_or_default();
+            (times.len() * SCALE, most, times.iter().filter(|(_, is_quorum)| *is_quorum).count() * SCALE)
+        };
+        let mut indices = Vec::new();
+        for agent in 0..AGENTS {
+            let (mut writer, reader) = pod_index::new();
+            let pods = (0..30)
+                .map(|number| pod(&format!("p-{number}"), "ReplicaSet", &format!("r-{agent}-{number}")));
+            let _ = writer.set_pods(pods);
+            indices.push((writer, reader));
+        }
+        let start = |reader: &Reader<Pod>| tokio::spawn(follower(server.clone(), reader).0.run());
+        let mut agents: Vec<_> = indices.iter().map(|(_, reader)| start(reader)).collect();
+        sleep(Duration::from_secs(300)).await;
+        let at_the_start = counts();
+        sleep(Duration::from_secs(3600)).await;
+        let in_an_hour = counts();
+        for tenth in 0..10 {
+            for number in tenth * AGENTS / 10..(tenth + 1) * AGENTS / 10 {
+                agents[number].abort();
+                agents[number] = start(&indices[number].1);
+            }
+            sleep(Duration::from_secs(60)).await;
+        }
+        sleep(SPREAD).await;
+        let in_an_upgrade = counts();
+        let all = (at_the_start, in_an_hour, in_an_upgrade);
+        println!(
+            "requests, most in a second, from etcd: at the start {at_the_start:?}, in an hour {in_an_hour:?}, in an upgrade {in_an_upgrade:?}"
+        );
+        assert_eq!((all.0.0, all.0.2, all.1.2, all.2.2), (60_000, 0, 0, 0), "{all:?}");
+        assert!(all.0.1 <= 1_000 && all.1.1 <= 400 && all.2.1 <= 600, "{all:?}");
+        assert!((60_000..=100_000).contains(&all.1.0) && (60_000..=90_000).contains(&all.2.0), "{all:?}");
     }
 
     /// A denied owner is due since its refresh, and is not requested before the pause is over.
@@ -445,11 +669,11 @@ mod tests {
             (requests.load(Ordering::Relaxed) - before, is_known)
         };
         let (asked, is_known) = hours(0).await;
-        assert!((12..=20).contains(&asked) && is_known, "every ten minutes: {asked}");
+        assert!((2..=4).contains(&asked) && is_known, "hourly: {asked}");
         let (asked, is_known) = hours(1).await;
-        assert!((100..=200).contains(&asked) && is_known, "every minute: {asked}");
+        assert!((50..=200).contains(&asked) && is_known, "every minute: {asked}");
         let (asked, _) = hours(0).await;
-        assert!((12..=20).contains(&asked), "every ten minutes again: {asked}");
+        assert!((1..=4).contains(&asked), "hourly again: {asked}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -487,6 +711,7 @@ mod tests {
         let pods = put("ReplicaSet", 20);
         let (follower, collections) = follower(server, &reader);
         let owners = follower.owners.clone();
+        ask(&collections);
         tokio::spawn(follower.run());
         sleep(Duration::from_secs(1)).await;
         assert_eq!(pods.iter().filter(|pod| owners.of(pod).is_some()).count(), 20, "all that may be read");
@@ -579,14 +804,16 @@ mod tests {
         let asked = Arc::new(AtomicUsize::new(0));
         let server = Router::new().fallback({
             let asked = Arc::clone(&asked);
-            async move || {
+            async move |uri: axum::http::Uri| {
                 asked.fetch_add(1, Ordering::Relaxed);
                 sleep(PATIENCE / 2).await;
-                json!({ "metadata": {} }).to_string()
+                let name = uri.path().rsplit('/').next().unwrap().to_owned();
+                json!({ "metadata": { "name": name, "uid": name } }).to_string()
             }
         });
         let (mut writer, reader) = pod_index::new();
-        let (follower, _) = follower(server, &reader);
+        let (follower, collections) = follower(server, &reader);
+        ask(&collections);
         tokio::spawn(follower.run());
         for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
             writer.add_pod(pod(name, "StatefulSet", name)).unwrap();

@@ -428,7 +428,7 @@ impl Found<'_> {
         let owner = controller(metadata);
         let owner = owner.map(|owner| Controller { kind: &owner.kind, name: &owner.name, derived: None });
         line.put("owner", owner);
-        let read = owners.of(pod);
+        let read = owners.asked_of(pod);
         let workload = Workload::of(metadata, read.as_ref().map(|owner| &owner.metadata));
         let derived = workload.as_ref().map(|workload| workload.derived);
         line.put("workload", workload.map(|Workload { kind, name, .. }| Controller { kind, name, derived }));

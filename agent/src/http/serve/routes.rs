@@ -114,7 +114,7 @@ impl Format {
 /// The pod, with its workload as an annotation.
 fn encoded(pod: &Pod, owners: &Owners, format: Format) -> Vec<u8> {
     let mut shown = pod.clone();
-    let owner = owners.of(pod);
+    let owner = owners.asked_of(pod);
     let workload = Workload::of(&pod.metadata, owner.as_ref().map(|owner| &owner.metadata));
     if let Some(Workload { kind, name, derived }) = workload {
         let annotation = if derived { DERIVED_WORKLOAD } else { WORKLOAD };
