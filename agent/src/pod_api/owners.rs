@@ -713,14 +713,15 @@ mod tests {
         let owners = follower.owners.clone();
         ask(&collections);
         tokio::spawn(follower.run());
-        sleep(Duration::from_secs(1)).await;
+        // Before the shortest pause after a failure, 1.3 s, is over.
+        sleep(Duration::from_millis(700)).await;
         assert_eq!(pods.iter().filter(|pod| owners.of(pod).is_some()).count(), 20, "all that may be read");
         collections[0].current(true).await.unwrap();
         assert!(collections[2].current(true).await.is_err());
         // New ones of a denied kind are not requested before its pause is over.
         let before = asked.lock().unwrap().len();
         put("Job", 40);
-        sleep(Duration::from_millis(500)).await;
+        sleep(Duration::from_millis(300)).await;
         assert_eq!((before, asked.lock().unwrap().len()), (23, 23));
     }
 
