@@ -1,4 +1,4 @@
-//! An allocator that counts bytes.
+//! An allocator that counts bytes and allocations.
 //!
 //! Counts only the current thread's allocations, so that it is cheap and bench threads do not slow each other
 //! down. Measure memory on one thread.
@@ -8,6 +8,7 @@ use std::cell::Cell;
 
 thread_local! {
     static ALLOCATED: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The system's allocator, counting.
@@ -22,6 +23,7 @@ fn count(bytes: usize, sign: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 1);
+        let _ = ALLOCATIONS.try_with(|sum| sum.set(sum.get() + 1));
         // SAFETY: the caller guarantees the same.
         unsafe { System.alloc(layout) }
     }
@@ -37,4 +39,10 @@ unsafe impl GlobalAlloc for Counting {
 #[must_use]
 pub fn allocated() -> isize {
     ALLOCATED.with(Cell::get)
+}
+
+/// How often this thread has allocated.
+#[must_use]
+pub fn allocations() -> usize {
+    ALLOCATIONS.with(Cell::get)
 }

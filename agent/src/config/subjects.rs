@@ -401,6 +401,11 @@ settings! {
         /// keeps, in everything served, in mirror pods and in checkpoints. Names and references (valueFrom) stay.
         #[flag("redact-env")]
         pub(crate) redact_env: bool,
+
+        /// The attributes of pods in answers of whois: a file with the block "extract" of OpenTelemetry's k8sattributes
+        /// processor. Rules about Namespaces, Nodes or owners need --serve-resources with these.
+        #[flag("extract", value_name = "FILE", help_heading = "Serving")]
+        pub(crate) extract: Option<PathBuf>,
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod mirror_metrics;
 pub(crate) mod mirrors;
 pub(crate) mod own_node;
 pub(crate) mod readiness;
+pub(crate) mod records;
 pub(crate) mod removed;
 pub(crate) mod source_metrics;
 pub(crate) mod sources;

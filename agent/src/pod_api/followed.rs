@@ -14,24 +14,36 @@ use super::collection::{Begin, Collection, Known, key};
 use super::history::{History, Shown, State};
 use super::resource::{Item, Resource};
 
+/// Is told of each update.
+pub(super) type Tell<K> = Box<dyn Fn(&SourceUpdate<K>) + Send>;
+
 /// The collection of a source, and the work that follows the source.
 pub(super) fn follow<K: Item>(
     of: &'static Resource,
     source: Updates<K>,
     begin: Begin<'_>,
+    tell: Option<Tell<K>>,
 ) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
     let (collection, known) = begin.restored(of, Some(source.status()));
-    let following = show(source, Arc::clone(&collection.history), known).boxed();
+    let following = show(source, Arc::clone(&collection.history), known, tell).boxed();
     (vec![collection], following)
 }
 
 /// Shows what the source has, for ever.
-async fn show<K: Item>(mut source: Updates<K>, history: Arc<History>, known: channel::Sender<Known>) {
+async fn show<K: Item>(
+    mut source: Updates<K>,
+    history: Arc<History>,
+    known: channel::Sender<Known>,
+    tell: Option<Tell<K>>,
+) {
     let mut status = source.status();
     loop {
         tokio::select! {
             update = source.next() => {
                 let Some(update) = update else { return };
+                if let Some(tell) = &tell {
+                    tell(&update);
+                }
                 // A thousand objects take milliseconds.
                 block_in_place(|| history.show(shown(update, history.now())));
                 known.send_replace(Known::READ);

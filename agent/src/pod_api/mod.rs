@@ -48,6 +48,7 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::Client;
 use pod_index::{Reader, WaitError};
+use pod_index_kubelet::records::Change;
 use pod_index_kubelet::sources::SourceStatus;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
@@ -63,6 +64,7 @@ use crate::config::values::Extra;
 use crate::config::{Settings, descriptors};
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
+use crate::pipeline::records::Feed;
 use crate::vitals::{BEAT, Heartbeat};
 
 /// The API. Clones share it.
@@ -88,6 +90,7 @@ impl PodApi {
         readiness: &Arc<Readiness>,
         events: Events,
         heartbeat: Heartbeat,
+        feed: Option<&Feed>,
     ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
         let given = &settings.given.pod_api;
         let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
@@ -127,13 +130,19 @@ impl PodApi {
                     if !settings.given.api_server.all_nodes {
                         source.fields.push(format!("metadata.name={}", settings.node));
                     }
-                    followed::follow::<Node>(&cluster::NODES, source.objects(), begin)
+                    let tell = feed.cloned().map(|feed| -> followed::Tell<Node> {
+                        Box::new(move |update| feed.nodes(Change::metadata(update)))
+                    });
+                    followed::follow(&cluster::NODES, source.objects(), begin, tell)
                 }
                 Extra::Namespaces => {
-                    followed::follow::<Namespace>(&cluster::NAMESPACES, source.objects(), begin)
+                    let tell = feed.cloned().map(|feed| -> followed::Tell<Namespace> {
+                        Box::new(move |update| feed.namespaces(Change::metadata(update)))
+                    });
+                    followed::follow(&cluster::NAMESPACES, source.objects(), begin, tell)
                 }
                 Extra::Owners => {
-                    let (follower, kinds) = owners::Follower::new(client, (reader, readiness), begin);
+                    let (follower, kinds) = owners::Follower::new(client, (reader, readiness), begin, feed);
                     owners = follower.owners.clone();
                     (kinds, follower.run().boxed())
                 }

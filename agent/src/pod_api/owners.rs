@@ -21,13 +21,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, ApiResource, DynamicObject, GetParams, GroupVersionKind};
 use kube::{Client, Error};
 use pod_index::workload::{controller, is_often_controlled};
 use pod_index::{PodMeta, Reader};
 use pod_index_kubelet::backoff::{Backoff, jitter};
 use pod_index_kubelet::names::dns_subdomain;
+use pod_index_kubelet::sources::SourceUpdate;
 use pod_index_kubelet::text::api_causes;
 use tokio::sync::watch as channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -37,6 +38,7 @@ use super::interest::Interest;
 use super::object::Object;
 use super::owner::{KINDS, Owner};
 use crate::pipeline::readiness::Readiness;
+use crate::pipeline::records::Feed;
 
 /// Changes of pods within this time cause one pass.
 const GATHER: Duration = Duration::from_millis(200);
@@ -65,6 +67,8 @@ pub(crate) struct Owners {
     known: Arc<RwLock<HashMap<String, Arc<Owner>>>>,
     /// For each of [`KINDS`]; empty if owners are not followed.
     interests: Arc<[Arc<Interest>]>,
+    /// Told of each owner that is read or forgotten.
+    feed: Option<Feed>,
 }
 
 impl Owners {
@@ -90,6 +94,15 @@ impl Owners {
     fn keep(&self, name: &Key, owner: Option<Arc<Owner>>) {
         let (namespace, _) = name.object.split_once('/').unwrap_or_default();
         let key = format!("{namespace}/{}", name.uid);
+        if let Some(feed) = &self.feed {
+            let metadata = owner
+                .as_ref()
+                .map(|owner| ObjectMeta { namespace: Some(namespace.to_owned()), ..owner.metadata.clone() });
+            feed.owners(match metadata {
+                Some(metadata) => SourceUpdate::Upsert(vec![Arc::new(metadata)]),
+                None => SourceUpdate::Remove(vec![name.uid.as_str().into()]),
+            });
+        }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         match owner {
             Some(owner) => known.insert(key, owner),
@@ -154,6 +167,7 @@ impl Follower {
         client: &Client,
         (reader, readiness): (&Reader<Pod>, &Arc<Readiness>),
         begin: Begin<'_>,
+        feed: Option<&Feed>,
     ) -> (Self, Vec<Arc<Collection>>) {
         let kinds: Vec<_> = KINDS.iter().map(|(of, _)| begin.restored(of, None)).collect();
         let collections: Vec<_> = kinds.iter().map(|(collection, _)| Arc::clone(collection)).collect();
@@ -163,7 +177,7 @@ impl Follower {
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
             kinds,
-            owners: Owners { known: Arc::default(), interests: interests.collect() },
+            owners: Owners { known: Arc::default(), interests: interests.collect(), feed: feed.cloned() },
             tried: HashMap::new(),
             backoff: Backoff::new(PAUSES.0, PAUSES.1),
             began: Instant::now(),
@@ -244,7 +258,7 @@ impl Follower {
         let interests = || (0..KINDS.len()).filter(is_for_it).map(|kind| &self.owners.interests[kind]);
         let due_at = match self.tried.get(name) {
             None if interests().any(|interest| interest.is_urgent()) => None,
-            None if is_named_elsewhere(name.kind) => Some(Instant::now() + REFRESH),
+            None if is_named_elsewhere(name.kind) && !self.are_all_needed() => Some(Instant::now() + REFRESH),
             None => Some(self.began + SPREAD.mul_f64(self.share(name))),
             Some(tried) if tried.problem.is_some() => tried.due_at,
             Some(tried) => {
@@ -254,6 +268,11 @@ impl Follower {
             }
         };
         due_at.max(denied.get(&name.kind).copied())
+    }
+
+    /// Whether rules are about owners, so that their names are not enough.
+    fn are_all_needed(&self) -> bool {
+        self.owners.feed.as_ref().is_some_and(|feed| feed.needs_owners)
     }
 
     /// A share from 0 to 1 of a time, always the same for an owner.
@@ -451,7 +470,7 @@ mod tests {
     fn follower(server: Router, reader: &Reader<Pod>) -> (Follower, Vec<Arc<Collection>>) {
         let (readiness, watch_limits) = (Arc::new(Readiness::new([], true)), WatchLimits::new(1, 1));
         let begin = Begin { version: 1, watch_limits: &watch_limits, directory: None };
-        Follower::new(&Client::new(server, "default"), (reader, &readiness), begin)
+        Follower::new(&Client::new(server, "default"), (reader, &readiness), begin, None)
     }
 
     /// As if a client had asked for objects of every kind.

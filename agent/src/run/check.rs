@@ -14,8 +14,8 @@ use crate::config::failure::Failure;
 use crate::config::values::CheckpointDirectory;
 use crate::config::{Settings, wrong};
 use crate::http::tls::Tls;
-use crate::pipeline::api_clients;
 use crate::pipeline::sources::{self, Opened};
+use crate::pipeline::{api_clients, records};
 
 /// Prints the settings and the result.
 ///
@@ -46,6 +46,7 @@ pub(crate) fn certificate(settings: &Settings) -> Result<Option<Tls>, Failure> {
 /// The sources except the API server, if they and the certificates are valid.
 pub(crate) fn local(settings: &Settings) -> Result<Vec<Opened>, Failure> {
     certificate(settings)?;
+    records::rules(settings)?;
     sources::open(settings, None)
 }
 

@@ -46,7 +46,7 @@ use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::removed::KeptWhole;
 use crate::pipeline::writer::{Command, Setup, WriterThread};
-use crate::pipeline::{api_clients, checkpoints, mirror_metrics, own_node, source_metrics, sources};
+use crate::pipeline::{api_clients, checkpoints, mirror_metrics, own_node, records, source_metrics, sources};
 use crate::pod_api::{self, PodApi};
 use crate::run::guard::Deadline;
 use crate::run::signals::Signals;
@@ -221,6 +221,15 @@ async fn start(
     let options =
         Options::new().keep_removed(given.removed_pods.keep, given.removed_pods.max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
+    let rules = block_in_place(|| records::rules(&settings))?;
+    let records = rules.map(|extract| records::start(extract, options, &reader)).transpose();
+    let (records, feed) = match records.map_err(|error| tasks::cannot_start("the records", error))? {
+        Some((records, feed, work)) => {
+            tasks.thread("records", work)?;
+            (Some(records), Some(feed))
+        }
+        None => (None, None),
+    };
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(&settings)?.map(Arc::new);
     let requests = ApiRequests::register(metrics.ours());
@@ -257,7 +266,8 @@ async fn start(
     let events = Events::register(metrics.ours());
     // Reads the lists of the last run.
     let heartbeat = vitals.heartbeat(Part::Changes);
-    let api = || PodApi::new(&settings, client.as_ref(), &reader, &readiness, events, heartbeat);
+    let api =
+        || PodApi::new(&settings, client.as_ref(), &reader, &readiness, events, heartbeat, feed.as_ref());
     let (pods, follow, work) = block_in_place(api);
     let follower = tasks.thread("changes", follow)?;
     for (name, work) in work {
@@ -270,6 +280,7 @@ async fn start(
         processes: processes.map_err(|error| Failure::unable(settings.written.name("proc"), error))?,
         lookups: Lookups::register(metrics.ours()),
         owners: pods.owners().clone(),
+        records,
         bounds: Bounds { skew: given.times.clock_skew, delay: given.times.source_delay },
     };
     let requests = Requests::register(metrics.ours());

@@ -13,9 +13,11 @@ use pod_index::{
     is_mirror_pod,
 };
 use pod_index_kubelet::process::{Placement, Roots};
+use pod_index_kubelet::records::{Attributes, Record};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Controller, Line, NO_POD_OF_PROCESS};
+use super::attributes;
 use super::processes::Placements;
 use super::query;
 use crate::config::values::Bounds;
@@ -29,6 +31,8 @@ pub(super) const VISITED: usize = 20_000;
 const NOT_OF_KUBELET: &str =
     "anyone could have made this cgroup: it is not where a kubelet puts its pods (--cgroup-root)";
 const NO_CONTAINER_OR_SEVERAL: &str = "no container ID, or several, begin with it";
+/// The attributes of what has none.
+pub(super) const NO_ATTRIBUTES: &[u8] = b"{}";
 const NO_POD_OF_LOG: &str = "the index does not have the pod of this log";
 
 /// A parsed query.
@@ -383,6 +387,7 @@ impl Found<'_> {
         query: &str,
         snapshot: &Snapshot<Pod>,
         owners: &Owners,
+        records: Option<&Snapshot<Record>>,
         is_detailed: bool,
         to: &mut Vec<u8>,
     ) {
@@ -445,7 +450,38 @@ impl Found<'_> {
             line.put("image", Some(images.join(",")));
             line.put("annotations", metadata.annotations.as_ref());
         }
+        line.put("attributes", self.attributes(records).map(attributes::Object));
         line.end();
+    }
+
+    /// Appends the attributes alone: an object that can be merged into an event. An IP that several running pods claim has
+    /// none: wrong ones are worse.
+    pub(super) fn write_attributes(
+        &self,
+        snapshot: &Snapshot<Pod>,
+        records: Option<&Snapshot<Record>>,
+        to: &mut Vec<u8>,
+    ) {
+        let attributes = self.attributes(records).filter(|_| self.is_certain(snapshot));
+        match attributes.map(attributes::Object) {
+            // Writing text to memory does not fail.
+            Some(object) => drop(serde_json::to_writer(&mut *to, &object)),
+            None => to.extend_from_slice(NO_ATTRIBUTES),
+        }
+        to.push(b'\n');
+    }
+
+    fn attributes<'r>(&self, records: Option<&'r Snapshot<Record>>) -> Option<Attributes<'r>> {
+        attributes::of(records?, self.held.pod.uid(), self.held.container, &self.sought.identity)
+    }
+
+    /// Whether no other running pod claims the IP that was asked for.
+    fn is_certain(&self, snapshot: &Snapshot<Pod>) -> bool {
+        let (Identity::Ip(ip), None) = (&self.sought.identity, self.sought.at) else { return true };
+        let phase =
+            |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
+        let runs = |pod: &Pod| !matches!(&*phase(pod), "Succeeded" | "Failed");
+        snapshot.claimants(*ip).filter(|found| runs(found.pod)).take(2).count() < 2
     }
 }
 

@@ -7,6 +7,7 @@
 //! [`find`] queries the index, [`routes`] serves the answers.
 
 pub(crate) mod answer;
+mod attributes;
 mod body;
 mod find;
 mod lookups;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::identity::Identity;
 use pod_index::{FoundBy, Reader, is_mirror_pod};
+use pod_index_kubelet::records::Record;
 
 pub(crate) use self::find::suggestion;
 pub(crate) use self::lookups::Lookups;
@@ -37,6 +39,8 @@ pub(crate) struct Whois {
     pub(crate) processes: Processes,
     pub(crate) lookups: Lookups,
     pub(crate) owners: Owners,
+    /// With `--extract`.
+    pub(crate) records: Option<Reader<Record>>,
     pub(crate) bounds: Bounds,
 }
 

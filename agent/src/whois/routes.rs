@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,14 +13,16 @@ use axum::routing::get;
 use futures_util::stream;
 use hyper::body::Bytes;
 use pod_index::Time;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Whois;
 use super::body::HeldBody;
-use super::find::{Sought, Unknown, VISITED};
+use super::find::{NO_ATTRIBUTES, Sought, Unknown, VISITED};
 use super::processes::Placements;
 use super::query::{self, Process};
 use crate::api::client::{Client, ClientLimits};
 use crate::api::refusal::refused;
+use crate::config::duration::go_duration;
 
 /// Maximum number of queries in a GET.
 const QUERIES: usize = 100;
@@ -35,6 +38,12 @@ const CHUNK: usize = 64 * 1024;
 const ANSWERS: usize = 64 << 20;
 const TOO_LARGE: &str =
     "the answers to one request are limited to 64 MiB; send this query in another request";
+/// Longest time to wait for a pod.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Minimum time between two looks of a request that waits.
+const BETWEEN: Duration = Duration::from_millis(50);
+const HEAD: [(header::HeaderName, &str); 2] =
+    [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
 /// No text contains this byte, which ends a query of a URL. Queries of a body are lines.
 const END: u8 = 0xff;
 
@@ -42,18 +51,24 @@ pub(crate) fn router(whois: Whois) -> Router {
     Router::new().route("/whois", get(of_url).post(of_body)).with_state(Arc::new(whois))
 }
 
-/// `GET /whois?q=…&q=…&at=…&details=true`.
+/// `GET /whois?q=…&q=…&at=…&details=true&fields=attributes&wait=2s`.
 async fn of_url(
     State(whois): State<Arc<Whois>>,
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let (count, queries) = parameters(query.as_deref()).map_err(bad)?;
+    let (count, queries) = whois.parameters(query.as_deref()).map_err(bad)?;
     if count == 0 {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
     if count > QUERIES {
         return Err(bad(format!("q: at most {QUERIES} in one request; POST takes more")));
+    }
+    if queries.wait > Duration::ZERO {
+        if count > FEW {
+            return Err(bad(format!("wait: at most {FEW} queries in one request wait for their pods")));
+        }
+        return Ok((HEAD, whois.waited_for(&client.limits, &queries).await).into_response());
     }
     Ok(whois.respond(client.limits, queries, count <= FEW, None).await)
 }
@@ -65,7 +80,10 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let (count, queries) = parameters(query.as_deref()).map_err(bad)?;
+    let (count, queries) = whois.parameters(query.as_deref()).map_err(bad)?;
+    if queries.wait > Duration::ZERO {
+        return Err(bad("wait: only a GET waits"));
+    }
     if count > 0 {
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
@@ -76,16 +94,30 @@ async fn of_body(
 /// The queries in the URL and how many they are, with the parameters of these or of those in the body.
 fn parameters(query: Option<&str>) -> Result<(usize, Queries), String> {
     let (mut text, mut at, mut is_detailed) = (Vec::new(), None, false);
+    let (mut only_attributes, mut wait) = (false, Duration::ZERO);
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*name {
             "q" => text.extend([value.as_bytes(), &[END]].concat()),
             "at" => at = Some(query::time(&value)?),
             "details" => is_detailed = value == "true",
-            _ => return Err(format!("unknown parameter {name:?}; the parameters are q, at and details")),
+            "fields" if value == "attributes" => only_attributes = true,
+            "fields" => return Err("fields: attributes can be asked for alone".to_owned()),
+            "wait" => {
+                wait = go_duration(&value).map_err(|why| format!("wait {why}"))?;
+                if wait > LONGEST_WAIT {
+                    return Err(format!("wait: at most {LONGEST_WAIT:?}"));
+                }
+            }
+            _ => {
+                let known = "q, at, details, fields and wait";
+                return Err(format!("unknown parameter {name:?}; the parameters are {known}"));
+            }
         }
     }
     let count = text.split(|byte| *byte == END).count() - 1;
-    Ok((count, Queries { text: text.into(), end: END, at, is_detailed, left: ANSWERS }))
+    let queries =
+        Queries { text: text.into(), end: END, at, is_detailed, only_attributes, wait, left: ANSWERS };
+    Ok((count, queries))
 }
 
 fn bad(message: impl Into<String>) -> Response {
@@ -101,6 +133,10 @@ struct Queries {
     /// When the events happened whose queries do not say so themselves.
     at: Option<Time>,
     is_detailed: bool,
+    /// Whether each answer is the attributes of the pod, and nothing else.
+    only_attributes: bool,
+    /// How long to wait for a pod that is not there yet.
+    wait: Duration,
     /// The bytes that are left of `ANSWERS`.
     left: usize,
 }
@@ -120,6 +156,15 @@ impl Iterator for Queries {
 }
 
 impl Whois {
+    /// As [`parameters`], if the agent can answer them.
+    fn parameters(&self, query: Option<&str>) -> Result<(usize, Queries), String> {
+        let (count, queries) = parameters(query)?;
+        if queries.only_attributes && self.records.is_none() {
+            return Err("fields: the agent has no attributes; start it with --extract FILE".to_owned());
+        }
+        Ok((count, queries))
+    }
+
     /// `body`: that the queries are in.
     async fn respond(
         self: Arc<Self>,
@@ -128,7 +173,7 @@ impl Whois {
         are_few: bool,
         body: Option<HeldBody>,
     ) -> Response {
-        let head = [(header::CONTENT_TYPE, "application/x-ndjson"), (header::CACHE_CONTROL, "no-store")];
+        let head = HEAD;
         if are_few {
             let placements = self.placements(&limits, &queries).await;
             return (head, self.part(&mut queries, &placements, usize::MAX)).into_response();
@@ -147,6 +192,27 @@ impl Whois {
         (head, Body::from_stream(answers)).into_response()
     }
 
+    /// The answers, as soon as each query has a pod, or the time is over. For an event that is ahead of its pod.
+    async fn waited_for(&self, client: &Share, queries: &Queries) -> Vec<u8> {
+        let deadline = Instant::now() + queries.wait;
+        loop {
+            let mut changes = self.reader.changes();
+            // The first change is the present state, which the look below includes.
+            let _ = changes.try_next();
+            let placements = self.placements(client, queries).await;
+            let (answers, are_missing) = self.looked_up(&mut queries.clone(), &placements, usize::MAX);
+            if !are_missing {
+                return answers;
+            }
+            if timeout_at(deadline, changes.next()).await.is_err() {
+                return answers;
+            }
+            // Does not hold the snapshot any longer.
+            drop(changes);
+            sleep(BETWEEN).await;
+        }
+    }
+
     /// The processes among the queries of the next part.
     async fn placements(&self, limits: &ClientLimits, queries: &Queries) -> Placements {
         let process = |query: Bytes| -> Option<Process> { query::process(str::from_utf8(&query).ok()?) };
@@ -155,6 +221,15 @@ impl Whois {
 
     /// The next answers, from one snapshot: about `most` bytes. It is bounded work.
     fn part(&self, queries: &mut Queries, placements: &Placements, most: usize) -> Vec<u8> {
+        self.looked_up(queries, placements, most).0
+    }
+
+    /// As [`part`](Self::part), and whether a pod is missing that may come.
+    fn looked_up(&self, queries: &mut Queries, placements: &Placements, most: usize) -> (Vec<u8>, bool) {
+        let mut are_missing = false;
+        let records = self.records.as_ref().map(|records| records.load());
+        let records = records.as_deref();
+        let only_attributes = queries.only_attributes;
         let (at, is_detailed, left, mut answers) =
             (queries.at, queries.is_detailed, queries.left, Vec::new());
         let snapshot = self.reader.load();
@@ -172,7 +247,11 @@ impl Whois {
             match found {
                 Ok(found) => {
                     self.lookups.found.inc();
-                    found.write(&shown, &snapshot, &self.owners, is_detailed, &mut answers);
+                    if only_attributes {
+                        found.write_attributes(&snapshot, records, &mut answers);
+                    } else {
+                        found.write(&shown, &snapshot, &self.owners, records, is_detailed, &mut answers);
+                    }
                 }
                 Err(mut unknown) => {
                     if left > 0 {
@@ -181,7 +260,13 @@ impl Whois {
                     if unknown.is_missing && !self.readiness.is_ready() {
                         unknown.error.push_str("; not every source has been read");
                     }
-                    unknown.write(&shown, &mut answers);
+                    are_missing |= unknown.is_missing;
+                    if only_attributes {
+                        answers.extend_from_slice(NO_ATTRIBUTES);
+                        answers.push(b'\n');
+                    } else {
+                        unknown.write(&shown, &mut answers);
+                    }
                 }
             }
             if answers.len() >= most {
@@ -189,7 +274,7 @@ impl Whois {
             }
         }
         queries.left = left.saturating_sub(answers.len());
-        answers
+        (answers, are_missing)
     }
 }
 

@@ -73,14 +73,14 @@ pub enum Change {
 impl Change {
     /// The metadata of the objects of an update, such as one of Namespaces.
     #[must_use]
-    pub fn metadata<K: Metadata<Ty = ObjectMeta>>(update: SourceUpdate<K>) -> SourceUpdate<ObjectMeta> {
+    pub fn metadata<K: Metadata<Ty = ObjectMeta>>(update: &SourceUpdate<K>) -> SourceUpdate<ObjectMeta> {
         let of =
-            |objects: Vec<Arc<K>>| objects.iter().map(|object| Arc::new(object.metadata().clone())).collect();
+            |objects: &[Arc<K>]| objects.iter().map(|object| Arc::new(object.metadata().clone())).collect();
         match update {
             SourceUpdate::Set(objects) => SourceUpdate::Set(of(objects)),
             SourceUpdate::Upsert(objects) => SourceUpdate::Upsert(of(objects)),
             SourceUpdate::Incomplete(objects) => SourceUpdate::Incomplete(of(objects)),
-            SourceUpdate::Remove(uids) => SourceUpdate::Remove(uids),
+            SourceUpdate::Remove(uids) => SourceUpdate::Remove(uids.clone()),
         }
     }
 }

@@ -119,6 +119,18 @@ fn what_may_hold_secrets_is_never_extracted_by_any_rule() {
     assert!(!attributes.concat().contains(secret) && !objects.contains(secret), "{attributes:?} {objects}");
 }
 
+#[test]
+fn an_object_with_very_many_labels_has_few_attributes() {
+    let rules = json!({ "extract": { "metadata": [], "labels": [{ "key_regex": ".*" }, { "key": "b-0" }] } });
+    let rules = Rules::parse(&rules.to_string()).unwrap();
+    let labels: BTreeMap<_, _> = (0..100_000).map(|number| (format!("a-{number}"), "x")).collect();
+    let reader = index(
+        &rules,
+        [Change::Pod(Operation::Add(pod("web", json!({ "metadata": { "labels": labels } })).into()))],
+    );
+    assert_eq!(reader.load().pod_by_uid("web").unwrap().attributes().len(), 256);
+}
+
 #[derive(Default)]
 struct Event {
     attributes: BTreeMap<&'static str, &'static str>,

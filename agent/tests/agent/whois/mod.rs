@@ -1,5 +1,6 @@
 //! `/whois` and `pod-index whois`: finding a pod by any identity in an event.
 
+mod attributes;
 mod removed;
 mod requests;
 

@@ -76,6 +76,9 @@ pub enum Conventions {
 /// | with `key_regex` | likewise; in `tag_name`, `$1` and `$name` are groups of the expression (`$$1`, as in the collector's file, too) |
 /// | `otel_annotations` | `resource.opentelemetry.io/NAME` becomes `NAME` |
 ///
+/// At most 256 attributes come from the labels of an object, and 256 from its annotations; further ones are left out, in the
+/// order of the rules and then of the keys.
+///
 /// What two rules name alike, the processor decides by their order, and so does this: of one object's rules the last
 /// counts, of several objects' the pod's, then the container's, the Namespace's, the Node's, the owners'.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pod_index::{API_SERVER_SOURCE, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 use regex::{Regex, RegexBuilder};
 
 use super::config::RuleBlock;
@@ -15,6 +16,9 @@ use crate::text::shorten;
 
 /// Maximum size in bytes of a compiled expression.
 const LARGEST_REGEX: usize = 1 << 20;
+/// Maximum number of attributes from the labels of an object, and from its annotations: the API server accepts a pod with
+/// 110,000 labels.
+const MOST: usize = 256;
 /// The annotations that name their attributes.
 const OTEL: &str = "resource.opentelemetry.io/";
 
@@ -161,8 +165,15 @@ impl ObjectRules {
             Part::Annotations => object.annotations.as_ref(),
         };
         let Some(entries) = entries else { return };
+        let mut left = MOST;
+        let mut put = |name: &str, value: &str| {
+            if left > 0 {
+                left -= 1;
+                put(name, value);
+            }
+        };
         for rule in self.rules.iter().filter(|rule| rule.from == from && rule.part == part) {
-            rule.extract(entries, self.conventions, put);
+            rule.extract(entries, self.conventions, &mut put);
         }
     }
 
@@ -243,7 +254,7 @@ impl Rule {
             }
             Keys::Matching { regex, name } => {
                 for (key, value) in
-                    entries.iter().filter(|(key, value)| !value.is_empty() && *key != LAST_APPLIED)
+                    entries.iter().filter(|(key, value)| !value.is_empty() && !is_hidden(key, entries))
                 {
                     match name {
                         MatchedName::Template(template) => {
@@ -262,6 +273,18 @@ impl Rule {
                 }
             }
         }
+    }
+}
+
+/// Whether a key is never extracted: it may hold passwords, or a source or the merge has set it.
+fn is_hidden(key: &str, entries: &BTreeMap<String, String>) -> bool {
+    let is_of_api_server =
+        || entries.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source == API_SERVER_SOURCE);
+    match key {
+        LAST_APPLIED => true,
+        // Static pods and their mirrors have these on the API server as well.
+        CONFIG_SOURCE_ANNOTATION | CONFIG_SEEN_ANNOTATION => is_of_api_server(),
+        key => key.starts_with("pod-index/"),
     }
 }
 

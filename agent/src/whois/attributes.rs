@@ -1,0 +1,51 @@
+//! The attributes of an answer: an object that can be merged into an event.
+
+use pod_index::Snapshot;
+use pod_index::identity::Identity;
+use pod_index_kubelet::records::{Attributes, Record, Value};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+/// Attributes as a JSON object.
+pub(super) struct Object<'a>(pub(super) Attributes<'a>);
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let attributes = self.0.clone();
+        let mut object = to.serialize_map(Some(attributes.len()))?;
+        for attribute in attributes {
+            match &attribute.value {
+                Value::Texts(texts) => {
+                    let texts: Vec<&str> = texts.iter().map(|text| &**text).collect();
+                    object.serialize_entry(&*attribute.name, &texts)?;
+                }
+                value => object.serialize_entry(&*attribute.name, value.as_text().unwrap_or_default())?,
+            }
+        }
+        object.end()
+    }
+}
+
+/// The attributes of a pod that was found, current or removed, and of its container, if that is known. `None`: the records
+/// do not have the pod yet.
+pub(super) fn of<'a>(
+    records: &'a Snapshot<Record>,
+    uid: &str,
+    container: Option<&str>,
+    identity: &Identity<'_>,
+) -> Option<Attributes<'a>> {
+    let record = records.pod_by_uid(uid).or_else(|| records.mirror_pod_by_uid(uid));
+    let record = record.or_else(|| records.removed().get(uid).map(|found| found.pod))?;
+    let id = match identity {
+        Identity::ContainerId(id) => Some(*id),
+        Identity::Cgroup(cgroup) => cgroup.container_id,
+        _ => None,
+    };
+    // Of the run that the identity names; otherwise of the latest.
+    if let Some((container, run)) = id.and_then(|id| record.container_by_id(&id.to_string())) {
+        return Some(record.attributes_of(Some(container), Some(run)));
+    }
+    Some(match container.and_then(|name| record.container(name)) {
+        Some(container) => record.attributes_of(Some(container), container.latest()),
+        None => record.attributes(),
+    })
+}
