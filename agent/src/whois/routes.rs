@@ -193,13 +193,13 @@ impl Whois {
     }
 
     /// The answers, as soon as each query has a pod, or the time is over. For an event that is ahead of its pod.
-    async fn waited_for(&self, client: &Share, queries: &Queries) -> Vec<u8> {
+    async fn waited_for(&self, limits: &ClientLimits, queries: &Queries) -> Vec<u8> {
         let deadline = Instant::now() + queries.wait;
         loop {
             let mut changes = self.reader.changes();
             // The first change is the present state, which the look below includes.
             let _ = changes.try_next();
-            let placements = self.placements(client, queries).await;
+            let placements = self.placements(limits, queries).await;
             let (answers, are_missing) = self.looked_up(&mut queries.clone(), &placements, usize::MAX);
             if !are_missing {
                 return answers;
