@@ -1,7 +1,7 @@
 //! The attributes of an answer: an object that can be merged into an event.
 
-use pod_index::Snapshot;
 use pod_index::identity::Identity;
+use pod_index::{Snapshot, UidRef};
 use pod_index_kubelet::records::{Attributes, Record, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -34,7 +34,7 @@ pub(super) fn of<'a>(
     identity: &Identity<'_>,
 ) -> Option<Attributes<'a>> {
     let record = records.pod_by_uid(uid).or_else(|| records.mirror_pod_by_uid(uid));
-    let record = record.or_else(|| records.removed().get(uid).map(|found| found.pod))?;
+    let record = record.or_else(|| records.removed().get(UidRef::from(uid)).map(|found| found.pod))?;
     let id = match identity {
         Identity::ContainerId(id) => Some(*id),
         Identity::Cgroup(cgroup) => cgroup.container_id,

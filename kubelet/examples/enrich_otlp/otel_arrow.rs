@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pod_index::identity::ContainerId;
-use pod_index::{Key, OwnedSnapshot, PodKeys, PodMeta, Reader};
+use pod_index::{Key, OwnedSnapshot, PodKeys, PodMeta, Reader, UidRef};
 use pod_index_kubelet::records::{FromRecord, Record, Rules, Value};
 
 /// Pairs of an attribute's name and its value, all of which have to hold.
@@ -89,7 +89,7 @@ impl MetadataLookup for Provider {
     }
     fn lookup<'a>(&self, snapshot: &'a MetadataSnapshot, key: LookupKey<'_>) -> Option<&'a EnrichmentRecord> {
         match *key {
-            [("k8s.pod.uid", uid)] => certain(snapshot, uid.into()),
+            [("k8s.pod.uid", uid)] => certain(snapshot, UidRef::from(uid).into()),
             [("k8s.pod.ip", ip)] => certain(snapshot, ip.parse::<IpAddr>().ok()?.into()),
             [("container.id", id)] => certain(snapshot, id.parse::<ContainerId>().ok()?.into()),
             [("k8s.pod.name", name), ("k8s.namespace.name", namespace)] => {

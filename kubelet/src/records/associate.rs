@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pod_index::identity::ContainerId;
-use pod_index::{Found, Key, PodMeta, Snapshot};
+use pod_index::{Found, Key, PodMeta, Snapshot, UidRef};
 use serde::Deserialize;
 
 use super::RulesError;
@@ -244,7 +244,10 @@ impl Association {
             Finder::Connection => by_ip(event.connection()),
             Finder::PodIp => by_ip(ip("k8s.pod.ip")),
             Finder::HostName => by_ip(ip("host.name")),
-            Finder::PodUid => attribute("k8s.pod.uid").map_or(Candidate::None, |uid| certain(uid.into())),
+            Finder::PodUid => {
+                // Text alone could be an IP or another identity.
+                attribute("k8s.pod.uid").map_or(Candidate::None, |uid| certain(UidRef::from(uid).into()))
+            }
             Finder::ContainerId => {
                 let id = attribute("container.id").and_then(|id| id.parse::<ContainerId>().ok());
                 id.map_or(Candidate::None, |id| certain(id.into()))

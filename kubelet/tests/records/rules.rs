@@ -206,6 +206,7 @@ fn the_first_association_that_is_certain_wins() {
             Err("missing"),
         ),
         (vec![("k8s.pod.uid", "host"), ("k8s.pod.ip", "")], None, Ok("host")),
+        (vec![("k8s.pod.uid", "10.0.0.1")], None, Err("missing")),
         (vec![], ip("10.0.0.3"), Ok("next")),
         (vec![], ip("::ffff:10.0.0.1"), Ok("one")),
         (vec![], ip("10.0.0.9"), Err("missing")),
@@ -222,7 +223,7 @@ fn the_first_association_that_is_certain_wins() {
         };
         assert_eq!(found, expected, "{:?} {connection:?}", event.attributes);
     }
-    assert_eq!((tally.found, tally.missing, tally.ambiguous), (5, 5, 2));
+    assert_eq!((tally.found, tally.missing, tally.ambiguous), (5, 6, 2));
 }
 
 #[test]
