@@ -19,7 +19,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::text::{decode, shorten};
 
-/// The most memory that an object may take, in bytes. A pod of 30 containers with 20 variables each takes less.
+/// The most memory that an object may take, in bytes. A pod of 30 containers with 10 variables each takes less.
 pub(crate) const LIMIT: usize = 512 << 10;
 
 /// The same of an object of the last run. Until its source has reported, it is in memory beside the new one.
@@ -485,9 +485,9 @@ mod tests {
         assert_eq!((object.metadata.managed_fields.clone(), reduced), (None, None));
         assert_eq!(serde_json::to_value(object).unwrap()["status"], pod()["status"]);
         let mut usual = pod();
-        let container = json!({ "name": "c", "env": vec![json!({ "name": "NAME", "value": "value" }); 20] });
+        let container = json!({ "name": "c", "env": vec![json!({ "name": "NAME", "value": "value" }); 10] });
         usual["spec"]["containers"] = vec![container; 30].into();
-        usual["metadata"]["annotations"]["a"] = "{,[".repeat(60_000).into();
+        usual["metadata"]["annotations"]["a"] = "{,[".repeat(40_000).into();
         let json = serde_json::to_vec(&usual).unwrap();
         assert!(at_most(&json) > LIMIT, "its text looks like many parts");
         assert_eq!(decoded(&usual).reduced, None);
