@@ -354,7 +354,8 @@ impl<'de> Deserializer<'de> for One<'de> {
             Kind::IntOrString => {
                 let bytes = value.bytes()?;
                 match number(bytes, 1)? {
-                    0 => visitor.visit_i64(number(bytes, 2)?),
+                    #[expect(clippy::cast_possible_truncation, reason = "as Go does")]
+                    0 => visitor.visit_i32(number(bytes, 2)? as i32),
                     _ => visit_text(text(bytes, 3)?, visitor),
                 }
             }

@@ -8,7 +8,8 @@ use serde::ser::{self, Impossible, Serialize, SerializeMap, SerializeSeq, Serial
 use super::schema::{Field, Kind, Message, Shape};
 use super::wire::{put_bytes, put_number};
 
-/// Encodes a value whose fields are those of `message`. Fields that the message does not have are left out.
+/// Encodes a value whose fields are those of `message`. Fields that the message does not have, and values that their fields
+/// cannot have, are left out.
 pub(super) fn encode(message: &'static Message, value: &impl Serialize) -> Vec<u8> {
     match value.serialize(Encoder { kind: Kind::Message(message) }) {
         Ok(Encoded::Bytes(bytes)) => bytes,
@@ -331,7 +332,8 @@ impl SerializeStruct for MessageEncoder {
         value: &T,
     ) -> Result<(), Mismatch> {
         let Some((field, inlined)) = self.find(name) else { return Ok(()) };
-        let value = value.serialize(Encoder { kind: field.kind })?;
+        // A time that no calendar has, such as in the year 10000, is left out, and nothing else with it.
+        let Ok(value) = value.serialize(Encoder { kind: field.kind }) else { return Ok(()) };
         let is_message = matches!(field.kind, Kind::Message(_));
         if !(field.shape == Shape::Value && !is_message && value.is_zero()) {
             let number_inside = inlined.map(|_| field.number);

@@ -179,6 +179,16 @@ fn an_error_names_the_field_and_quotes_nothing() {
 }
 
 #[test]
+fn a_value_that_cannot_be_encoded_is_left_out_alone() {
+    let late = k8s_openapi::jiff::Timestamp::from_second(-99_999_999_999).unwrap();
+    let mut pod: Pod =
+        serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}})).unwrap();
+    let wanted = encode_pod(&pod);
+    pod.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(late));
+    assert_eq!(encode_pod(&pod), wanted);
+}
+
+#[test]
 fn bytes_that_are_no_text_are_replaced_as_in_json() {
     let pod = decode_pod(b"\x0a\x04\x0a\x02a\xff").unwrap().pod;
     assert_eq!(pod.metadata.name.as_deref(), Some("a\u{fffd}"));
