@@ -235,7 +235,7 @@ fn a_pod_is_found_by_the_workload_that_was_read() {
         &json!({ "metadata": { "ownerReferences": reference("ReplicaSet", "web-1"), "labels": { "pod-template-hash": "1" } } }),
     );
     let replica_set = &json!({ "name": "web-1", "namespace": "shop", "uid": "web-1", "ownerReferences": reference("Rollout", "canary") });
-    let replica_set: ObjectMeta = serde_json::from_value(replica_set).unwrap();
+    let replica_set: ObjectMeta = serde_json::from_value(replica_set.clone()).unwrap();
     let (mut writer, reader) = pod_index::new::<Record>();
     let mut join = Join::new(rules.extract);
     let count = |key: &str| reader.load().pods_by_key(pod_index::workload::WORKLOAD, key.as_bytes()).count();
