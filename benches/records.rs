@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use k8s_openapi::api::core::v1::{Pod, PodIP, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pod_index::{Operation, PodMeta};
+use pod_index::Operation;
 use pod_index_kubelet::records::{Change, Join, Record, Rules};
 use pod_index_kubelet::sources::SourceUpdate;
 use support::memory::{Counting, allocated};
