@@ -182,7 +182,9 @@ mod tests {
     fn the_oldest_source_and_all_lists_count() {
         let read = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
         let sources = of_two_sources().sources().into_iter().zip([2, 3]).map(|(mut status, relists)| {
-            (status.relists, status.last_complete_read) = (relists, Some(read));
+            status.relists = relists;
+            status.last_read = Some(read);
+            status.last_complete_read = Some(read);
             (watch::channel(status).1, Nudge::default())
         });
         let readiness = Readiness::new(sources, false);

@@ -205,7 +205,7 @@ impl Work {
             tracing::debug!(generation = applied.generation, operations, pods, "published");
         }
         // Remove these pods before announcing the source: a client must not find pods that the source did not name.
-        self.let_go(&sound);
+        self.remove_restored(&sound);
         self.readiness.indexed(&sources);
     }
 
@@ -247,7 +247,7 @@ impl Work {
     }
 
     /// Removes restored pods that a source did not name.
-    fn let_go(&mut self, sound: &[Source]) {
+    fn remove_restored(&mut self, sound: &[Source]) {
         let Some(restored) = &mut self.restored else { return };
         let gone = restored.without(sound, self.writer.current());
         for uid in &gone {

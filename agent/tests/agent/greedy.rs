@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::net::TcpSocket;
 
 use crate::health::{health_address, metrics_address};
-use crate::support::{Agent, Answer, Directory, PATIENCE, exchange, manifest, shipped, stderr};
+use crate::support::{Agent, Answer, Directory, PATIENCE, exchange, manifest, shipped, stderr, stdout};
 
 fn encoded(selector: &str) -> String {
     form_urlencoded::byte_serialize(selector.as_bytes()).collect()
@@ -168,8 +168,10 @@ async fn all_addresses_of_the_loopback_are_one_client() {
 #[test]
 fn whois_says_as_what_it_took_a_query() {
     let agent = Agent::on(&shipped());
+    // The name of one pod alone.
+    let output = agent.ask(&["whois", "etcd-node-1"]);
+    assert!(stdout(&output).contains("kube-system"), "{} {}", stdout(&output), stderr(&output));
     for (query, words) in [
-        ("etcd-node-1", "did you mean kube-system/etcd-node-1?"),
         ("etcd", "did you mean kube-system/etcd-node-1?"),
         ("kube", "kube-scheduler-node-1?"),
         ("etc", "no pod has this UID\n"),
