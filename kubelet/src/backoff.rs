@@ -10,6 +10,34 @@ const FORGET: Duration = Duration::from_secs(120);
 /// A hundred years: longer than any real wait, and short enough to be added to any `Instant`.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
+/// A duration from outside, short enough to be added to any `Instant`: with [`Duration::MAX`], which means for ever, most
+/// sums would panic.
+pub(crate) fn bounded(duration: Duration) -> Duration {
+    duration.min(FOREVER)
+}
+
+/// How long to pause after failures. The pauses double from the first to the longest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pauses {
+    /// The first pause.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+}
+
+impl Pauses {
+    /// These pauses.
+    #[must_use]
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest }
+    }
+
+    /// The same, short enough to be added to any `Instant`.
+    pub(crate) fn bounded(self) -> Self {
+        Self { first: bounded(self.first), longest: bounded(self.longest) }
+    }
+}
+
 /// Waits that double from the minimum to the maximum, each shortened at random by up to a third.
 #[derive(Clone, Debug)]
 pub struct Backoff {

@@ -15,12 +15,13 @@
 //! | `watcher` | writes for an index from the events of kube's own watcher |
 //!
 //! # Features
-//! Both are on by default.
+//! `api-server` and `kubelet-socket` are on by default.
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `api-server` | `sources::api_server`, `mirror`, `references` and `watcher` |
+//! | `api-server` | `sources::api_server`, `mirror` and `references` |
 //! | `kubelet-socket` | `sources::kubelet_socket` (Unix) |
+//! | `watcher` | `watcher`, which needs nothing else of this package, and kube's `runtime` |
 //!
 //! No feature picks a Kubernetes version. The application does that with a feature of `k8s-openapi`.
 #![deny(unsafe_code)]
@@ -35,6 +36,7 @@ pub mod text;
 pub mod api_client;
 #[doc(hidden)]
 pub mod backoff;
+mod blocking;
 pub mod checkpoint;
 #[doc(hidden)]
 pub mod dns;
@@ -55,8 +57,10 @@ pub mod references;
 #[cfg(feature = "api-server")]
 mod reflector;
 pub mod sources;
-#[cfg(feature = "api-server")]
+#[cfg(feature = "watcher")]
 pub mod watcher;
+
+pub use backoff::Pauses;
 
 /// Marks a pod that was read from a checkpoint and that no source has sent yet.
 const RESTORED: &str = "pod-index/restored";

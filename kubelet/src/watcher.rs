@@ -1,15 +1,81 @@
 //! Writes for an index from the events of kube's own watcher.
+//!
+//! A program that follows pods with `kube::runtime::watcher` anyway can keep an index up to date with [`WatchedPods`]. It
+//! also says which times the index covers, for lookups [at a time](pod_index::Snapshot::at).
+//!
+//! # A complete program
+//! It follows the pods of a node, and names the pod of an IP, now and at the time of an event. Without
+//! `default_backoff`, the watcher tries again at once after each error: hundreds of requests a second to a server that is
+//! in trouble.
+//! ```no_run
+//! use std::net::IpAddr;
+//! use std::pin::pin;
+//! use std::time::{Duration, SystemTime};
+//!
+//! use futures_util::StreamExt;
+//! use k8s_openapi::api::core::v1::Pod;
+//! use kube::runtime::{WatchStreamExt, watcher};
+//! use kube::{Api, Client};
+//! use pod_index::{Holder, Moment, Options, Reader};
+//! use pod_index_kubelet::watcher::WatchedPods;
+//!
+//! #[tokio::main]
+//! async fn main() -> kube::Result<()> {
+//!     // Removed pods stay for five minutes: events of a pod arrive after its end.
+//!     let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
+//!     let (mut writer, reader) = pod_index::with_options::<Pod>(options);
+//!     std::thread::spawn(move || answer(&reader));
+//!
+//!     let pods: Api<Pod> = Api::all(Client::try_default().await?);
+//!     let of_this_node = watcher::Config::default().fields("spec.nodeName=node-1");
+//!     let mut events = pin!(watcher(pods, of_this_node).default_backoff());
+//!     let mut watched = WatchedPods::default();
+//!     while let Some(event) = events.next().await {
+//!         match event {
+//!             Ok(event) => {
+//!                 let operation = watched.operation_at(event, Moment::now());
+//!                 for refused in writer.apply_at(watched.covered(Moment::now()), operation).refused {
+//!                     eprintln!("skipped: {}", refused.error);
+//!                 }
+//!             }
+//!             // The watcher tries again. Until it succeeds, lookups at the present time are uncertain.
+//!             Err(error) => eprintln!("{error}"),
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! fn answer(reader: &Reader<Pod>) {
+//!     let mut cached = reader.cached();
+//!     let ip = IpAddr::from([10, 0, 0, 7]);
+//!     // Now, on the hot path.
+//!     if let Some(pod) = cached.get(ip) {
+//!         println!("{:?}", pod.metadata.name);
+//!     }
+//!     // When a connection began.
+//!     match reader.load().at(SystemTime::now()).get(ip) {
+//!         Holder::Pod(found) => println!("{:?}", found.pod.metadata.name),
+//!         other => println!("not certain: {other:?}"),
+//!     }
+//! }
+//! ```
 
 use std::mem;
 use std::sync::Arc;
+use std::time::{Instant, SystemTime};
 
 use kube::runtime::watcher::Event;
-use pod_index::{Operation, PodMeta};
+use pod_index::{Moment, Operation, PodMeta};
 
-/// Turns the events of `kube::runtime::watcher` into operations for [`Writer::apply`](pod_index::Writer::apply).
+/// Turns the events of `kube::runtime::watcher` into operations for [`Writer::apply_at`](pod_index::Writer::apply_at).
 ///
 /// A list arrives as one event for each pod. It becomes one [`Operation::Set`] when it is complete, so that readers see all
 /// of it or nothing. `sources::api_server` needs no watcher, and reports its state.
+///
+/// # What is covered
+/// After a list, everything is covered up to the last event, because a watch sends its events in order. A second list means
+/// that the watcher has lost its place, so the coverage begins anew. kube's watcher keeps bookmarks to itself: while no pod
+/// changes, nothing tells that the watch is alive, and the coverage stands still. `sources::api_server` has no such limit.
 ///
 /// # Complexity
 /// O(1) for each event. It holds the pods of a list until the list is complete.
@@ -18,6 +84,7 @@ use pod_index::{Operation, PodMeta};
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
 /// use kube::runtime::watcher::Event;
+/// use pod_index::Moment;
 /// use pod_index_kubelet::watcher::WatchedPods;
 ///
 /// let (mut writer, reader) = pod_index::new::<Pod>();
@@ -27,7 +94,8 @@ use pod_index::{Operation, PodMeta};
 /// pod.metadata.name = Some("web".into());
 /// pod.metadata.namespace = Some("shop".into());
 /// for event in [Event::Init, Event::InitApply(pod), Event::InitDone] {
-///     let applied = writer.apply(watched.operation(event));
+///     let operation = watched.operation_at(event, Moment::now());
+///     let applied = writer.apply_at(watched.covered(Moment::now()), operation);
 ///     assert!(applied.refused.is_empty());
 /// }
 /// assert!(reader.get(("shop", "web")).is_some());
@@ -35,36 +103,100 @@ use pod_index::{Operation, PodMeta};
 #[derive(Debug)]
 pub struct WatchedPods<P> {
     listed: Vec<Arc<P>>,
+    covered: Option<Covered>,
+}
+
+/// The times of which everything was told.
+#[derive(Clone, Copy, Debug)]
+struct Covered {
+    since: Instant,
+    until: Instant,
 }
 
 impl<P: PodMeta> WatchedPods<P> {
-    /// The operation to apply after this event, if there is one.
-    pub fn operation(&mut self, event: Event<P>) -> Option<Operation<P>> {
-        match event {
-            Event::Apply(pod) => return Some(Operation::Update(Arc::new(pod))),
-            Event::Delete(pod) => return Some(Operation::Remove(pod.uid().into())),
-            Event::InitDone => return Some(Operation::Set(mem::take(&mut self.listed))),
-            // The list before may have been incomplete.
-            Event::Init => self.listed.clear(),
-            Event::InitApply(pod) => self.listed.push(Arc::new(pod)),
+    /// The operation to apply after this event, if there is one. `now` is when the event arrived.
+    pub fn operation_at(&mut self, event: Event<P>, now: Moment) -> Option<Operation<P>> {
+        let operation = match event {
+            Event::Apply(pod) => Some(Operation::Update(Arc::new(pod))),
+            Event::Delete(pod) => Some(Operation::Remove(pod.uid().into())),
+            Event::InitDone => {
+                self.covered = Some(Covered { since: now.instant, until: now.instant });
+                return Some(Operation::Set(mem::take(&mut self.listed)));
+            }
+            Event::Init => {
+                // The list before may have been incomplete.
+                self.listed.clear();
+                return None;
+            }
+            Event::InitApply(pod) => {
+                self.listed.push(Arc::new(pod));
+                return None;
+            }
+        };
+        if let Some(covered) = &mut self.covered {
+            covered.until = now.instant;
         }
-        None
+        operation
+    }
+
+    /// As [`operation_at`](Self::operation_at), now.
+    pub fn operation(&mut self, event: Event<P>) -> Option<Operation<P>> {
+        self.operation_at(event, Moment::now())
+    }
+
+    /// This moment, with what is covered by the events until now. Pass it to
+    /// [`Writer::apply_at`](pod_index::Writer::apply_at) together with their operations.
+    pub fn covered(&self, now: Moment) -> Moment {
+        let Some(Covered { since, until }) = self.covered else { return now };
+        // By the present clock, in case that it was set.
+        let at = |instant: Instant| {
+            SystemTime::from(now.time).checked_sub(now.instant.saturating_duration_since(instant))
+        };
+        at(since).zip(at(until)).map_or(now, |(since, until)| now.covering(since, until))
     }
 }
 
 // Not derived: a derive would require `P: Default`.
 impl<P> Default for WatchedPods<P> {
     fn default() -> Self {
-        Self { listed: Vec::new() }
+        Self { listed: Vec::new(), covered: None }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use k8s_openapi::api::core::v1::Pod;
     use kube::runtime::watcher::Event;
+    use pod_index::{Coverage, Moment, Time};
 
     use super::WatchedPods;
+
+    #[test]
+    fn a_list_begins_the_coverage_and_each_later_event_extends_it() {
+        let (start, mut watched) = (Moment::now(), WatchedPods::default());
+        let at = |seconds: u64| {
+            let seconds = Duration::from_secs(seconds);
+            Moment::new(start.instant + seconds, std::time::SystemTime::from(start.time) + seconds)
+        };
+        let time = |seconds: u64| Time::from(at(seconds).time);
+        let mut covered = |seconds: u64, event: Event<Pod>| {
+            let _ = watched.operation_at(event, at(seconds));
+            // Written a second later.
+            watched.covered(at(seconds + 1)).coverage.map(|Coverage { since, until }| (since, until))
+        };
+        assert_eq!(covered(1, Event::Apply(pod("a"))), None, "before the first list");
+        assert_eq!(covered(2, Event::Init), None);
+        assert_eq!(covered(3, Event::InitApply(pod("a"))), None);
+        assert_eq!(covered(4, Event::InitDone), Some((time(4), time(4))));
+        assert_eq!(covered(10, Event::Apply(pod("b"))), Some((time(4), time(10))));
+        // The watcher has lost its place. What it lists now is not known before the list's end.
+        assert_eq!(covered(20, Event::Init), Some((time(4), time(10))));
+        assert_eq!(covered(21, Event::InitApply(pod("c"))), Some((time(4), time(10))));
+        assert_eq!(covered(22, Event::InitDone), Some((time(22), time(22))));
+        assert_eq!(covered(30, Event::Delete(pod("c"))), Some((time(22), time(30))));
+    }
 
     fn pod(uid: &str) -> Pod {
         let mut pod = Pod::default();

@@ -8,7 +8,8 @@ use followed::Followed;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
-use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
+use pod_index_kubelet::Pauses;
+use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions, Pings, Silences};
 use pod_index_kubelet::references::{Options, SecretManager};
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_test_support::api_server::{ApiServer, DEADLINE, Fault, Verb};
@@ -101,7 +102,11 @@ fn typed(pod: Value) -> Pod {
 }
 
 fn quick() -> Times {
-    Times { backoff: (QUICK, 4 * QUICK), ..Times::default() }
+    Times {
+        backoff: Pauses::new(QUICK, 4 * QUICK),
+        http1_watch: Duration::from_secs(600),
+        ..Times::default()
+    }
 }
 
 /// Follows one Secret for each number.
@@ -173,7 +178,10 @@ async fn without_http2_each_watch_takes_an_http1_connection() {
 async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let site = Site::new(true).await;
     let (proxy, config) = site.behind_proxy().await;
-    let options = ConnectionOptions { pings: (10 * QUICK, 10 * QUICK), ..ConnectionOptions::default() };
+    let options = ConnectionOptions {
+        pings: Pings { after: 10 * QUICK, timeout: 10 * QUICK },
+        ..ConnectionOptions::default()
+    };
     let client = ApiClient::new(config, AGENT, &options).await.unwrap().client();
     site.server.put("pods", &pod("one", "s"));
     let times = Times { silence: 10 * DEADLINE, ..quick() };
@@ -201,7 +209,10 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
 #[tokio::test]
 async fn a_watch_dropped_after_silence_retires_its_connection() {
     let site = Site::new(true).await;
-    let options = ConnectionOptions { silences: (DEADLINE, 10 * QUICK), ..ConnectionOptions::default() };
+    let options = ConnectionOptions {
+        silences: Silences { request: DEADLINE, answer: 10 * QUICK },
+        ..ConnectionOptions::default()
+    };
     let times = Times { silence: 20 * QUICK, ..quick() };
     let source = Source { times, ..Source::new(site.client_with(&options).await) };
     let mut followed = Followed::whole(source.pods());
@@ -217,7 +228,10 @@ async fn a_watch_dropped_after_silence_retires_its_connection() {
 async fn a_request_dropped_without_an_answer_retires_its_connection() {
     let site = Site::new(true).await;
     let silence = 50 * QUICK;
-    let options = ConnectionOptions { silences: (silence, DEADLINE), ..ConnectionOptions::default() };
+    let options = ConnectionOptions {
+        silences: Silences { request: silence, answer: DEADLINE },
+        ..ConnectionOptions::default()
+    };
     let client = site.client_with(&options).await;
     let pods: Api<Pod> = Api::all(client);
     pods.list(&ListParams::default()).await.unwrap();
@@ -378,6 +392,117 @@ async fn a_rotated_client_certificate_is_read_again_after_a_minute() {
         pods.list(&ListParams::default()).await.unwrap();
         tokio::time::sleep(QUICK).await;
     }
+}
+
+/// The clock is set forward, so that no test waits half a minute.
+async fn half_a_minute_passes() {
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(31)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn rotated_authorities_are_followed_and_watches_on_old_connections_end() {
+    for is_http2 in [true, false] {
+        let mut site = Site::new(is_http2).await;
+        let (authority, key) = identity_of(&["localhost", "127.0.0.1"]);
+        site.server.set_certificate(&authority, &key);
+        site.directory.write("ca", &authority);
+        site.config.root_cert = None;
+        site.config.root_cert_file = Some(site.directory.at("ca"));
+        let client = site.client().await;
+        let mut followed = Followed::whole(Source { times: quick(), ..Source::new(client.clone()) }.pods());
+        site.server.watched_by(1).await;
+
+        // The server's new certificate is not known yet.
+        let (authority, key) = identity_of(&["localhost", "127.0.0.1"]);
+        site.server.set_certificate(&authority, &key);
+        site.server.cut_connections();
+        let pods: Api<Pod> = Api::all(client);
+        let start = Instant::now();
+        loop {
+            let refused = pods.list(&ListParams::default()).await.expect_err("an unknown certificate");
+            // At first, the end of the connection may be the error.
+            if format!("{refused:?}").to_lowercase().contains("certificate") {
+                break;
+            }
+            assert!(start.elapsed() < DEADLINE, "{refused:?}");
+        }
+        // Half of a file changes nothing.
+        site.directory.write("ca", "-----BEGIN CERTIFICATE-----\n");
+        half_a_minute_passes().await;
+        site.directory.write("ca", &authority);
+        half_a_minute_passes().await;
+        site.server.put("pods", &pod("one", "s"));
+        followed.equals(&site.server, |_| true).await;
+        pods.list(&ListParams::default()).await.expect("a trusted certificate");
+
+        // The old authority is not trusted any more, so the watch on the open connection ends.
+        site.server.watched_by(1).await;
+        let (authority, key) = identity_of(&["localhost", "127.0.0.1"]);
+        site.server.set_certificate(&authority, &key);
+        let (connections, watches) = (site.server.connections(), site.server.requests(Verb::Watch));
+        site.directory.write("ca", &authority);
+        half_a_minute_passes().await;
+        site.server.seen(Verb::Watch, watches + 1).await;
+        assert!(site.server.connections() > connections, "by a new connection");
+        site.server.put("pods", &pod("two", "s"));
+        followed.equals(&site.server, |_| true).await;
+    }
+}
+
+fn identity_of(names: &[&str]) -> (String, String) {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
+    (cert.pem(), signing_key.serialize_pem())
+}
+
+/// A pipe without a writer: opening it blocks for ever, as on a mount whose server is away.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_token_file_that_hangs_delays_one_request_by_a_second_and_no_other() {
+    let mut site = Site::new(true).await;
+    site.directory.write("token", "t");
+    site.config.auth_info.token_file = Some(site.at("token"));
+    let pods: Api<Pod> = Api::all(site.client().await);
+    pods.list(&ListParams::default()).await.unwrap();
+    std::fs::remove_file(site.directory.at("token")).unwrap();
+    nix::unistd::mkfifo(&site.directory.at("token"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    half_a_minute_passes().await;
+    half_a_minute_passes().await;
+    // A second each would be half a minute.
+    let start = Instant::now();
+    for _ in 0..30 {
+        pods.list(&ListParams::default()).await.unwrap();
+    }
+    assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+    // The thread that hangs ends.
+    let mut pipe = std::fs::OpenOptions::new().write(true).open(site.directory.at("token")).unwrap();
+    std::io::Write::write_all(&mut pipe, b"t").unwrap();
+}
+
+/// As an embedder may mean it: no limit.
+#[tokio::test]
+async fn times_without_an_end_are_no_error() {
+    let site = Site::new(true).await;
+    let (forever, longest) = (Duration::MAX, Pauses::new(Duration::MAX, Duration::MAX));
+    let options = ConnectionOptions {
+        pings: Pings { after: forever, timeout: forever },
+        silences: Silences { request: forever, answer: forever },
+        ..ConnectionOptions::default()
+    };
+    let times = Times {
+        backoff: longest,
+        patience: forever,
+        silence: forever,
+        http1_watch: forever,
+        compare_after: forever,
+    };
+    let source = Source { times, ..Source::new(site.client_with(&options).await) };
+    let mut followed = Followed::whole(source.pods());
+    site.server.watched_by(1).await;
+    site.server.put("pods", &pod("one", "s"));
+    followed.equals(&site.server, |_| true).await;
 }
 
 /// A credential plugin that prints what was issued last.

@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, Config};
 use pod_index::PodMeta;
-use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions};
+use pod_index_kubelet::Pauses;
+use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions, PluginTimes};
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_kubelet::sources::file;
 use pod_index_kubelet::sources::{NodeName, SourceStatus, SourceUpdate};
@@ -146,7 +147,11 @@ async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answ
     site.server.put("pods", &json!({ "metadata": { "namespace": "a", "name": "one" } }));
     site.directory.write("plugin", "#!/bin/sh\necho 'no such account' >&2; exit 3");
     let api = ApiClient::new(site.config(), "test", &ConnectionOptions::default()).await.unwrap();
-    let times = Times { backoff: (QUICK, 4 * QUICK), ..Times::default() };
+    let times = Times {
+        backoff: Pauses::new(QUICK, 4 * QUICK),
+        http1_watch: Duration::from_secs(600),
+        ..Times::default()
+    };
     let mut pods = Source { times, ..Source::new(api.client()) }.pods();
     let mut status = pods.status();
     let first = tokio::spawn(async move { pods.next().await });
@@ -164,7 +169,7 @@ async fn a_client_starts_without_its_plugin_and_a_source_connects_once_that_answ
 async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
     let site = Site::new().await;
     let options = ConnectionOptions {
-        plugin: (Duration::from_secs(5), Duration::from_secs(20)),
+        plugin: PluginTimes { request: Duration::from_secs(5), run: Duration::from_secs(20) },
         ..ConnectionOptions::default()
     };
     let pods: Api<Pod> = Api::all(site.client(&options).await);
@@ -197,7 +202,10 @@ async fn a_hanging_plugin_is_named_and_killed_with_its_children() {
 async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
     let site = Site::new().await;
     site.expire_in(40);
-    let options = ConnectionOptions { plugin: (DEADLINE, DEADLINE), ..ConnectionOptions::default() };
+    let options = ConnectionOptions {
+        plugin: PluginTimes { request: DEADLINE, run: DEADLINE },
+        ..ConnectionOptions::default()
+    };
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let runs = site.processes().len();
     let any = ListParams::default();
@@ -226,8 +234,10 @@ async fn a_token_is_renewed_before_it_expires_and_not_sent_afterwards() {
 async fn a_plugin_that_hangs_fails_no_request_while_the_token_is_valid() {
     let site = Site::new().await;
     site.expire_in(40);
-    let options =
-        ConnectionOptions { plugin: (Duration::from_secs(2), DEADLINE), ..ConnectionOptions::default() };
+    let options = ConnectionOptions {
+        plugin: PluginTimes { request: Duration::from_secs(2), run: DEADLINE },
+        ..ConnectionOptions::default()
+    };
     let pods: Api<Pod> = Api::all(site.client(&options).await);
     let before = site.processes().len();
     site.directory.write("hangs", "");
@@ -262,7 +272,10 @@ async fn the_answer_of_a_plugin_that_leaves_a_process_behind_is_used() {
     let site = Site::new().await;
     let leave = "echo $$ >> runs\nsetsid sleep 1000 & echo $! > left\n";
     site.directory.write("plugin", PLUGIN.replace("echo $$ >> runs\n", leave));
-    let options = ConnectionOptions { plugin: (DEADLINE, DEADLINE), ..ConnectionOptions::default() };
+    let options = ConnectionOptions {
+        plugin: PluginTimes { request: DEADLINE, run: DEADLINE },
+        ..ConnectionOptions::default()
+    };
     let client = site.try_client(&options).await;
     let left = std::fs::read_to_string(site.directory.at("left")).unwrap();
     let left = nix::unistd::Pid::from_raw(left.trim().parse().unwrap());

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use api_server::{ApiServer, DEADLINE, Fault, Verb};
 use followed::{Followed, STAYS, Said, truth};
 use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::sources::ProblemKind;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_test_support::dice::Dice;
@@ -250,7 +251,8 @@ async fn failures_and_watches_that_end_at_once_wait_longer_each_time() {
     {
         let server = ApiServer::start().await;
         server.fail_always(verb, fault);
-        let (start, times) = (Instant::now(), Times { backoff: (8 * QUICK, 64 * QUICK), ..quick() });
+        let (start, times) =
+            (Instant::now(), Times { backoff: Pauses::new(8 * QUICK, 64 * QUICK), ..quick() });
         let _followed = Followed::whole(Source { times, ..source(&server) }.pods());
         server.seen(verb, 5).await;
         assert!(start.elapsed() >= least, "{verb:?}: {:?}", start.elapsed());
@@ -302,4 +304,25 @@ async fn after_any_mixture_of_changes_and_faults_the_index_holds_the_truth() {
         server.release();
         follows_on(&server, &mut followed).await;
     }
+}
+
+/// What an embedder does with a pod may panic, as any program.
+#[tokio::test]
+async fn a_source_whose_work_on_a_pod_panics_goes_on_once_it_no_longer_does() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("stays-0", "n1"));
+    let panics = |pod: k8s_openapi::api::core::v1::Pod| {
+        assert_ne!(pod.metadata.name.as_deref(), Some("bad"), "the test's panic");
+        pod
+    };
+    let mut followed = Followed::whole(source(&server).pods_with(panics));
+    followed.equals(&server, |_| true).await;
+    server.watched_by(1).await;
+    server.put("pods", &pod("bad", "n1"));
+    let is_named = |problem: &pod_index_kubelet::sources::Problem| problem.message.contains("panicked");
+    followed.until_status("a problem", |status| status.problems.iter().any(is_named)).await;
+    server.put("pods", &pod("new", "n1"));
+    server.remove("pods", "a", "bad");
+    followed.equals(&server, |_| true).await;
+    followed.until_status("problem solved", |status| status.problems.is_empty()).await;
 }

@@ -6,7 +6,7 @@ use crate::followed;
 use crate::node_followed;
 use pod_index_test_support::api_server;
 
-use api_server::{ApiServer, Store, Verb};
+use api_server::{ApiServer, Fault, Store, Verb};
 use followed::{Followed, Said};
 use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
@@ -142,5 +142,22 @@ async fn a_stale_cache_causes_a_relist_and_removes_no_pod() {
     server.until("a list", |server| whole(server) > lists).await;
     followed.equals(&server, of_n1).await;
     server.catch_up();
+    follows_on(&server, &mut followed).await;
+}
+
+/// Everything since the backup is lost, so no pod that the list shows is older than before.
+#[tokio::test]
+async fn a_list_of_an_older_version_is_that_of_a_restored_server_although_it_shows_no_older_pod() {
+    let server = ApiServer::start().await;
+    let backup = server.backup();
+    for number in 0..3 {
+        server.put("pods", &pod(&format!("forgotten-{number}"), "n1"));
+    }
+    let mut followed = follow_with(&server, source(&server)).await;
+    // The watch that goes on is refused, so the pods are listed.
+    server.fail(Verb::Watch, Fault::ErrorEvent(410));
+    server.restore(&backup);
+    followed.equals(&server, of_n1).await;
+    assert_eq!(followed.said(), [Said::Set(3), Said::Set(0)], "from scratch");
     follows_on(&server, &mut followed).await;
 }

@@ -10,6 +10,7 @@ use api_server::{ApiServer, Verb};
 use followed::{Followed, Said};
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 use serde_json::{Value, json};
@@ -31,7 +32,12 @@ fn bad(name: &str, version: u64) -> Value {
 }
 
 fn source(server: &ApiServer) -> Source {
-    let times = Times { backoff: (QUICK, 4 * QUICK), compare_after: QUICK, ..Times::default() };
+    let times = Times {
+        backoff: Pauses::new(QUICK, 4 * QUICK),
+        compare_after: QUICK,
+        http1_watch: Duration::from_secs(600),
+        ..Times::default()
+    };
     Source { times, ..Source::new(server.client()) }
 }
 
@@ -131,6 +137,21 @@ async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_rem
     server.release();
     followed.until_held(&[("stays-0", 3)]).await;
     followed.until_bad(&[]).await;
+    // The same with one that nobody had heard of.
+    server.put("pods", &bad("never", 1));
+    followed.until_bad(&["a/never"]).await;
+    let said = followed.said().len();
+    server.hold();
+    server.remove("pods", "a", "never");
+    server.put("pods", &pod("stays-0", 4));
+    server.expire_watches();
+    server.release();
+    followed.until_held(&[("stays-0", 4)]).await;
+    followed.until_bad(&[]).await;
+    server.put("pods", &pod("stays-0", 5));
+    followed.until_held(&[("stays-0", 5)]).await;
+    let said = followed.said().split_off(said);
+    assert!(!said.contains(&Said::Remove(1)), "{said:?}");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use api_server::{ApiServer, DEADLINE, Fault, Key, Verb};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use pod_index::{Operation, PodUid};
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::references::{
     ConfigMapManager, GetError, Manager, Object, Options, ReferencedKind, SecretManager, Times, follow,
 };
@@ -23,7 +24,11 @@ use serde_json::{Value, json};
 const QUICK: Duration = Duration::from_millis(20);
 
 fn quick() -> Options {
-    let times = Times { backoff: (QUICK, 4 * QUICK), ..Times::default() };
+    let times = Times {
+        backoff: Pauses::new(QUICK, 4 * QUICK),
+        http1_watch: Duration::from_secs(600),
+        ..Times::default()
+    };
     Options { times, first_sync: DEADLINE, ..Options::default() }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use api_server::{ApiServer, DEADLINE, Verb};
 use k8s_openapi::api::core::v1::Pod;
 use log::Log;
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::references::{GetError, Options, SecretManager, Times};
 use pod_index_test_support::canary::{CANARY, IN_BASE64, tells};
 use serde_json::{Value, json};
@@ -70,7 +71,7 @@ async fn no_output_contains_a_secrets_content() {
     server.put_all("secrets", broken);
 
     let mut said = String::new();
-    let backoff = (Duration::from_millis(1), Duration::from_millis(10));
+    let backoff = Pauses::new(Duration::from_millis(1), Duration::from_millis(10));
     let times = Times { backoff, ..Times::default() };
     let options = Options { times, first_sync: Duration::from_secs(5), ..Options::default() };
     let secrets = SecretManager::new(server.client(), options);

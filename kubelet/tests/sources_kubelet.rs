@@ -345,3 +345,60 @@ async fn behind_a_server_that_closes_each_connection_the_loss_of_all_api_pods_is
     assert_eq!(said(&mut source).await, "-b");
     assert_eq!(said(&mut source).await, "+b");
 }
+
+#[tokio::test]
+async fn rotated_authorities_are_read_again_and_an_unusable_file_is_a_warning() {
+    let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
+    let directory = token("secret");
+    directory.write("ca.crt", &kubelet.server.authority);
+    let mut config = kubelet.config(&directory);
+    config.authorities_file = Some(directory.at("ca.crt"));
+    let mut source = kubelet::follow(config).expect("a source");
+    assert_eq!(names(&next(&mut source).await), ["one"]);
+
+    // Half of a file, as it is being written.
+    directory.write("ca.crt", "-----BEGIN CERTIFICATE-----\n");
+    let has = |status: &SourceStatus, text: &str| {
+        status.problems.iter().any(|it| it.kind == ProblemKind::Warning && it.message.contains(text))
+    };
+    let status = until_status(&mut source, |status| has(status, "ca.crt")).await;
+    let failed = status.failed_checks;
+    until_status(&mut source, |status| status.checks > 5 && status.failed_checks == failed).await;
+
+    // A new process has another certificate.
+    let authority = kubelet.server.rotate_certificate();
+    kubelet.answers(&list(&[pod("2", "two", "api")]));
+    kubelet.server.close_connections();
+    let is_refused = |status: &SourceStatus| {
+        status.problems.iter().any(|it| it.kind == ProblemKind::Request && it.message.contains("certificate"))
+    };
+    until_status(&mut source, is_refused).await;
+    directory.write("ca.crt", &authority);
+    assert_eq!(names(&next(&mut source).await), ["two"]);
+    until_status(&mut source, |status| status.problems.is_empty()).await;
+
+    // Without a new certificate of the server, a new file still ends the old connection.
+    let other = identity_of_nobody();
+    directory.write("ca.crt", &other);
+    until_status(&mut source, is_refused).await;
+}
+
+fn identity_of_nobody() -> String {
+    rcgen::generate_simple_self_signed(vec!["other".to_owned()]).expect("a certificate").cert.pem()
+}
+
+#[tokio::test]
+async fn a_period_without_an_end_waits_for_a_nudge() {
+    let (nudge, directory) = (Nudge::default(), token("secret"));
+    let kubelet = Kubelet::start("secret", &list(&[pod("1", "one", "api")])).await;
+    let mut config = kubelet
+        .config(&directory)
+        .certificate_authorities(kubelet.server.authority.as_bytes())
+        .expect("an authority");
+    (config.period, config.timeout, config.nudge) = (Duration::MAX, Duration::MAX, nudge.clone());
+    let mut source = kubelet::follow(config).expect("a source");
+    assert_eq!(names(&next(&mut source).await), ["one"]);
+    kubelet.answers(&list(&[pod("2", "two", "api")]));
+    nudge.notify_one();
+    assert_eq!(names(&next(&mut source).await), ["two"]);
+}

@@ -3,6 +3,7 @@
 
 pub mod api_server;
 pub mod canary;
+pub mod certificate;
 pub mod dice;
 pub mod files;
 pub mod kubelet;

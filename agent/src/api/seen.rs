@@ -23,6 +23,7 @@ pub(crate) struct Source {
     pub(crate) seen: bool,
     pub(crate) pods: u64,
     pub(crate) seconds_since_heard: Option<u64>,
+    pub(crate) seconds_failing: Option<u64>,
     pub(crate) problems: Vec<Problem>,
 }
 

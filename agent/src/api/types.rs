@@ -28,13 +28,17 @@ pub(crate) struct SourceLine {
     /// Time since the source last responded.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds_since_heard: Option<u64>,
+    /// For how long it has failed, if it fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds_failing: Option<u64>,
 }
 
 impl From<SourceStatus> for SourceLine {
     fn from(mut status: SourceStatus) -> Self {
         let last_check = status.last_check.take().and_then(time);
         let seconds_since_heard = status.silence().map(|silence| silence.as_secs());
-        Self { status, last_check, seconds_since_heard }
+        let seconds_failing = status.failing().map(|failing| failing.as_secs());
+        Self { status, last_check, seconds_since_heard, seconds_failing }
     }
 }
 

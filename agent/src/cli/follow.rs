@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::sources::api_server::{ApiServer, Times};
 use pod_index_kubelet::sources::{ProblemKind, SourceUpdate};
 
 use crate::config::failure::Failure;
 
 /// Shortest and longest pause between attempts.
-const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const WAITS: Pauses = Pauses::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// Follows the pods until `update` returns `false`. `away`: the agent does not answer, for this reason, or answers
 /// again.

@@ -9,6 +9,7 @@ use crate::cli::client::Server;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
+use crate::pipeline::readiness::FAILING_AFTER;
 
 const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
@@ -71,7 +72,7 @@ pub(super) fn check(
 
 /// `period`: how often the source is read; zero if it is followed. `None`: unknown without the agent's settings.
 fn judge(source: &Source, period: Option<Duration>) -> Finding {
-    let Source { source: name, origin, seen, pods, seconds_since_heard, problems, .. } = source;
+    let Source { source: name, origin, seen, pods, seconds_since_heard, seconds_failing, problems } = source;
     let problem = problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(origin));
     let place = format!("{name} ({origin})");
     let look =
@@ -79,6 +80,10 @@ fn judge(source: &Source, period: Option<Duration>) -> Finding {
     let because = |sign| problem.as_ref().map(|problem| format!("{sign} {problem}")).unwrap_or_default();
     if !seen {
         return Finding::failure(SOURCES, format!("{place}: not read yet{}", because(":")), look);
+    }
+    if let Some(failing) = seconds_failing.filter(|failing| *failing >= FAILING_AFTER.as_secs()) {
+        let message = format!("{place}: {pods} pods, as last seen; failing for {failing} s{}", because(":"));
+        return Finding::failure(SOURCES, message, look);
     }
     let silence = seconds_since_heard.unwrap_or_default();
     let message = format!("{place}: {pods} pods, last heard {silence} s ago{}", because(";"));
@@ -132,6 +137,7 @@ mod tests {
             seen,
             pods: 2,
             seconds_since_heard: heard,
+            seconds_failing: None,
             problems: kinds.iter().map(problem).collect(),
         }
     }
@@ -167,6 +173,18 @@ mod tests {
                 "301 s ago; a.yaml:4: spec: bad",
             ),
             (source(true, Some(301), &[]), Duration::from_secs(3600), Outcome::Ok, "301 s ago"),
+            (
+                Source { seconds_failing: Some(119), ..source(true, Some(119), &["request"]) },
+                short,
+                Outcome::Warning,
+                "119 s ago; a.yaml:4: spec: bad",
+            ),
+            (
+                Source { seconds_failing: Some(120), ..source(true, Some(3), &["request"]) },
+                Duration::from_secs(3600),
+                Outcome::Failure,
+                "2 pods, as last seen; failing for 120 s: a.yaml:4: spec: bad",
+            ),
             (source(false, None, &["request"]), short, Outcome::Failure, "not read yet: a.yaml:4: spec: bad"),
         ] {
             let finding = judge(&source, Some(period));

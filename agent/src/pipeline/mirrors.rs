@@ -20,6 +20,7 @@ use super::writer::Command;
 use crate::api::mirrors::{Mirrors as Shown, Pair};
 use crate::config::failure::Failure;
 use pod_index::{Reader, Snapshot};
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
 use pod_index_kubelet::sources::NodeName;
@@ -28,7 +29,7 @@ use pod_index_kubelet::text::api_causes;
 /// Interval between kubelet checks while mirror pods are managed.
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// Shortest and longest pause after a failed kubelet check before that.
-const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const WAITS: Pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The mirror pods of this node and the state of their management.
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl MirrorKeeper {
     /// Looks for a kubelet: before mirror pods are managed, until it is certain that there is none; while they are, for ever.
     /// Returns the lease of one that runs. Errors are retried.
     async fn kubelet(&self, watch: &mut KubeletWatch, is_managing: bool) -> Option<Box<Lease>> {
-        let mut backoff = Backoff::new(WAITS.0, WAITS.1);
+        let mut backoff = Backoff::new(WAITS.first, WAITS.longest);
         let mut pause = if is_managing { LOOK_AGAIN } else { Duration::ZERO };
         loop {
             time::sleep(pause).await;

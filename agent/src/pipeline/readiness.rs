@@ -11,6 +11,9 @@ use pod_index_kubelet::sources::{Nudge, Problem, ProblemKind, Source, SourceStat
 /// Maximum number of remembered conflicts for a source that never reports a full set.
 const PASSED_OVER: usize = 100;
 
+/// A source that has failed for this long is an outage: `/readyz`, `doctor` and the alert `PodIndexSourceFails` name it.
+pub(crate) const FAILING_AFTER: Duration = Duration::from_secs(120);
+
 /// The configured sources.
 #[derive(Debug)]
 pub(crate) struct Readiness {
@@ -157,6 +160,27 @@ impl Readiness {
         self.lock().iter().filter(|line| !line.indexed).map(describe).collect()
     }
 
+    /// What goes wrong although the agent may be ready: each source that has failed for long, and a list of the kubelet that
+    /// may be incomplete. Their pods are served as last seen.
+    pub(crate) fn outages(&self) -> Vec<String> {
+        let describe = |status: SourceStatus| {
+            let failing = status.failing().filter(|failing| *failing >= FAILING_AFTER);
+            let is_meant = |problem: &&Problem| match failing {
+                Some(_) => problem.kind.is_grave(),
+                None => problem.kind == ProblemKind::Incomplete,
+            };
+            let problem = status.problems.iter().find(is_meant);
+            let source = format!("{} ({})", status.source, status.origin);
+            let why = problem.map(|problem| format!(": {}", problem.message)).unwrap_or_default();
+            match (failing, problem) {
+                (Some(failing), _) => Some(format!("failing for {} s: {source}{why}", failing.as_secs())),
+                (None, Some(_)) => Some(format!("incomplete: {source}{why}")),
+                (None, None) => None,
+            }
+        };
+        self.sources().into_iter().filter_map(describe).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Line>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -194,6 +218,24 @@ mod tests {
         readiness.indexed(&[Source::Http]);
         let age = readiness.age().unwrap();
         assert!((60..120).contains(&age.as_secs()), "{age:?}");
+    }
+
+    #[test]
+    fn a_source_that_has_failed_for_long_is_an_outage_and_so_is_an_incomplete_list() {
+        let failing = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        let request = Problem::new(ProblemKind::Request, "u", None, None, "refused");
+        let incomplete = Problem::new(ProblemKind::Incomplete, "u", None, None, "not all");
+        for (failing_since, problem, expected) in [
+            (failing(60), &request, ""),
+            (failing(130), &request, "failing for 130 s: file (/nonexistent): refused"),
+            (None, &request, ""),
+            (None, &incomplete, "incomplete: file (/nonexistent): not all"),
+        ] {
+            let mut status = of_two_sources().sources().remove(0);
+            (status.failing_since, status.problems) = (failing_since, vec![problem.clone()]);
+            let readiness = Readiness::new([(watch::channel(status).1, Nudge::default())], false);
+            assert_eq!(readiness.outages().join("\n"), expected);
+        }
     }
 
     #[test]

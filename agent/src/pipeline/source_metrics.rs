@@ -34,6 +34,10 @@ pub(crate) fn show(readiness: &Readiness, to: &mut Scrape<'_>) {
         .filter_map(|status| Some(([("source", status.source.as_str())], status.silence()?.as_secs_f64())));
     let help = "Time since the source last responded with a read, a response, an event or a bookmark; absent before the first.";
     to.gauges("source_silence_seconds", help, silence);
+    let failing = each(&sources, |status| status.failing().map_or(0.0, |failing| failing.as_secs_f64()));
+    let help =
+        "Time since which every check of the source has failed completely; 0 if the last one succeeded.";
+    to.gauges("source_failing_seconds", help, failing);
     let problems = sources.iter().flat_map(|status| {
         let mut kinds = BTreeMap::<_, i64>::new();
         status.problems.iter().for_each(|problem| *kinds.entry(problem.kind).or_default() += 1);

@@ -75,7 +75,7 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
     Ok(sources)
 }
 
-/// Reads the authorities to trust, if they are given.
+/// Reads the authorities to trust, if they are given. The source reads them again for each request.
 fn trusting(
     config: HttpConfig,
     flag: &str,
@@ -86,7 +86,9 @@ fn trusting(
     let wrong =
         |why: String| Failure::Usage(format!("{} {}: {why}", settings.written.name(flag), path.display()));
     let pem = fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    config.certificate_authorities(&pem).map_err(|problem| wrong(problem.to_string()))
+    let mut config = config.certificate_authorities(&pem).map_err(|problem| wrong(problem.to_string()))?;
+    config.authorities_file = Some(path.to_owned());
+    Ok(config)
 }
 
 /// The selected pods of the API server.

@@ -7,8 +7,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt, RustlsTlsError};
+use tokio::sync::watch;
 
-use super::options::ConnectionOptions;
+use super::options::{ConnectionOptions, Pings};
 use crate::https;
 
 /// How many idle HTTP/1.1 connections are kept.
@@ -28,7 +29,9 @@ pub(super) type Connection = Client<Connector, Body>;
 /// Opens connections to one server.
 pub(super) struct Connections {
     connector: Connector,
-    pings: (Duration, Duration),
+    pings: Pings,
+    /// Whether the certificate authorities have changed since.
+    is_distrusted: watch::Sender<bool>,
 }
 
 impl Connections {
@@ -46,17 +49,32 @@ impl Connections {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut connector = TimeoutConnector::new(https::encrypted(tcp, tls, name));
         connector.set_connect_timeout(Some(CONNECT));
-        Ok(Self { connector, pings: options.pings })
+        Ok(Self { connector, pings: options.pings, is_distrusted: watch::Sender::new(false) })
+    }
+
+    /// Ends the answers of all connections: their server was trusted because of other certificate authorities.
+    pub(super) fn distrust(&self) {
+        self.is_distrusted.send_replace(true);
+    }
+
+    /// Waits for [`distrust`](Self::distrust).
+    pub(super) fn distrusted(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut is_distrusted = self.is_distrusted.subscribe();
+        async move {
+            // Without the sender, nobody distrusts them any more.
+            if is_distrusted.wait_for(|is_so| *is_so).await.is_err() {
+                std::future::pending().await
+            }
+        }
     }
 
     /// A separate connection, opened by its first request.
     pub(super) fn another(&self) -> Connection {
-        let (interval, timeout) = self.pings;
         Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
-            .http2_keep_alive_interval(interval)
-            .http2_keep_alive_timeout(timeout)
+            .http2_keep_alive_interval(self.pings.after)
+            .http2_keep_alive_timeout(self.pings.timeout)
             .http2_keep_alive_while_idle(true)
             // A connection without new requests may still carry watches. Pings tell whether it is dead.
             .pool_idle_timeout(None)

@@ -2,6 +2,9 @@
 //! client certificate, which belongs to the connections.
 
 use std::io;
+use std::mem;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,15 +13,16 @@ use k8s_openapi::ByteString;
 use kube::Config;
 use kube::client::{AuthError, Body, ConfigExt};
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::task::spawn_blocking;
 use tokio::time::{self, Instant};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, service_fn};
 
+use super::authorities::{self, Authorities};
 use super::connect::Connections;
 use super::options::ConnectionOptions;
 use super::plugin::Plugin;
 use super::pool::{Answer, Latest, Pool, lock};
+use crate::blocking;
 use crate::text::api_causes;
 
 /// Minimum time between two renewals (reading the files of the token and of the client certificate, or running the
@@ -41,8 +45,12 @@ pub(super) struct Credentials {
     /// Connections with the client certificate.
     connections: Latest,
     current: Mutex<Current>,
+    /// The trusted certificate authorities. They replace those of the configuration.
+    authorities: Mutex<Authorities>,
     /// Held during a renewal.
     renewing: Arc<AsyncMutex<()>>,
+    /// A request has waited in vain for the files to be read, and they are not read yet.
+    is_hanging: AtomicBool,
     options: ConnectionOptions,
 }
 
@@ -60,6 +68,8 @@ struct Issued {
 #[derive(Clone)]
 struct Current {
     issued: Issued,
+    /// The configuration of the last connections, with the client certificate.
+    connected_with: Config,
     /// Number of renewals.
     version: u64,
     /// Time of the last attempt to renew, initially the time of creation.
@@ -71,13 +81,13 @@ struct Current {
     failure: Option<String>,
 }
 
-/// The result of a renewal, with connections if the client certificate is another one.
-type Renewed = kube::Result<(Issued, Option<Connections>)>;
+/// The result of a renewal; with connections, and their configuration, if the client certificate is another one.
+type Renewed = kube::Result<(Issued, Option<(Connections, Config)>)>;
 
 impl Credentials {
     /// Reads files, but does not run the plugin.
     pub(super) fn new(
-        config: Config,
+        mut config: Config,
         plugin: Option<Plugin>,
         options: &ConnectionOptions,
     ) -> kube::Result<Self> {
@@ -87,19 +97,30 @@ impl Credentials {
             token => token?,
         };
         // Before the connections: if the file changes in between, the next renewal notices.
+        let authorities = Authorities::of(&mut config)?;
         let certificate = certificate(&config)?;
         let connections = Arc::new(Connections::new(&config, options)?);
+        let connected_with = config.clone();
         let expires = plugin.is_some().then_some(UNIX_EPOCH);
         let current = Current {
             issued: Issued { service: service(&config, token.as_deref())?, token, certificate, expires },
+            connected_with,
             version: 0,
             since: Instant::now(),
             was_tried: false,
             is_refused: false,
             failure: None,
         };
-        let (connections, current) = (Arc::new(Mutex::new(connections)), Mutex::new(current));
-        Ok(Self { config, plugin, connections, current, renewing: Arc::default(), options: options.clone() })
+        Ok(Self {
+            config,
+            plugin,
+            connections: Arc::new(Mutex::new(connections)),
+            current: Mutex::new(current),
+            authorities: Mutex::new(authorities),
+            renewing: Arc::default(),
+            is_hanging: AtomicBool::new(false),
+            options: options.clone(),
+        })
     }
 
     /// Connections for one client, with at most this many requests at a time.
@@ -119,13 +140,14 @@ impl Credentials {
     /// if they have expired and it fails.
     pub(super) async fn current(self: &Arc<Self>) -> Result<(Service, u64), BoxError> {
         let Current { version, since, is_refused, issued: Issued { expires, .. }, .. } = self.lock().clone();
-        let is_old = self.has_files() && since.elapsed() >= FILE_AGE;
+        let is_hanging = self.is_hanging.load(Ordering::Relaxed);
+        let is_old = self.has_files() && since.elapsed() >= FILE_AGE && !is_hanging;
         let ends_within = |time| {
             expires.is_some_and(|end| end.duration_since(SystemTime::now()).unwrap_or_default() <= time)
         };
         if is_old || is_refused || ends_within(BEFORE_EXPIRY) {
             let is_usable = !is_refused && !ends_within(Duration::ZERO);
-            let most = self.options.plugin.0;
+            let most = self.options.plugin.request;
             let wait = if is_usable { most.min(WAIT_IF_USABLE) } else { most };
             let renewal = self.renew(version, wait).await;
             let has_expired = ends_within(Duration::ZERO);
@@ -153,7 +175,7 @@ impl Credentials {
             let mut current = self.lock();
             current.is_refused |= current.version == version;
         }
-        Ok(!was_renewed && self.renew(version, self.options.plugin.0).await?)
+        Ok(!was_renewed && self.renew(version, self.options.plugin.request).await?)
     }
 
     /// A request with `version` succeeded: an earlier 401 was a passing fault of the server.
@@ -181,7 +203,10 @@ impl Credentials {
         match (time::timeout(wait, self.renewed(version)).await, &self.plugin) {
             (Ok(is_new), _) => Ok(is_new),
             (Err(_), Some(plugin)) => Err(plugin.silent_for(wait).into()),
-            (Err(_), None) => Ok(false),
+            (Err(_), None) => {
+                self.is_hanging.store(true, Ordering::Relaxed);
+                Ok(false)
+            }
         }
     }
 
@@ -213,9 +238,11 @@ impl Credentials {
             answer.identify(&mut config);
             issued = Some((answer.token.clone(), answer.expires()));
         }
-        let (known, options) = (self.lock().issued.certificate.clone(), self.options.clone());
-        // Reading a file may block.
-        let renewed = spawn_blocking(move || {
+        config.root_cert.clone_from(&lock(&self.authorities).trusted);
+        let known = self.lock().issued.certificate.clone();
+        let options = self.options.clone();
+        // Reading a file may block for ever. One renewal runs at a time.
+        let renewed = blocking::run("credentials", move || {
             let (token, expires) = match issued {
                 Some(issued) => issued,
                 None => (token(&config)?, None),
@@ -224,13 +251,15 @@ impl Credentials {
             let is_new = certificate != known;
             let connections = is_new.then(|| Connections::new(&config, &options)).transpose()?;
             let service = service(&config, token.as_deref())?;
-            Ok((Issued { service, token, certificate, expires }, connections))
+            let issued = Issued { service, token, certificate, expires };
+            Ok((issued, connections.map(|connections| (connections, config))))
         });
-        renewed.await.map_err(|error| kube::Error::Service(error.into()))?
+        renewed.await.map_err(|error| kube::Error::Service(error.to_string().into()))?
     }
 
     /// Whether there are new credentials.
     fn replace(&self, renewed: Renewed) -> bool {
+        self.is_hanging.store(false, Ordering::Relaxed);
         let mut current = self.lock();
         (current.since, current.was_tried) = (Instant::now(), true);
         match renewed {
@@ -239,7 +268,8 @@ impl Credentials {
                 // A plugin's first answer is no renewal.
                 current.was_tried = self.plugin.is_none() || current.version > 0;
                 let is_new = issued.token != current.issued.token || connections.is_some();
-                if let Some(connections) = connections {
+                if let Some((connections, config)) = connections {
+                    current.connected_with = config;
                     *lock(&self.connections) = Arc::new(connections);
                     if current.issued.certificate.is_some() {
                         tracing::info!("the client certificate has changed; new connections use it");
@@ -257,6 +287,37 @@ impl Credentials {
                 false
             }
         }
+    }
+
+    /// The file of the certificate authorities, if there is one.
+    pub(super) fn authorities_file(&self) -> Option<PathBuf> {
+        lock(&self.authorities).file.clone()
+    }
+
+    /// Trusts these certificate authorities from now on, in PEM. If they are others than before, opens new connections, and
+    /// ends the answers on the old ones. Returns whether they are.
+    ///
+    /// # Errors
+    /// If they are unusable. The last ones stay.
+    pub(super) async fn trust(&self, pem: Vec<u8>) -> kube::Result<bool> {
+        if lock(&self.authorities).pem == pem {
+            return Ok(false);
+        }
+        let trusted = authorities::decoded(&pem)?;
+        // A renewal that runs now would bring back the old ones.
+        let _turn = self.renewing.lock().await;
+        let mut config = self.lock().connected_with.clone();
+        config.root_cert = Some(trusted.clone());
+        let connections = Connections::new(&config, &self.options)?;
+        self.lock().connected_with = config;
+        {
+            let mut authorities = lock(&self.authorities);
+            authorities.trusted = Some(trusted);
+            authorities.pem = pem;
+        }
+        let old = mem::replace(&mut *lock(&self.connections), Arc::new(connections));
+        old.distrust();
+        Ok(true)
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {

@@ -26,11 +26,15 @@
 //!   one succeeds.
 //! * The files are read again every minute as well, by the next request. With a new certificate, the client opens new
 //!   connections. Open watches keep theirs until they end.
+//! * A file that hangs delays one request, by a second; the others are sent with the last credentials.
+//! * The file of the certificate authorities is read every 30 s, on a thread of its own. With other authorities, the client
+//!   opens new connections, and the answers on the old ones end, watches too.
 //! * One renewal runs at a time. Requests wait for it, without a thread, for at most 8 s and then fail if the
 //!   credential plugin has not answered. A plugin that runs for 30 s is killed. The next request runs it again.
 //! * In the last minute before a plugin's credentials expire, a request waits for at most 1 s and is then sent
 //!   with the old ones.
 
+mod authorities;
 mod command;
 mod connect;
 mod credentials;
@@ -49,7 +53,7 @@ use tokio::task::spawn_blocking;
 use tower::{BoxError, ServiceExt, service_fn};
 
 use credentials::Credentials;
-pub use options::ConnectionOptions;
+pub use options::{ConnectionOptions, Pings, PluginTimes, Silences};
 use plugin::Plugin;
 use pool::{Answer, Pool};
 
@@ -97,12 +101,15 @@ impl ApiClient {
                 format!("the auth-provider {name:?} is not supported; use a credential plugin (exec)");
             return Err(kube::Error::Auth(AuthError::AuthExec(message)));
         }
-        let plugin = Plugin::take(&mut config, options.plugin.1);
-        let (namespace, options) = (config.default_namespace.clone(), options.clone());
+        let options = options.clone().bounded();
+        let plugin = Plugin::take(&mut config, options.plugin.run);
+        let namespace = config.default_namespace.clone();
         // Reading a file may block.
         let credentials = spawn_blocking(move || Credentials::new(config, plugin, &options)).await;
         let credentials = credentials.map_err(|error| kube::Error::Service(error.into()))??;
-        Ok(Self { credentials: Arc::new(credentials), namespace })
+        let credentials = Arc::new(credentials);
+        authorities::follow(&credentials);
+        Ok(Self { credentials, namespace })
     }
 
     /// Runs the credential plugin, if there is one and it has not answered yet.
@@ -177,14 +184,14 @@ mod tests {
     #[test]
     fn a_dead_peer_is_noticed_within_forty_seconds() {
         let options = ConnectionOptions::default();
-        assert!(options.pings.0 + options.pings.1 <= Duration::from_secs(40));
+        assert!(options.pings.after + options.pings.timeout <= Duration::from_secs(40));
         assert!(connect::TCP_SILENCE <= Duration::from_secs(40));
     }
 
     #[tokio::test]
     async fn an_answer_read_to_its_end_does_not_retire_its_connection() {
         let server = pod_index_test_support::api_server::ApiServer::start().await;
-        let silences = (Duration::from_secs(60), Duration::ZERO);
+        let silences = Silences { request: Duration::from_secs(60), answer: Duration::ZERO };
         let options = ConnectionOptions { silences, ..ConnectionOptions::default() };
         let config = Config::new(format!("http://127.0.0.1:{}", server.port()).parse().unwrap());
         let client = ApiClient::new(config, "pod-index/0", &options).await.unwrap().client();

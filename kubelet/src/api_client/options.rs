@@ -2,23 +2,65 @@
 
 use std::time::Duration;
 
+use crate::backoff::bounded;
+
 /// When a connection counts as dead. The defaults suit a cluster.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
-    /// HTTP/2 only: ping after this much silence, and give up if the answer takes longer than the second time. 25 s
-    /// and 15 s by default. client-go has 30 s and 15 s.
-    pub pings: (Duration, Duration),
-    /// A request or a watch that is dropped after this much silence retires its connection. 10 s and 100 s by
-    /// default.
-    pub silences: (Duration, Duration),
-    /// How long a request waits for the credential plugin before it fails, and how long the plugin may run
-    /// before it is killed. 8 s and 30 s by default.
-    pub plugin: (Duration, Duration),
+    /// HTTP/2 only: the pings on a silent connection. client-go has 30 s and 15 s.
+    pub pings: Pings,
+    /// The silences that retire a connection.
+    pub silences: Silences,
+    /// How long to wait for the credential plugin.
+    pub plugin: PluginTimes,
+}
+
+/// The pings on a silent HTTP/2 connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pings {
+    /// A ping is sent after this much silence; 25 s by default.
+    pub after: Duration,
+    /// Without an answer for this long, the connection is dead; 15 s by default.
+    pub timeout: Duration,
+}
+
+/// If a request is dropped after this much silence, its connection is retired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Silences {
+    /// Of a request without an answer; 10 s by default.
+    pub request: Duration,
+    /// Of an answer, such as a watch, after its last part; 100 s by default.
+    pub answer: Duration,
+}
+
+/// How long to wait for the credential plugin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PluginTimes {
+    /// How long a request waits for the plugin before it fails; 8 s by default.
+    pub request: Duration,
+    /// How long the plugin may run before it is killed; 30 s by default.
+    pub run: Duration,
+}
+
+impl ConnectionOptions {
+    /// The same, each time short enough to be added to any `Instant`.
+    pub(super) fn bounded(self) -> Self {
+        let Self { pings, silences, plugin } = self;
+        Self {
+            pings: Pings { after: bounded(pings.after), timeout: bounded(pings.timeout) },
+            silences: Silences { request: bounded(silences.request), answer: bounded(silences.answer) },
+            plugin: PluginTimes { request: bounded(plugin.request), run: bounded(plugin.run) },
+        }
+    }
 }
 
 impl Default for ConnectionOptions {
     fn default() -> Self {
-        let seconds = |one, other| (Duration::from_secs(one), Duration::from_secs(other));
-        Self { pings: seconds(25, 15), silences: seconds(10, 100), plugin: seconds(8, 30) }
+        let seconds = Duration::from_secs;
+        Self {
+            pings: Pings { after: seconds(25), timeout: seconds(15) },
+            silences: Silences { request: seconds(10), answer: seconds(100) },
+            plugin: PluginTimes { request: seconds(8), run: seconds(30) },
+        }
     }
 }

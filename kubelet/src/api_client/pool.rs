@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 use super::connect::{Connection, Connections};
-use super::options::ConnectionOptions;
+use super::options::{ConnectionOptions, Silences};
 
 /// How many requests a connection carries at a time. API servers allow 100.
 const STREAMS: usize = 80;
@@ -27,6 +27,8 @@ pub(super) type Latest = Arc<Mutex<Arc<Connections>>>;
 pub(super) struct Answer {
     body: Incoming,
     stream: Stream,
+    /// Ends when the connection's server is no longer trusted.
+    distrusted: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Body for Answer {
@@ -37,7 +39,12 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            ready!(self.distrusted.as_mut().poll(context));
+            // As if the server had ended the answer: a watch goes on over another connection.
+            self.stream.since = None;
+            return Poll::Ready(None);
+        };
         match &frame {
             Some(Ok(_)) => self.stream.since = Some(Instant::now()),
             Some(Err(_)) => self.stream.pooled.is_open.store(false, Ordering::Relaxed),
@@ -53,8 +60,7 @@ pub(super) struct Pool {
     latest: Latest,
     pooled: Mutex<Vec<Arc<PooledConnection>>>,
     requests: Arc<Semaphore>,
-    /// Of a request before its answer, and of an answer.
-    silences: (Duration, Duration),
+    silences: Silences,
 }
 
 /// One HTTP/2 connection, or one HTTP/1.1 connection for each request under way.
@@ -97,7 +103,7 @@ impl Pool {
         if !pooled.is_open.load(Ordering::Relaxed) {
             turn = Some(pooled.opening.lock().await).filter(|_| !pooled.is_open.load(Ordering::Relaxed));
         }
-        stream.is_silent_from_now(self.silences.0);
+        stream.is_silent_from_now(self.silences.request);
         let mut connected = capture_connection(&mut request);
         let mut answer = pin!(pooled.connection.request(request));
         let first = tokio::select! {
@@ -117,8 +123,9 @@ impl Pool {
         pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
         drop(turn);
         let answer = answer?;
-        stream.is_silent_from_now(self.silences.1);
-        Ok(answer.map(|body| Answer { body, stream }))
+        stream.is_silent_from_now(self.silences.answer);
+        let distrusted = Box::pin(pooled.opened_by.distrusted());
+        Ok(answer.map(|body| Answer { body, stream, distrusted }))
     }
 
     /// Picks a connection that has a stream left.

@@ -18,6 +18,7 @@ use super::kube::KubeMirrorClient;
 use super::plan::{MirrorState, Planned, plan};
 use super::status::{MirrorStatus, MirrorsStatus, WaitsFor};
 use super::tries::{Tries, Waits};
+use crate::backoff::{Pauses, bounded};
 use pod_index::{FullName, PodMeta, Reader, Snapshot};
 
 /// Maximum number of mirrors with an open request.
@@ -45,10 +46,10 @@ pub struct Mirrors {
     pub period: Duration,
     /// The waits after failures for one version of one pod: the first, and the longest. 1 s and 60 s by
     /// default.
-    pub backoff: (Duration, Duration),
+    pub backoff: Pauses,
     /// The waits for one version of one pod whose mirror was corrected three times and undone each time: the
     /// first, and the longest. 1 s and 5 min by default. Resets after three times the longest wait.
-    pub contention: (Duration, Duration),
+    pub contention: Pauses,
     client: Arc<KubeMirrorClient>,
     tries: HashMap<FullName, Tries>,
     under_way: HashSet<FullName>,
@@ -63,8 +64,8 @@ impl Mirrors {
     pub fn new(client: KubeMirrorClient) -> Self {
         Self {
             period: Duration::from_secs(2),
-            backoff: (Duration::from_secs(1), Duration::from_secs(60)),
-            contention: (Duration::from_secs(1), Duration::from_secs(300)),
+            backoff: Pauses::new(Duration::from_secs(1), Duration::from_secs(60)),
+            contention: Pauses::new(Duration::from_secs(1), Duration::from_secs(300)),
             client: Arc::new(client),
             tries: HashMap::new(),
             under_way: HashSet::new(),
@@ -100,7 +101,7 @@ impl Mirrors {
                 under_way.push(attempt(Arc::clone(&self.client), planned));
             }
             tokio::select! {
-                () = time::sleep(self.period.max(Duration::from_millis(1))) => {}
+                () = time::sleep(bounded(self.period).max(Duration::from_millis(1))) => {}
                 // Without a writer there are no more changes to wait for; the period continues.
                 Some(_) = changes.next() => {}
                 Ok(()) = sources_seen.changed() => {}

@@ -13,7 +13,7 @@ use super::attempt::Expected;
 use super::client::{MirrorErrorKind, MirrorFailure};
 use super::plan::{MirrorState, Planned};
 use super::status::WaitsFor;
-use crate::backoff::{Backoff, FOREVER, jitter};
+use crate::backoff::{Backoff, Pauses, bounded, jitter};
 use pod_index::{CONFIG_HASH_ANNOTATION, PodMeta};
 
 /// How long the index may take to show a change before it is repeated.
@@ -26,8 +26,8 @@ const CONTENDED: &str = "something keeps undoing the correction; does a kubelet,
 /// The first and the longest wait, of each kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    pub(super) failure: (Duration, Duration),
-    pub(super) contention: (Duration, Duration),
+    pub(super) failure: Pauses,
+    pub(super) contention: Pauses,
 }
 
 pub(super) struct Tries {
@@ -50,7 +50,7 @@ pub(super) struct Tries {
 
 impl Tries {
     pub(super) fn new(pod: Option<Arc<Pod>>, waits: Waits) -> Self {
-        let backoff = Backoff::new(waits.failure.0, waits.failure.1);
+        let backoff = Backoff::new(waits.failure.first, waits.failure.longest);
         Self { waits, pod, last: None, expected: None, successes: None, failure: None, backoff, until: None }
     }
 
@@ -65,7 +65,7 @@ impl Tries {
             is_shown(expected) || now.saturating_duration_since(*since) >= EXPECTATION
         });
         // Until both of two competing agents have waited, and a while longer.
-        let memory = self.waits.contention.1.saturating_mul(3);
+        let memory = self.waits.contention.longest.saturating_mul(3);
         if self.successes.is_some_and(|(_, since)| now.saturating_duration_since(since) >= memory) {
             self.begin_anew(self.pod.clone());
         }
@@ -116,8 +116,8 @@ impl Tries {
         self.successes = Some((corrections, now));
         (self.failure, self.until) = (None, None);
         let doublings = corrections.checked_sub(UNDISTURBED)?;
-        let (least, most) = self.waits.contention;
-        let wait = least.saturating_mul(2_u32.saturating_pow(doublings)).min(most).min(FOREVER);
+        let Pauses { first, longest } = self.waits.contention;
+        let wait = bounded(first.saturating_mul(2_u32.saturating_pow(doublings)).min(longest));
         // Otherwise two agents that started at once would meet each time.
         self.until = Some(now + wait.mul_f64(jitter()));
         let contended = self.failure.insert(MirrorFailure::new(MirrorErrorKind::Contended, CONTENDED));
@@ -141,8 +141,10 @@ mod tests {
     use pod_index::FullName;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const WAITS: Waits =
-        Waits { failure: (SECOND, Duration::from_secs(60)), contention: (SECOND, Duration::from_secs(300)) };
+    const WAITS: Waits = Waits {
+        failure: Pauses::new(SECOND, Duration::from_secs(60)),
+        contention: Pauses::new(SECOND, Duration::from_secs(300)),
+    };
 
     fn pod(hash: &str, image: &str) -> Arc<Pod> {
         let pod = serde_json::json!({

@@ -1,11 +1,13 @@
 //! One object that is followed by a watch: its newest version, when the watch runs, and what a get waits for.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt;
 use kube::Client;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -15,11 +17,15 @@ use tokio::time::{self, Instant};
 use super::error::GetError;
 use super::kind::{Object, ReferencedKind};
 use super::options::Options;
-use crate::backoff::FOREVER;
+use crate::backoff::{Backoff, bounded};
 use crate::names::dns_subdomain;
 use crate::reflector::{Failure, Observer, Reflector, Requests, Undecodable, Update};
 
+/// A defect of this program.
+const PANICKED: &str = "its watch panicked, and begins anew";
+
 /// How objects are followed.
+#[derive(Clone)]
 pub(super) struct Following {
     pub(super) client: Client,
     pub(super) runtime: Handle,
@@ -153,7 +159,15 @@ impl<K: ReferencedKind> Followed<K> {
         if follower.task.is_some() || matches!(**self.known.load(), Known::Released) {
             return;
         }
-        let task = following.runtime.spawn(follow(Arc::clone(self), following));
+        let first = follow(Arc::clone(self), following);
+        let again = {
+            let (followed, following) = (Arc::clone(self), following.clone());
+            move || follow(Arc::clone(&followed), &following)
+        };
+        let followed = Arc::clone(self);
+        let task = following.runtime.spawn(restarted(first, again, move || {
+            followed.report(PANICKED, |follower| &mut follower.failure);
+        }));
         follower.task = Some(task.abort_handle());
     }
 
@@ -197,6 +211,18 @@ impl<K: ReferencedKind> Followed<K> {
     }
 }
 
+/// Runs a watch. If it panics, reports that, and runs another one after a pause: an object that nobody follows any more
+/// would never change again.
+async fn restarted<W: Future<Output = ()>>(first: W, again: impl Fn() -> W, report: impl Fn()) {
+    let mut pauses = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+    let mut watch = first;
+    while AssertUnwindSafe(watch).catch_unwind().await.is_err() {
+        report();
+        time::sleep(pauses.wait(std::time::Instant::now())).await;
+        watch = again();
+    }
+}
+
 /// Follows the object until the task is dropped, or the object is released, not read for a while, or immutable.
 fn follow<K: ReferencedKind>(
     followed: Arc<Followed<K>>,
@@ -209,6 +235,7 @@ fn follow<K: ReferencedKind>(
         fields: Some(format!("metadata.name={}", key.name)),
         labels: None,
         is_metadata: false,
+        is_http1: Arc::default(),
     };
     // A server that ignores the selector must not pass off one object as another.
     let wanted = key.clone();
@@ -219,7 +246,7 @@ fn follow<K: ReferencedKind>(
         is_at.then(|| Object::new(object))
     };
     let mut reflector = Reflector::new(requests, options.times, Arc::clone(&followed), keep);
-    let idle = options.idle.clamp(Duration::from_millis(1), FOREVER);
+    let idle = bounded(options.idle).max(Duration::from_millis(1));
     async move {
         let mut checks = time::interval_at(Instant::now() + idle, idle);
         loop {
@@ -274,7 +301,27 @@ mod two_secrets;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_panics_is_reported_and_begins_anew_after_a_pause() {
+        let [began, reported] = [const { AtomicUsize::new(0) }; 2];
+        let watch = async || {
+            assert!(began.fetch_add(1, Ordering::Relaxed) == 3, "the test's panic");
+        };
+        let start = Instant::now();
+        let report = || {
+            reported.fetch_add(1, Ordering::Relaxed);
+        };
+        restarted(watch(), || watch(), report).await;
+        assert_eq!((began.into_inner(), reported.into_inner()), (4, 3));
+        assert!(
+            start.elapsed() >= Duration::from_secs(4),
+            "after pauses of 1, 2 and 4 s, each shortened by a third"
+        );
+    }
 
     fn followed() -> Followed<u8> {
         Followed::new(ObjectKey::new("ns", "a").unwrap())

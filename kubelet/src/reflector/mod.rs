@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use pod_index::PodUid;
 
+use crate::backoff::{Pauses, bounded};
+
 pub(crate) use failure::Failure;
 pub(crate) use known::Undecodable;
 pub(crate) use reflect::Reflector;
@@ -68,24 +70,42 @@ pub(crate) trait Observer {
 pub struct Times {
     /// The first and the longest wait after failures; 0.8 s and 7.5 s by default. Each wait is randomly shortened by up
     /// to a third.
-    pub backoff: (Duration, Duration),
+    pub backoff: Pauses,
     /// Time limit for the beginning of an answer, and for each part of a list; 60 s by default.
     pub patience: Duration,
     /// A watch without an event or a bookmark for this long counts as dead, and the objects are listed again;
     /// 150 s by default. API servers send a bookmark about once a minute.
     pub silence: Duration,
+    /// Over HTTP/1.1, which has no pings, a watch lasts no longer than this, randomly shortened by up to a third; 290 s by
+    /// default, as over HTTP/2. If it does not end a third of this later, it counts as dead, too. Behind an HTTP/1.1 proxy
+    /// that may keep a connection open and swallow the events, 30 s notices that within 40 s, for a request every 25 s.
+    pub http1_watch: Duration,
     /// After a broken watch was continued, the objects are compared with the server's list. This is the delay of the
     /// comparison; 10 s by default, randomly shortened by up to a third.
     pub compare_after: Duration,
+}
+
+impl Times {
+    /// The same times, short enough to be added to any `Instant`.
+    fn bounded(self) -> Self {
+        Self {
+            backoff: self.backoff.bounded(),
+            patience: bounded(self.patience),
+            silence: bounded(self.silence),
+            http1_watch: bounded(self.http1_watch),
+            compare_after: bounded(self.compare_after),
+        }
+    }
 }
 
 impl Default for Times {
     fn default() -> Self {
         Self {
             // client-go's reflector also starts with 0.8 s, but waits up to 30 s.
-            backoff: (Duration::from_millis(800), Duration::from_millis(7500)),
+            backoff: Pauses::new(Duration::from_millis(800), Duration::from_millis(7500)),
             patience: Duration::from_secs(60),
             silence: Duration::from_secs(150),
+            http1_watch: Duration::from_secs(290),
             compare_after: Duration::from_secs(10),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
@@ -18,7 +19,7 @@ use super::known::{Event, Partial, Received, Undecoded, Version, Versions, decod
 use super::request::{ANY_VERSION, Lines, Requests};
 use super::waits::Waits;
 use super::{Observer, Times, Update};
-use crate::backoff::random;
+use crate::backoff::{jitter, random};
 
 /// Limit of events per update, so that a flood of events does not delay its first ones.
 const BATCH: usize = 4096;
@@ -75,6 +76,7 @@ where
         observer: Arc<O>,
         keep: impl FnMut(K) -> Option<T> + Send + 'static,
     ) -> Self {
+        let times = times.bounded();
         Self {
             requests,
             times,
@@ -127,6 +129,16 @@ where
                 self.failed(&failure, is_list);
             }
         }
+    }
+
+    /// To be called after [`next`](Self::next) has panicked, which is a defect: of the decoder, or of what is done with an
+    /// object. The objects are listed anew after a pause, and nothing that was known counts.
+    pub(crate) fn begin_anew(&mut self) {
+        let message = "this program has a defect: it panicked on an object; all are listed again";
+        self.failed(&Failure::new(FailureKind::Restored, message), true);
+        self.comparison = None;
+        self.ready.clear();
+        self.undecoded.clear();
     }
 
     /// Reports the failure, and sets the pause. Unless nothing was lost, all must be listed again.
@@ -205,9 +217,14 @@ where
     }
 
     async fn watch(&mut self) -> Result<(), Failure> {
+        let Times { patience, mut silence, http1_watch, .. } = self.times;
         // Random, so that watches do not all end at once.
-        let asked = Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
-        let Times { patience, silence, .. } = self.times;
+        let mut asked = Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
+        if self.requests.is_http1.load(Ordering::Relaxed) {
+            // Without pings, a proxy that swallows events is noticed only because the watch does not end.
+            asked = asked.min(http1_watch.mul_f64(jitter()));
+            silence = silence.min(asked + http1_watch / 3);
+        }
         let lines = self.requests.watch(self.latest, asked, patience, silence).await?;
         self.observer.watching();
         if mem::take(&mut self.is_cut) {
@@ -355,4 +372,74 @@ fn is_older(version: Version, other: Version) -> bool {
 
 fn disorder() -> Failure {
     Failure::new(FailureKind::Doubt, "the watch is not in the order of its resource versions")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
+    use super::super::Undecodable;
+    use super::*;
+
+    struct Nobody;
+
+    impl Observer for Nobody {
+        fn failed(&self, _: &Failure) {}
+        fn undecodable<'a>(&self, _: impl ExactSizeIterator<Item = &'a Undecodable>) {}
+    }
+
+    /// It sends no request. Its events come from the test.
+    fn reflector() -> Reflector<Pod, Pod, Nobody> {
+        let silent = service_fn(async |_: Request<Body>| {
+            std::future::pending::<Result<Response<Body>, tower::BoxError>>().await
+        });
+        let client = Client::new(silent, "default");
+        let path = Pod::url_path(&(), None);
+        let is_http1 = Arc::default();
+        let requests = Requests { client, path, fields: None, labels: None, is_metadata: false, is_http1 };
+        Reflector::new(requests, Times::default(), Arc::new(Nobody), Some)
+    }
+
+    fn event(kind: &str, version: u64) -> Vec<u8> {
+        let metadata: Value = match kind {
+            "BOOKMARK" => json!({ "resourceVersion": version.to_string() }),
+            _ => json!({ "uid": "a", "name": "a", "namespace": "n", "resourceVersion": version.to_string() }),
+        };
+        json!({ "type": kind, "object": { "apiVersion": "v1", "kind": "Pod", "metadata": metadata } })
+            .to_string()
+            .into_bytes()
+    }
+
+    fn taken(reflector: &mut Reflector<Pod, Pod, Nobody>, kind: &str, version: u64) {
+        let result = reflector.take(&event(kind, version));
+        assert!(result.is_ok(), "{kind} {version}: {:?}", result.err().map(|failure| failure.message));
+    }
+
+    #[tokio::test]
+    async fn a_bookmark_never_sets_the_version_back() {
+        let mut reflector = reflector();
+        taken(&mut reflector, "ADDED", 10);
+        taken(&mut reflector, "BOOKMARK", 5);
+        assert_eq!(reflector.latest, 10);
+        taken(&mut reflector, "BOOKMARK", 15);
+        assert_eq!(reflector.latest, 15);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_deleted_during_the_comparison_is_no_difference() {
+        let mut reflector = reflector();
+        taken(&mut reflector, "ADDED", 10);
+        let listed = (10, reflector.known.clone());
+        reflector.comparison = Some(Comparison::begin(&reflector.requests, &reflector.times, 10));
+        taken(&mut reflector, "DELETED", 11);
+        assert!(reflector.compared(&listed).is_ok());
+        // Without the event, it is one.
+        reflector.comparison = Some(Comparison::begin(&reflector.requests, &reflector.times, 10));
+        assert!(reflector.compared(&listed).is_err());
+    }
 }

@@ -3,6 +3,8 @@
 //! kube's client only sends the requests. Its decoder would log the whole body of an unreadable answer, which may be a
 //! Secret.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -32,6 +34,8 @@ pub(crate) struct Requests {
     pub(crate) labels: Option<String>,
     /// Lists have nothing but metadata.
     pub(crate) is_metadata: bool,
+    /// Whether the last answer came over HTTP/1.1, which has no pings. Clones share it.
+    pub(crate) is_http1: Arc<AtomicBool>,
 }
 
 /// A list may be of any version. It comes from the server's watch cache.
@@ -55,7 +59,7 @@ impl Requests {
         };
         let request = Request::new(&self.path);
         let request = if self.is_metadata { request.list_metadata(&params) } else { request.list(&params) };
-        let mut body = sent(&self.client, request, patience).await?;
+        let mut body = self.sent(request, patience).await?;
         let mut items = Items::default();
         let no_part = || Failure::new(FailureKind::Broken, silence("the list", patience));
         while let Some(part) = time::timeout(patience, chunk(&mut body)).await.map_err(|_| no_part())?? {
@@ -80,7 +84,7 @@ impl Requests {
             ..WatchParams::default()
         };
         let request = Request::new(&self.path).watch(&params, &version.to_string());
-        let body = sent(&self.client, request, patience).await?;
+        let body = self.sent(request, patience).await?;
         Ok(Lines { body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence })
     }
 
@@ -91,28 +95,29 @@ impl Requests {
         let watch = self.watch(version, Duration::from_secs(1), patience, patience).await;
         watch.map(drop).map_err(|failure| ("watch", failure))
     }
-}
 
-/// The body of a successful answer.
-async fn sent(
-    client: &Client,
-    request: Result<http::Request<Vec<u8>>, Error>,
-    patience: Duration,
-) -> Result<Body, Failure> {
-    let request = request.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
-    let answer = async {
-        let response = client.send(request.map(Body::from)).await;
-        let response = response.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
-        let (head, body) = response.into_parts();
-        if head.status.is_success() {
-            return Ok(body);
-        }
-        let body = Limited::new(body, LARGEST_REFUSAL).collect().await;
-        let status = body.ok().and_then(|body| serde_json::from_slice::<Status>(&body.to_bytes()).ok());
-        Err(Failure::refused(head.status.as_u16(), &status.unwrap_or_default(), &head.headers))
-    };
-    let no_answer = || Failure::new(FailureKind::Broken, silence("the API server", patience));
-    time::timeout(patience, answer).await.map_err(|_| no_answer())?
+    /// The body of a successful answer.
+    async fn sent(
+        &self,
+        request: Result<http::Request<Vec<u8>>, Error>,
+        patience: Duration,
+    ) -> Result<Body, Failure> {
+        let request = request.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
+        let answer = async {
+            let response = self.client.send(request.map(Body::from)).await;
+            let response = response.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
+            let (head, body) = response.into_parts();
+            self.is_http1.store(head.version < http::Version::HTTP_2, Ordering::Relaxed);
+            if head.status.is_success() {
+                return Ok(body);
+            }
+            let body = Limited::new(body, LARGEST_REFUSAL).collect().await;
+            let status = body.ok().and_then(|body| serde_json::from_slice::<Status>(&body.to_bytes()).ok());
+            Err(Failure::refused(head.status.as_u16(), &status.unwrap_or_default(), &head.headers))
+        };
+        let no_answer = || Failure::new(FailureKind::Broken, silence("the API server", patience));
+        time::timeout(patience, answer).await.map_err(|_| no_answer())?
+    }
 }
 
 fn silence(what: &str, patience: Duration) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, Pauses};
 
 /// After this long without a failure, the next one counts as the first.
 const FORGET: Duration = Duration::from_secs(30);
@@ -14,13 +14,13 @@ const FORGET_EXPIRY: Duration = Duration::from_secs(20);
 pub(super) struct Waits {
     failures: Backoff,
     expiries: Backoff,
-    times: (Duration, Duration),
+    times: Pauses,
 }
 
 impl Waits {
-    pub(super) fn new(times: (Duration, Duration)) -> Self {
+    pub(super) fn new(times: Pauses) -> Self {
         let backoff = |forget: Duration| {
-            Backoff::new(times.0, times.1).forget_after(forget.max(times.1.saturating_mul(2)))
+            Backoff::new(times.first, times.longest).forget_after(forget.max(times.longest.saturating_mul(2)))
         };
         Self { failures: backoff(FORGET), expiries: backoff(FORGET_EXPIRY), times }
     }
@@ -28,7 +28,7 @@ impl Waits {
     /// Records how long a watch lasted that failed. If it lasted as long as the longest wait, its failure counts as the first:
     /// even with the shortest wait, the server is asked no more often than by one that still waits.
     pub(super) fn followed(&mut self, lasted: Duration) {
-        if lasted >= self.times.1 {
+        if lasted >= self.times.longest {
             self.failures = Self::new(self.times).failures;
         }
     }
@@ -45,7 +45,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn waits() -> Waits {
-        Waits::new((SECOND, 8 * SECOND))
+        Waits::new(Pauses::new(SECOND, 8 * SECOND))
     }
 
     /// These waits after more than a minute of failures, however they are shortened, and the time then.

@@ -51,6 +51,10 @@ pub struct SourceStatus {
     /// kubelet's list may be incomplete.
     #[serde(skip)]
     pub last_complete_read: Option<Instant>,
+    /// When the first of the reads failed that have failed since the last successful one. `None` after a successful one.
+    /// See [`failing`](Self::failing).
+    #[serde(skip)]
+    pub failing_since: Option<Instant>,
     /// All current problems.
     pub problems: Vec<Problem>,
 }
@@ -63,6 +67,14 @@ impl SourceStatus {
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         self.last_heard.map(|heard| heard.elapsed())
+    }
+
+    /// For how long every read has failed as a whole. `None` if the last one succeeded.
+    ///
+    /// A short failure is normal, for example while a server restarts. Pods are served as last seen.
+    #[must_use]
+    pub fn failing(&self) -> Option<Duration> {
+        self.failing_since.map(|since| since.elapsed())
     }
 }
 
@@ -89,6 +101,7 @@ impl StatusWriter {
             last_heard: None,
             last_read: None,
             last_complete_read: None,
+            failing_since: None,
             problems: Vec::new(),
         });
         Self { status, of_pods: Mutex::default() }
@@ -118,6 +131,11 @@ impl StatusWriter {
             status.checks += 1;
             status.failed_checks += u64::from(failed);
             status.last_check = Some(SystemTime::now());
+            if failed {
+                status.failing_since.get_or_insert_with(Instant::now);
+            } else {
+                status.failing_since = None;
+            }
             if began.is_some() {
                 // After incomplete lists, nothing tells what has come and gone since the last complete one.
                 let was_incomplete = status.last_read != status.last_complete_read;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorState, MirrorsStatus, WaitsFor};
 use serde_json::json;
 
@@ -87,7 +88,7 @@ fn contending(server: &ApiServer, manifests: [&Manifests; 2]) -> [Agent; 2] {
     manifests.map(|manifests| {
         let mut mirrors = mirrors_of(server);
         let hour = Duration::from_secs(3600);
-        mirrors.contention = (hour, hour);
+        mirrors.contention = Pauses::new(hour, hour);
         let agent = Agent::start_with(server, mirrors);
         agent.has(manifests);
         agent
@@ -180,7 +181,7 @@ async fn permanently_failing_pods_do_not_starve_others() {
     server.fail_always(Verb::Create, Fault::Status(403));
     // No waits: a failed name may be, and is, retried at once.
     let mut mirrors = mirrors_of(&server);
-    mirrors.backoff = (Duration::ZERO, Duration::ZERO);
+    mirrors.backoff = Pauses::new(Duration::ZERO, Duration::ZERO);
     let pods = (0..30).map(|number| Pod::clone(&static_pod(&format!("p{number}"), 1)));
     let mut agent = Agent::of_fixed_index(mirrors, pods);
     let is_tried = |status: &MirrorsStatus| {
@@ -194,7 +195,7 @@ async fn an_edited_manifest_is_tried_at_once_after_any_failure() {
     let server = server().await;
     let hour = Duration::from_secs(3600);
     let mut mirrors = mirrors_of(&server);
-    mirrors.backoff = (hour, hour);
+    mirrors.backoff = Pauses::new(hour, hour);
     let mut agent = Agent::start_with(&server, mirrors);
     server.fail(Verb::Create, Fault::Status(422));
     agent.has(&manifests(&[("web", 1)]));

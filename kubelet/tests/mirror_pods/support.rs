@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta, Reader};
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::mirror::{
     KubeMirrorClient, MirrorState, MirrorStatus, Mirrors, MirrorsStatus, WaitsFor,
 };
@@ -45,7 +46,8 @@ pub fn on_server(name: &str) -> String {
 /// Mirrors with short waits.
 pub fn mirrors_of(server: &ApiServer) -> Mirrors {
     let mut mirrors = Mirrors::new(KubeMirrorClient::new(server.client(), NODE));
-    (mirrors.backoff, mirrors.contention) = ((QUICK, 4 * QUICK), (QUICK, 4 * QUICK));
+    mirrors.backoff = Pauses::new(QUICK, 4 * QUICK);
+    mirrors.contention = mirrors.backoff;
     mirrors.period = 5 * QUICK;
     mirrors
 }
@@ -74,7 +76,11 @@ impl Agent {
         let (seen, sources_seen) = watch::channel(false);
         let (stepped, steps) = watch::channel(0_u64);
         let (has_applied, applied) = watch::channel(0_u64);
-        let times = Times { backoff: (QUICK, 4 * QUICK), ..Times::default() };
+        let times = Times {
+            backoff: Pauses::new(QUICK, 4 * QUICK),
+            http1_watch: Duration::from_secs(600),
+            ..Times::default()
+        };
         let source = PodsOfServer { times, ..PodsOfServer::new(server.client()) };
         let mut pods = source.node(&NodeName::new(NODE)).pods();
         let feed = async move {

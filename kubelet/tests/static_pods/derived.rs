@@ -256,3 +256,16 @@ fn a_manifest_takes_the_uid_that_the_kubelet_gave_its_pod() {
     // An API server pod of that name is another pod.
     assert_eq!(merging.say(Source::Kubelet, set([api_pod("a", "p", "Running", 1)])), "-s +a +f");
 }
+
+#[test]
+fn a_manifest_of_a_file_is_used_before_one_of_a_url() {
+    for order in [[Source::File, Source::Http], [Source::Http, Source::File]] {
+        let mut merging = Merging::new(order);
+        for source in order {
+            merging.say(source, set([static_pod("s", "web", source.as_str(), "Pending")]));
+        }
+        assert_eq!(merging.image("s"), "file", "{order:?}");
+        assert_eq!(merging.say(Source::File, set([])), "~s");
+        assert_eq!(merging.image("s"), "http");
+    }
+}

@@ -276,3 +276,32 @@ fn a_claim_that_the_kubelet_does_not_confirm_goes_when_the_last_source_is_seen()
     assert_eq!(merging.read(Source::Kubelet), "");
     assert_eq!(merging.say(Source::Http, set([])), "-s");
 }
+
+/// A kubelet deletes it after a second. That is all the evidence there is with the API server alone.
+#[test]
+fn a_mirror_pod_that_is_deleted_right_after_its_creation_leaves_no_static_pod() {
+    let now = k8s_openapi::jiff::Timestamp::now().to_string();
+    let created = |mut mirror: k8s_openapi::api::core::v1::Pod, at: &str| {
+        mirror.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at.parse().expect("a time")));
+        mirror
+    };
+    let mut merging = Merging::new([Source::Api]);
+    merging.say(Source::Api, set([]));
+    let forged = created(mirror("m", "forged", "f", "n1"), &now);
+    assert_eq!(merging.say(Source::Api, upsert([forged.clone()])), "+m +f");
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m -f");
+    // If a finalizer holds it.
+    merging.say(Source::Api, upsert([forged.clone()]));
+    merging.say(Source::Api, upsert([deleted(forged)]));
+    assert!(!merging.pods.contains_key("f"));
+    // No kubelet has ever reported its status.
+    let mut without_status = mirror("o", "old", "g", "n1");
+    without_status.status = None;
+    merging.say(Source::Api, upsert([without_status]));
+    assert_eq!(merging.say(Source::Api, remove("o")), "-o -g");
+    // An old one, seen only now.
+    merging.say(Source::Api, upsert([mirror("k", "kept", "h", "n1")]));
+    assert_eq!(merging.say(Source::Api, remove("k")), "-k ~h");
+    assert!(is_unconfirmed(&merging.pods["h"]));
+}

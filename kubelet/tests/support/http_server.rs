@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use pod_index_test_support::certificate::Certificate;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -33,7 +34,18 @@ pub struct Server {
     pub address: SocketAddr,
     /// In PEM, if it has TLS.
     pub authority: String,
+    certificate: Option<Arc<Certificate>>,
+    /// Changes when all open connections have to end.
+    ending: tokio::sync::watch::Sender<u64>,
     requests: Arc<Mutex<Vec<String>>>,
+}
+
+/// A certificate that is its own authority, and its key.
+fn identity() -> (String, String) {
+    let names = ["127.0.0.1".to_owned()];
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(names).expect("a certificate");
+    (cert.pem(), signing_key.serialize_pem())
 }
 
 impl Server {
@@ -43,20 +55,18 @@ impl Server {
 
     /// With a certificate that is its own authority.
     pub async fn start_with_tls(answers: impl FnMut(&str) -> Option<Answer> + Send + 'static) -> Self {
-        let names = ["127.0.0.1".to_owned()];
-        let rcgen::CertifiedKey { cert, signing_key } =
-            rcgen::generate_simple_self_signed(names).expect("a certificate");
+        let (authority, key) = identity();
+        let certificate = Certificate::new(&authority, &key);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).expect("a key");
-        let config = rustls::ServerConfig::builder_with_provider(provider)
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .expect("a server");
+            .with_cert_resolver(Arc::clone(&certificate) as _);
+        Certificate::forget_sessions(&mut config);
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let address = "127.0.0.1:0".parse().expect("an address");
-        Self { authority: cert.pem(), ..Self::on(address, Some(acceptor), answers).await }
+        Self { authority, certificate: Some(certificate), ..Self::on(address, Some(acceptor), answers).await }
     }
 
     pub async fn on(
@@ -69,21 +79,42 @@ impl Server {
         let answers: Answers = Arc::new(Mutex::new(answers));
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let asked = Arc::clone(&requests);
+        let ending = tokio::sync::watch::Sender::new(0);
+        let ends = ending.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (tls, answers, asked) = (tls.clone(), Arc::clone(&answers), Arc::clone(&asked));
+                let mut end = ends.subscribe();
                 tokio::spawn(async move {
-                    match tls {
-                        None => serve(stream, &answers, &asked).await,
-                        Some(tls) => {
-                            let Ok(stream) = tls.accept(stream).await else { return };
-                            serve(stream, &answers, &asked).await;
+                    let served = async {
+                        match tls {
+                            None => serve(stream, &answers, &asked).await,
+                            Some(tls) => {
+                                let Ok(stream) = tls.accept(stream).await else { return };
+                                serve(stream, &answers, &asked).await;
+                            }
                         }
+                    };
+                    tokio::select! {
+                        () = served => {}
+                        _ = end.changed() => {}
                     }
                 });
             }
         });
-        Self { address, authority: String::new(), requests }
+        Self { address, authority: String::new(), certificate: None, ending, requests }
+    }
+
+    /// Shows another certificate to new connections. Returns its authority.
+    pub fn rotate_certificate(&self) -> String {
+        let (authority, key) = identity();
+        self.certificate.as_ref().expect("a server with TLS").replace(&authority, &key);
+        authority
+    }
+
+    /// Closes each open connection, as a process that ends.
+    pub fn close_connections(&self) {
+        self.ending.send_modify(|count| *count += 1);
     }
 
     /// The URL of this path.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use pod_index_kubelet::Pauses;
 use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use serde_json::{Value, json};
@@ -30,7 +31,12 @@ pub fn changed(name: &str, version: u64) -> Value {
 
 /// Short waits, and no comparison during a test: most tests count lists.
 pub fn quick() -> Times {
-    Times { backoff: (QUICK, 4 * QUICK), compare_after: 10 * DEADLINE, ..Times::default() }
+    Times {
+        backoff: Pauses::new(QUICK, 4 * QUICK),
+        compare_after: 10 * DEADLINE,
+        http1_watch: 10 * DEADLINE,
+        ..Times::default()
+    }
 }
 
 pub fn source(server: &ApiServer) -> Source {

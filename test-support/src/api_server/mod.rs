@@ -48,10 +48,8 @@ use serde_json::Value;
 use tokio::sync::watch as channel;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::{
-    self,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-};
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 
 pub use fault::Fault;
 pub use request::Verb;
@@ -59,6 +57,7 @@ pub use rights::{Right, shipped};
 pub use store::{Key, Object, Store};
 pub use write::Write;
 
+use crate::certificate::Certificate;
 use crate::port::Port;
 use connections::Listener;
 use fault::Faults;
@@ -75,6 +74,8 @@ pub struct ApiServer {
     closing: Mutex<Option<JoinHandle<()>>>,
     port: Port,
     tls: Option<TlsAcceptor>,
+    /// Of a server with TLS.
+    certificate: Option<Arc<Certificate>>,
 }
 
 /// State shared by the connections and the test.
@@ -176,18 +177,24 @@ impl ApiServer {
     }
 
     async fn start_with(certificate: &str, key: &str, protocols: &[&[u8]]) -> Self {
-        let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
-        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+        let certificate = Certificate::new(certificate, key);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let clients = identity::AnyClient(provider.signature_verification_algorithms);
         let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_client_cert_verifier(Arc::new(clients))
-            .with_single_cert(vec![certificate], key)
-            .unwrap();
+            .with_cert_resolver(Arc::clone(&certificate) as _);
+        Certificate::forget_sessions(&mut config);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        Self::start_on(Some(Arc::new(config).into())).await
+        let mut server = Self::start_on(Some(Arc::new(config).into())).await;
+        server.certificate = Some(certificate);
+        server
+    }
+
+    /// Replaces the certificate of a server with TLS. Open connections stay.
+    pub fn set_certificate(&self, certificate: &str, key: &str) {
+        self.certificate.as_ref().expect("a server with TLS").replace(certificate, key);
     }
 
     async fn start_on(tls: Option<TlsAcceptor>) -> Self {
@@ -203,7 +210,14 @@ impl ApiServer {
         });
         let port = Port::new();
         let listener = Listener::bind(port.address(), tls.clone(), Arc::clone(&shared)).await;
-        Self { shared, listener: Mutex::new(Some(listener)), closing: Mutex::default(), port, tls }
+        Self {
+            shared,
+            listener: Mutex::new(Some(listener)),
+            closing: Mutex::default(),
+            port,
+            tls,
+            certificate: None,
+        }
     }
 
     /// A client that repeats no request by itself, as an agent has it. Must be called within a tokio runtime.

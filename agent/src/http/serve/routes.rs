@@ -180,17 +180,21 @@ fn alive(vitals: &Vitals) -> Result<(), (StatusCode, String)> {
     Err((StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"))
 }
 
-/// Ready once every configured source was read. Until then, the body names the missing ones and why. Not ready while a
-/// vital part has stopped: the pods are those of an earlier time.
+/// Ready once every configured source was read. Until then, the body names the missing ones and why. In an outage of a
+/// source, the agent stays ready, and the body says what is served as last seen, and why. Not ready while a vital part has
+/// stopped: the pods are those of an earlier time.
 async fn readyz(State(app): State<App>) -> Response {
     if let Err(stopped) = alive(&app.vitals) {
         return stopped.into_response();
     }
     let missing = app.readiness.missing();
-    if missing.is_empty() {
-        return "ok".into_response();
+    let outages: String =
+        app.readiness.outages().iter().map(|outage| format!("{}\n", escaped(outage, &[]))).collect();
+    if !missing.is_empty() {
+        return (StatusCode::SERVICE_UNAVAILABLE, not_seen(&missing) + &outages).into_response();
     }
-    (StatusCode::SERVICE_UNAVAILABLE, not_seen(&missing)).into_response()
+    let body = if outages.is_empty() { "ok".to_owned() } else { format!("ok\n{outages}") };
+    body.into_response()
 }
 
 /// A line for each source that was not read. A source's message may be a server's own words.

@@ -1,6 +1,6 @@
 //! Reads and checks a kubeconfig, and creates clients of the API server. Errors quote nothing of the kubeconfig.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -95,8 +95,12 @@ async fn read(path: Option<&Path>) -> Result<Config, Problem> {
     match found.map_err(|error| problem(path, &error))? {
         Some(kubeconfig) => {
             user_is_there(&kubeconfig).map_err(|message| wrong(path, message))?;
+            let authorities = authorities_file(&kubeconfig);
             let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| problem(path, &error))
+            let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+            let mut config = config.map_err(|error| problem(path, &error))?;
+            config.root_cert_file = authorities;
+            Ok(config)
         }
         None => Config::incluster().map_err(|error| {
             let why = api_causes(&error);
@@ -126,6 +130,15 @@ fn problem(path: Option<&Path>, error: &KubeconfigError) -> Problem {
         error => api_causes(error),
     };
     wrong(path, message)
+}
+
+/// The file of the certificate authorities of the current context's cluster. Data in the kubeconfig takes precedence.
+fn authorities_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+    let current = kubeconfig.current_context.as_ref()?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == *current)?.context.as_ref()?;
+    let named = kubeconfig.clusters.iter().find(|named| named.name == context.cluster)?;
+    let cluster = named.cluster.as_ref().filter(|cluster| cluster.certificate_authority_data.is_none())?;
+    cluster.certificate_authority.as_ref().map(PathBuf::from)
 }
 
 /// With a missing user, the server would treat the client as `system:anonymous`.

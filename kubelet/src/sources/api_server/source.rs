@@ -1,7 +1,9 @@
 //! Selects the pods to follow, and their stream.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use futures_util::stream::unfold;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
@@ -27,7 +29,9 @@ use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, Updat
 /// while let Some(update) = pods.next().await {
 ///     let _ = match update {
 ///         SourceUpdate::Set(pods) => writer.set_pods(pods),
-///         SourceUpdate::Upsert(pods) => writer.apply(pods.into_iter().map(Operation::Update)),
+///         SourceUpdate::Upsert(pods) | SourceUpdate::Incomplete(pods) => {
+///             writer.apply(pods.into_iter().map(Operation::Update))
+///         }
 ///         SourceUpdate::Remove(uids) => writer.apply(uids.into_iter().map(Operation::Remove)),
 ///     };
 /// }
@@ -146,7 +150,14 @@ impl ApiServer {
     /// What to request of this path.
     fn requests(&self, path: String, is_metadata: bool) -> Requests {
         let fields = (!self.fields.is_empty()).then(|| self.fields.join(","));
-        Requests { client: self.client.clone(), path, fields, labels: self.labels.clone(), is_metadata }
+        Requests {
+            client: self.client.clone(),
+            path,
+            fields,
+            labels: self.labels.clone(),
+            is_metadata,
+            is_http1: Arc::default(),
+        }
     }
 
     fn follow<K, P>(self, mut transform: impl FnMut(K) -> P + Send + 'static) -> Updates<P>
@@ -164,7 +175,11 @@ impl ApiServer {
         let reflector = Reflector::new(requests, self.times, Arc::clone(&status), keep);
         let updates = unfold((reflector, status), async |(mut reflector, status)| {
             loop {
-                let update = match reflector.next().await {
+                let Ok(update) = AssertUnwindSafe(reflector.next()).catch_unwind().await else {
+                    reflector.begin_anew();
+                    continue;
+                };
+                let update = match update {
                     Update::Set(pods) => SourceUpdate::Set(pods),
                     Update::Upsert(pods) => SourceUpdate::Upsert(pods),
                     // No version of these was emitted.

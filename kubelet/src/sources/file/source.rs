@@ -12,6 +12,7 @@ use tokio::time;
 
 use super::hints::Hints;
 use super::list::{Files, Listing, problem};
+use crate::backoff::bounded;
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate, Updates};
 
@@ -78,7 +79,7 @@ pub fn follow_with(
     let following = Following {
         path,
         look: Arc::new(Mutex::new(look)),
-        period: period.max(Duration::from_millis(1)),
+        period: bounded(period).max(Duration::from_millis(1)),
         nudge,
         hint,
         status,

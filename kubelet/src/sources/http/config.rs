@@ -50,6 +50,10 @@ pub struct HttpConfig {
     pub nudge: Nudge,
     /// File of the bearer token, read again for each request because tokens rotate.
     pub token_file: Option<PathBuf>,
+    /// File of the certificate authorities to trust, in PEM, read again for each request because authorities rotate. If they
+    /// have changed, a new connection is opened and the old one ends. While the file is unusable, the last ones are trusted,
+    /// and the status has a [`Warning`](ProblemKind::Warning).
+    pub authorities_file: Option<PathBuf>,
     /// Accepts any certificate. A kubelet without a serving certificate from the cluster's authority uses a
     /// self-signed one. An impostor would then receive the token, so use this only with an address of this host.
     pub insecure: bool,
@@ -105,6 +109,7 @@ impl HttpConfig {
             nudge: Nudge::default(),
             limit,
             token_file: None,
+            authorities_file: None,
             insecure: false,
             authorities: None,
         })
@@ -133,6 +138,12 @@ impl HttpConfig {
     /// # Errors
     /// If `pem` holds no certificate, or one that cannot be used as an authority.
     pub fn certificate_authorities(mut self, pem: &[u8]) -> Result<Self, Problem> {
+        self.trust(pem)?;
+        Ok(self)
+    }
+
+    /// As [`certificate_authorities`](Self::certificate_authorities). After an error, the last ones stay.
+    pub(super) fn trust(&mut self, pem: &[u8]) -> Result<(), Problem> {
         let wrong = |message: String| problem("certificateAuthorities", message);
         let mut authorities = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -143,7 +154,7 @@ impl HttpConfig {
             return Err(wrong("holds no certificate".to_owned()));
         }
         self.authorities = Some(Arc::new(authorities));
-        Ok(self)
+        Ok(())
     }
 
     pub(super) fn tls(&self) -> Result<ClientConfig, Problem> {

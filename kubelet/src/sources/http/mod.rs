@@ -16,6 +16,7 @@
 
 mod config;
 mod fetch;
+mod files;
 mod poll;
 mod source;
 

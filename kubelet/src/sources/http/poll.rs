@@ -1,9 +1,9 @@
 //! Requests a URL periodically and reports changed pods. Independent of the format in which pods are served.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,8 @@ use tokio::time::sleep_until;
 
 use super::HttpConfig;
 use super::fetch::{Fetched, HttpClient, client, fetch};
+use super::files::{Content, Files, of_authorities, of_token};
+use crate::backoff::bounded;
 use crate::sources::completeness::Completeness;
 use crate::sources::status::{StatusWriter, is_same};
 use crate::sources::{Problem, ProblemKind, Source, SourceUpdate, Updates, pod};
@@ -54,6 +56,11 @@ struct Asking {
     config: HttpConfig,
     decode: Arc<Decode>,
     client: HttpClient,
+    files: Files,
+    /// The content of the file of certificate authorities. Empty before it was read.
+    authorities: Vec<u8>,
+    /// Why that file could not be read.
+    warning: Option<String>,
     status: StatusWriter,
     /// When the last request ended.
     asked: Option<Instant>,
@@ -90,10 +97,14 @@ pub(in crate::sources) fn ask(
     mut config: HttpConfig,
     decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
 ) -> Result<Updates<Pod>, Problem> {
-    config.period = config.period.max(Duration::from_millis(1));
+    config.period = bounded(config.period).max(Duration::from_millis(1));
+    config.timeout = bounded(config.timeout);
     let asking = Asking {
         source,
         client: client(&config)?,
+        files: Files::new(config.token_file.clone(), config.authorities_file.clone()),
+        authorities: Vec::new(),
+        warning: None,
         status: StatusWriter::new(source, &*config.url),
         pause: config.period,
         config,
@@ -129,6 +140,10 @@ impl Asking {
             let fetched = self.fetch().await;
             self.asked = Some(Instant::now());
             self.follow_connection(fetched.as_ref().ok());
+            let warning = self
+                .warning
+                .as_deref()
+                .map(|warning| Problem::new(ProblemKind::Warning, &*self.config.url, None, None, warning));
             let Look { pods, mut problems, failed } = match fetched.map(|fetched| fetched.body) {
                 Err(message) => self.failed(ProblemKind::Request, &message),
                 Ok(body) if body.is_empty() => {
@@ -143,6 +158,7 @@ impl Asking {
                     _ => self.decode(body).await?,
                 },
             };
+            problems.extend(warning);
             if failed {
                 self.status.read(began, problems, true);
                 // A URL's first answer may be empty.
@@ -245,8 +261,14 @@ impl Asking {
     async fn decode(&mut self, body: Bytes) -> Option<Look> {
         let content = self.hasher.hash_one(&body);
         let decode = Arc::clone(&self.decode);
-        // Decoding ten megabytes takes a while.
-        let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
+        let transform = self.config.transform;
+        // Decoding ten megabytes takes a while. A panic there ends nothing else.
+        let decoded = tokio::task::spawn_blocking(move || {
+            let mut decoded = decode(&body);
+            decoded.pods.iter_mut().flatten().for_each(transform);
+            decoded
+        });
+        let decoded = decoded.await;
         let Decoded { pods, problems, unusable } = match decoded {
             Ok(decoded) => decoded,
             Err(error) if error.is_cancelled() => return None,
@@ -256,8 +278,7 @@ impl Asking {
         };
         let look = Look { pods: None, failed: pods.is_none(), problems };
         self.last = Some((content, look.clone()));
-        let Some(mut pods) = pods else { return Some(look) };
-        pods.iter_mut().for_each(self.config.transform);
+        let Some(pods) = pods else { return Some(look) };
         let before = self.known();
         let mut pods = pod::as_first_seen(pods, &before);
         pods.extend(before.into_iter().filter(|pod| unusable.contains(pod.uid())));
@@ -265,22 +286,41 @@ impl Asking {
         Some(Look { pods: Some(pods), ..look })
     }
 
-    async fn fetch(&self) -> Result<Fetched, String> {
-        let Some(path) = &self.config.token_file else {
-            return fetch(&self.client, &self.config, None).await;
-        };
-        let wrong = |error: &dyn fmt::Display| format!("the token in {}: {error}", path.display());
-        // The file may be on a file system that hangs.
-        let file = path.clone();
-        let token = tokio::task::spawn_blocking(|| std::fs::read_to_string(file));
-        let token = tokio::time::timeout(self.config.timeout, token).await;
-        let late = |_| wrong(&format_args!("not read within {:?}", self.config.timeout));
-        let token = token.map_err(late)?.map_err(|error| wrong(&error))?.map_err(|error| wrong(&error))?;
+    async fn fetch(&mut self) -> Result<Fetched, String> {
+        let Content { token, authorities } = self.files.read(self.config.timeout).await;
+        self.follow_authorities(authorities);
+        let header = token.transpose()?.map(|token| self.header(&token)).transpose()?;
+        fetch(&self.client, &self.config, header).await
+    }
+
+    /// The header with this token.
+    fn header(&self, token: &str) -> Result<HeaderValue, String> {
         // The error does not repeat the token.
-        let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
-            .map_err(|_| wrong(&"it cannot be sent in a header"))?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim())).map_err(|_| {
+            let path = self.config.token_file.as_deref().unwrap_or(Path::new(""));
+            of_token(path, "it cannot be sent in a header")
+        })?;
         header.set_sensitive(true);
-        fetch(&self.client, &self.config, Some(header)).await
+        Ok(header)
+    }
+
+    /// Trusts these certificate authorities from now on. If they are others than before, the old client ends, and with it
+    /// its connections.
+    fn follow_authorities(&mut self, read: Option<Result<Vec<u8>, String>>) {
+        let Some(path) = &self.config.authorities_file else { return };
+        let replaced = read.transpose().and_then(|pem| {
+            let Some(pem) = pem.filter(|pem| *pem != self.authorities) else { return Ok(()) };
+            let wrong = |problem: Problem| of_authorities(path, &problem.message);
+            let mut config = self.config.clone();
+            config.trust(&pem).map_err(wrong)?;
+            self.client = client(&config).map_err(wrong)?;
+            if !self.authorities.is_empty() {
+                tracing::info!(source = self.source.as_str(), "the certificate authorities have changed");
+            }
+            self.authorities = pem;
+            Ok(())
+        });
+        self.warning = replaced.err();
     }
 
     /// A look that gives no information.

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{ENDED_ANNOTATION, FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
@@ -19,6 +19,13 @@ use crate::sources::static_pods::{
     claim, derived,
 };
 use crate::sources::{Problem, ProblemKind, Source};
+
+/// If the deletion of a mirror pod begins this soon after it was first seen, a kubelet has not created it: its static pod
+/// does not stay. A kubelet needs 1.1 to 1.4 s to refuse one.
+const DELETED_BY_KUBELET_WITHIN: Duration = Duration::from_secs(10);
+
+/// A mirror pod that was created this long ago, by another machine's clock, is not new.
+const OLD: Duration = Duration::from_secs(60);
 
 /// Sources of manifests, the preferred one first.
 const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
@@ -80,11 +87,13 @@ impl Merge {
     }
 
     /// Ends the claim of a mirror pod that is gone or is being deleted. If the static pod seems to be running, it stays
-    /// for a while.
+    /// for a while. It does not if nothing but the mirror pod tells of it, and a kubelet would have deleted it at once.
     fn let_claim_go(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
         let Some(claimed) = self.claims.by_mirror.get(mirror) else { return };
         let is_told_by_kubelet = self.is_kubelets(&claimed.claim) && self.kubelet_speaks();
-        let stays = self.counts(mirror) && !claimed.claim.ended && !is_told_by_kubelet;
+        // A kubelet deletes a mirror pod that it did not create within two seconds, and never reports its status.
+        let is_by_kubelet = claimed.claim.has_status && !is_young(claimed);
+        let stays = self.counts(mirror) && is_by_kubelet && !claimed.claim.ended && !is_told_by_kubelet;
         match claimed.stage {
             Stage::Live if stays => {
                 keys.uids.push(claimed.claim.uid.clone());
@@ -368,6 +377,16 @@ impl Merge {
     fn named(&self, source: Source, name: &FullName) -> Option<(&PodUid, &KnownPod)> {
         self.sources.get(&source)?.named(name)
     }
+}
+
+/// Whether the mirror pod was created and seen only just now. An old one may be seen only now as well, after a gap in what
+/// the API server told. Its creation is by the API server's clock, so only a long time counts.
+fn is_young(claimed: &Claimed) -> bool {
+    let is_old = claimed.claim.created.is_some_and(|created| {
+        let age = SystemTime::now().duration_since(created.into());
+        age.is_ok_and(|age| age > OLD)
+    });
+    !is_old && claimed.seen.is_some_and(|seen| seen.elapsed() < DELETED_BY_KUBELET_WITHIN)
 }
 
 fn refused(mirror: &Pod, field: &str, message: &str) -> Problem {

@@ -25,6 +25,8 @@ pub(in crate::sources) struct StaticPodClaim {
     /// Whether every container has ended. The kubelet reports this before it deletes the mirror of a removed
     /// static pod.
     pub(in crate::sources) ended: bool,
+    /// Whether a kubelet has reported the status of a container.
+    pub(in crate::sources) has_status: bool,
 }
 
 pub(in crate::sources) const OWNERS: &str = "metadata.ownerReferences";
@@ -61,6 +63,7 @@ pub(in crate::sources) fn claim(mirror: &Pod) -> Result<StaticPodClaim, (&'stati
         created: mirror.metadata.creation_timestamp.as_ref().map(|time| time.0),
         is_terminating: mirror.metadata.deletion_timestamp.is_some(),
         ended: mirror.status.as_ref().is_some_and(has_ended),
+        has_status: mirror.status.as_ref().is_some_and(has_containers),
     })
 }
 
@@ -70,6 +73,12 @@ fn is_uid(text: &str) -> bool {
     text.len() <= 128
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Whether there is the status of a container.
+fn has_containers(status: &PodStatus) -> bool {
+    let all = [&status.init_container_statuses, &status.container_statuses];
+    all.into_iter().flatten().any(|statuses| !statuses.is_empty())
 }
 
 /// Whether there are containers, and all have ended.

@@ -25,7 +25,9 @@
 //! * If manifests are among the sources, and no problem hides one, a claim lasts until they were read and none has
 //!   that name. After an edit of the manifest, it is about the earlier one, until the kubelet replaces the mirror pod.
 //! * Where nothing confirms a claim, its static pod has [`CLAIMED_ANNOTATION`].
-//! * If the mirror pod is deleted, even if a finalizer holds it, a new one must appear within [`UNCONFIRMED_FOR`].
+//! * If the mirror pod is deleted, even if a finalizer holds it, a new one must appear within [`UNCONFIRMED_FOR`]. A mirror
+//!   pod whose deletion begins within ten seconds, or that has no status of a container, was not a kubelet's: a kubelet
+//!   deletes a forged one after a second. Its static pod goes at once.
 //!
 //! For this, call [`Merge::read`](super::Merge::read) after each read of a source.
 

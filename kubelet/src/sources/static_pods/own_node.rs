@@ -87,6 +87,7 @@ mod tests {
                 created: Some(at(created)),
                 is_terminating: false,
                 ended: false,
+                has_status: true,
             };
             (claim, Some(start + Duration::from_secs(seen)))
         };

@@ -1,0 +1,55 @@
+//! The files that requests need: the bearer token and the certificate authorities. Both rotate, so both are read again for
+//! each request. The mount that they are on may hang.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::blocking::OneThread;
+
+pub(super) struct Files {
+    token: Option<PathBuf>,
+    authorities: Option<PathBuf>,
+    thread: OneThread<Content>,
+}
+
+/// What the files hold, or why that is unknown. `None`: no such file is configured.
+pub(super) struct Content {
+    pub(super) token: Option<Result<String, String>>,
+    pub(super) authorities: Option<Result<Vec<u8>, String>>,
+}
+
+impl Files {
+    pub(super) fn new(token: Option<PathBuf>, authorities: Option<PathBuf>) -> Self {
+        Self { token, authorities, thread: OneThread::new("source-files") }
+    }
+
+    /// What the files hold now.
+    pub(super) async fn read(&mut self, patience: Duration) -> Content {
+        let (token, authorities) = (self.token.clone(), self.authorities.clone());
+        if token.is_none() && authorities.is_none() {
+            return Content { token: None, authorities: None };
+        }
+        let read = move || Content {
+            token: token
+                .map(|path| fs::read_to_string(&path).map_err(|error| of_token(&path, &error.to_string()))),
+            authorities: authorities
+                .map(|path| fs::read(&path).map_err(|error| of_authorities(&path, &error.to_string()))),
+        };
+        self.thread.run(patience, read).await.unwrap_or_else(|unfinished| {
+            let why = unfinished.to_string();
+            Content {
+                token: self.token.as_deref().map(|path| Err(of_token(path, &why))),
+                authorities: self.authorities.as_deref().map(|path| Err(of_authorities(path, &why))),
+            }
+        })
+    }
+}
+
+pub(super) fn of_token(path: &Path, why: &str) -> String {
+    format!("the token in {}: {why}", path.display())
+}
+
+pub(super) fn of_authorities(path: &Path, why: &str) -> String {
+    format!("the certificate authorities in {}: {why}", path.display())
+}
