@@ -37,7 +37,17 @@ impl Observed {
     pub(crate) fn tell(&mut self, now: Ms, heard: Ms, news: &[crate::truth::News], history: &History) {
         for one in news {
             let all = self.pods.entry(history.pods[one.pod].ip).or_default();
-            let at = all.iter().position(|seen| seen.pod == one.pod);
+            let at = all.iter().rposition(|seen| seen.pod == one.pod);
+            // After a gap, its container is a new one: its sandbox may be, too.
+            let runs = one.state.and_then(|state| state.running);
+            let is_new = now - heard > DELAY && runs.is_some_and(|runs| runs + 1_000 > heard);
+            let at = at.filter(|at| {
+                let is_again = is_new && all[*at].runs <= heard;
+                if is_again {
+                    all[*at].gone = Some((now, heard));
+                }
+                !is_again
+            });
             match (one.state, at) {
                 (None, None) => {}
                 (None, Some(at)) => all[at].gone = Some((now, heard)),

@@ -1,7 +1,8 @@
 //! Which pod had this IP when the event happened? A simulated node with a known truth, asked late.
 //!
 //! 110 pods, a new one every second; an IP is given away 0 to 30 s after its pod. News of the API server are late, partly
-//! lost, and overtake each other; now and then it is away for a minute. Clocks differ by up to 2 s. Events are asked about
+//! lost, and overtake each other; now and then it is away for a minute. In each such gap, a pod loses its sandbox, another
+//! one that nobody tells of has its IP, and the first one gets it again. Clocks differ by up to 2 s. Events are asked about
 //! 0 to 60 s after they happened; one in twenty comes from an IP that a random pod may have. No clock, no sleep, one seed.
 //!
 //! `cargo run --release -p pod-index-benches --bin at_a_time` asks ten million times, and writes the table and the plot to

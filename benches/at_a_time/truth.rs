@@ -35,16 +35,25 @@ pub(crate) struct Pod {
     /// It had the IP from here until there.
     pub(crate) from: Ms,
     pub(crate) until: Ms,
+    /// It lost its sandbox and got the same IP again, while the API server did not answer.
+    lost: Option<Lost>,
     /// As its object says: in whole seconds, the first by the API server's clock.
     pub(crate) created: Ms,
     pub(crate) started: Ms,
+}
+
+/// When a pod did not have its IP.
+#[derive(Clone, Copy)]
+struct Lost {
+    from: Ms,
+    until: Ms,
 }
 
 /// What an object says of its pod at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     pub(crate) has_ip: bool,
-    /// `startedAt` of its container, while that runs.
+    /// `startedAt` of its container, which may have ended.
     pub(crate) running: Option<Ms>,
     /// `finishedAt` of its container; the phase is final.
     pub(crate) finished: Option<Ms>,
@@ -109,7 +118,8 @@ impl History {
                 (from, Some(has_ip)),
                 (runs + shows, Some(State { running: Some(second(runs)), ..has_ip })),
             ];
-            let over = (ends, Some(State { finished: Some(second(ends)), ..has_ip }));
+            let (running, finished) = (Some(second(runs)), Some(second(ends)));
+            let over = (ends, Some(State { running, finished, ..has_ip }));
             match rng.next() % 100 {
                 // Completed, and its object stays for a while.
                 0..60 => states.extend([over, (until + rng.between(0, 60_000), None)]),
@@ -119,8 +129,11 @@ impl History {
             }
             tell(&mut rng, pod, &states, &outages, &mut news);
             let (created_at, started_at) = (second(created + API_SKEW), second(started));
-            pods.push(Pod { ip, from, until, created: created_at, started: started_at });
+            pods.push(Pod { ip, from, until, lost: None, created: created_at, started: started_at });
             created += rng.between(200, 1_800);
+        }
+        for (begin, end) in &outages {
+            restart_unseen(*begin, *end, &mut pods, &mut news);
         }
         news.sort_by_key(|one: &News| one.told);
         let seconds = usize::try_from(length / 1_000).unwrap_or_default();
@@ -149,7 +162,7 @@ impl History {
         let alive = self.alive.get(usize::try_from(at / 1_000).ok()?)?;
         (0..8).find_map(|_| {
             let pod = *alive.get(usize::try_from(rng.next()).ok()? % alive.len().max(1))?;
-            (self.pods[pod].from..self.pods[pod].until).contains(&at).then_some(pod)
+            self.pods[pod].has_ip_at(at).then_some(pod)
         })
     }
 
@@ -158,9 +171,36 @@ impl History {
         let alive = self.alive.get(usize::try_from(at / 1_000).ok()?)?;
         alive.iter().copied().find(|pod| {
             let pod = &self.pods[*pod];
-            pod.ip == ip && (pod.from..pod.until).contains(&at)
+            pod.ip == ip && pod.has_ip_at(at)
         })
     }
+}
+
+impl Pod {
+    fn has_ip_at(&self, at: Ms) -> bool {
+        let is_lost = self.lost.is_some_and(|lost| (lost.from..lost.until).contains(&at));
+        (self.from..self.until).contains(&at) && !is_lost
+    }
+}
+
+/// In an outage, a pod loses its sandbox, another pod comes and goes with its IP, of which nobody tells, and the first one
+/// gets the IP again. Only the time at which its container started shows it.
+fn restart_unseen(begin: Ms, end: Ms, pods: &mut Vec<Pod>, news: &mut Vec<News>) {
+    let lasts = |pod: &Pod| pod.from < begin - 20_000 && pod.until > end + 20_000;
+    let told =
+        |pod: usize| news.iter().any(|one| one.pod == pod && (begin - 2 * DELAY..=end).contains(&one.told));
+    let number = (0..pods.len())
+        .find(|number| lasts(&pods[*number]) && pods[*number].lost.is_none() && !told(*number));
+    let Some(number) = number else { return };
+    let (from, until) = (begin + 1_000, end - 4_000);
+    let (ip, running) = (pods[number].ip, Some(second(end - 3_000)));
+    pods[number].lost = Some(Lost { from, until });
+    for one in news.iter_mut().filter(|one| one.pod == number && one.told > end) {
+        one.state = one.state.map(|state| State { running, ..state });
+    }
+    news.push(News { told: end, pod: number, state: Some(State { has_ip: true, running, finished: None }) });
+    let (created, started) = (second(from + API_SKEW), second(from));
+    pods.push(Pod { ip, from: from + 1_000, until: until - 1_000, lost: None, created, started });
 }
 
 /// The news of a pod: in its own order, late, some states never. Those of different pods overtake each other.
