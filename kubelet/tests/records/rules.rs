@@ -126,7 +126,7 @@ fn an_object_with_very_many_labels_has_few_attributes() {
     let labels: BTreeMap<_, _> = (0..100_000).map(|number| (format!("a-{number}"), "x")).collect();
     let reader = index(
         &rules,
-        [Change::Pod(Operation::Add(pod("web", json!({ "metadata": { "labels": labels } })).into()))],
+        [Change::Pod(Operation::Add(pod("web", &json!({ "metadata": { "labels": labels } })).into()))],
     );
     assert_eq!(reader.load().pod_by_uid("web").unwrap().attributes().len(), 256);
 }

@@ -266,7 +266,7 @@ mod tests {
         let events = Events::register(registry);
         let vitals = Vitals::new(Instant::now());
         let heartbeat = vitals.heartbeat(Part::Changes);
-        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events, heartbeat);
+        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events, heartbeat, None);
         // Until it has seen the pod.
         drop(index);
         follow();
@@ -275,6 +275,7 @@ mod tests {
             readiness: Arc::clone(&readiness),
             processes: Processes::new("/proc".as_ref(), None).unwrap(),
             lookups: Lookups::register(registry),
+            records: None,
             owners: pods.owners().clone(),
             bounds: Bounds {
                 skew: settings.given.times.clock_skew,
