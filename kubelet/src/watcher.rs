@@ -38,7 +38,7 @@
 //!                     eprintln!("skipped: {}", refused.error);
 //!                 }
 //!             }
-//!             // The watcher tries again. Until it succeeds, lookups at the present time are uncertain.
+//!             // The watcher tries again. Until it succeeds, nothing later is covered: such times are `TooLate`.
 //!             Err(error) => eprintln!("{error}"),
 //!         }
 //!     }
@@ -49,11 +49,11 @@
 //!     let mut cached = reader.cached();
 //!     let ip = IpAddr::from([10, 0, 0, 7]);
 //!     // Now, on the hot path.
-//!     if let Some(pod) = cached.get(ip) {
-//!         println!("{:?}", pod.metadata.name);
+//!     if let Some(found) = cached.get(ip) {
+//!         println!("{:?}", found.pod.metadata.name);
 //!     }
-//!     // When a connection began.
-//!     match reader.load().at(SystemTime::now()).get(ip) {
+//!     // When a connection began. Nothing is certain about the last seconds: ask again later, or about earlier times.
+//!     match reader.load().at(SystemTime::now() - Duration::from_secs(20)).get(ip) {
 //!         Holder::Pod(found) => println!("{:?}", found.pod.metadata.name),
 //!         other => println!("not certain: {other:?}"),
 //!     }
@@ -169,7 +169,7 @@ mod tests {
 
     use k8s_openapi::api::core::v1::Pod;
     use kube::runtime::watcher::Event;
-    use pod_index::{Coverage, Moment, Time};
+    use pod_index::{Coverage, Moment};
 
     use super::WatchedPods;
 
@@ -180,7 +180,7 @@ mod tests {
             let seconds = Duration::from_secs(seconds);
             Moment::new(start.instant + seconds, std::time::SystemTime::from(start.time) + seconds)
         };
-        let time = |seconds: u64| Time::from(at(seconds).time);
+        let time = |seconds: u64| at(seconds).time;
         let mut covered = |seconds: u64, event: Event<Pod>| {
             let _ = watched.operation_at(event, at(seconds));
             // Written a second later.

@@ -81,12 +81,12 @@ pub(crate) fn start(
     pods: &Reader<Pod>,
 ) -> io::Result<(Reader<Record>, Feed, impl FnOnce() + Send + use<>)> {
     let (writer, reader) = pod_index::with_options(options);
-    let (changes, fed) = unbounded_channel();
+    let (changes, received) = unbounded_channel();
     let feed = Feed { changes, needs_owners: extract.needs_owners() };
     let join = Join::new(extract);
     let pods = pods.changes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    Ok((reader, feed, move || runtime.block_on(follow(pods, fed, join, writer))))
+    Ok((reader, feed, move || runtime.block_on(follow(pods, received, join, writer))))
 }
 
 async fn follow(

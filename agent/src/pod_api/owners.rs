@@ -475,7 +475,9 @@ mod tests {
 
     /// As if a client had asked for objects of every kind.
     fn ask(collections: &[Arc<Collection>]) {
-        collections.iter().for_each(|collection| collection.interest().unwrap().ask());
+        for collection in collections {
+            collection.interest().unwrap().ask();
+        }
     }
 
     /// A request: the object's name, and whether the cache may answer.

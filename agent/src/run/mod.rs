@@ -44,6 +44,7 @@ use crate::pipeline::api_requests::ApiRequests;
 use crate::pipeline::events::Events;
 use crate::pipeline::mirrors::MirrorKeeper;
 use crate::pipeline::readiness::Readiness;
+use crate::pipeline::records::Feed;
 use crate::pipeline::removed::KeptWhole;
 use crate::pipeline::writer::{Command, Setup, WriterThread};
 use crate::pipeline::{api_clients, checkpoints, mirror_metrics, own_node, records, source_metrics, sources};
@@ -55,7 +56,8 @@ use crate::vitals::{Part, Vitals};
 use crate::whois::{Lookups, Processes, Whois};
 use pod_index::{Options, PodMeta, Reader, Snapshot};
 use pod_index_kubelet::api_client::end_plugins;
-use pod_index_kubelet::checkpoint::Checkpointing;
+use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpointing};
+use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::Merge;
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -203,33 +205,12 @@ async fn start(
     mut tasks: Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<Started, Failure> {
-    let (given, place) = (&settings.given, &settings.server);
-    let address = SocketAddr::new(place.address, place.port);
-    let listen = async |address: Option<SocketAddr>, flag: String| {
-        let listener = address.filter(|_| !settings.once).map(|address| bind(address, &flag));
-        OptionFuture::from(listener).await.transpose()
-    };
-    let port = listen(
-        Some(address),
-        format!("{}, {}", settings.written.name("address"), settings.written.name("port")),
-    )
-    .await?;
-    let apart = [
-        listen(given.listeners.health_address, settings.written.name("health-address")).await?,
-        listen(given.listeners.metrics_address, settings.written.name("metrics-address")).await?,
-    ];
+    let given = &settings.given;
+    let listeners = Listeners::bind(&settings).await?;
     let options =
         Options::new().keep_removed(given.removed_pods.keep, given.removed_pods.max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
-    let rules = block_in_place(|| records::rules(&settings))?;
-    let records = rules.map(|extract| records::start(extract, options, &reader)).transpose();
-    let (records, feed) = match records.map_err(|error| tasks::cannot_start("the records", error))? {
-        Some((records, feed, work)) => {
-            tasks.thread("records", work)?;
-            (Some(records), Some(feed))
-        }
-        None => (None, None),
-    };
+    let (records, feed) = start_records(&settings, options, &reader, &mut tasks)?.unzip();
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(&settings)?.map(Arc::new);
     let requests = ApiRequests::register(metrics.ours());
@@ -286,31 +267,20 @@ async fn start(
     let requests = Requests::register(metrics.ours());
     let decisions = Decisions::register(metrics.ours());
     let access = Access::new(&settings.access, reviews.as_ref(), settings.node.as_str(), decisions);
-    metrics.collect({
-        let (readiness, reader, mirrors) = (Arc::clone(&readiness), reader.clone(), Arc::clone(&mirrors));
-        let (pods, tls) = (pods.clone(), tls.clone());
-        let checkpoints = checkpoints.as_ref().map(Checkpointing::status);
-        let vitals = vitals.clone();
-        move |to: &mut Scrape<'_>| {
-            vitals.show(Instant::now(), to);
-            source_metrics::show(&readiness, to);
-            pod_api::metrics::show(&pods, to);
-            if let Some(status) = &checkpoints {
-                checkpoints::show(&status.borrow(), &reader.load(), to);
-            }
-            if mirrors.is_asked_to_keep {
-                mirror_metrics::show(&mirrors, &reader, to);
-            }
-            if let Some(tls) = &tls {
-                tls.show(to);
-            }
-            let help = "Log lines dropped because standard error blocked.";
-            to.counter("dropped_log_lines", help, log.dropped_lines());
-        }
-    });
+    let measured = Measured {
+        vitals: vitals.clone(),
+        readiness: Arc::clone(&readiness),
+        reader: reader.clone(),
+        pods: pods.clone(),
+        checkpoints: checkpoints.as_ref().map(Checkpointing::status),
+        mirrors: Arc::clone(&mirrors),
+        tls: tls.clone(),
+        log,
+    };
+    metrics.collect(move |to: &mut Scrape<'_>| measured.show(to));
     let metrics = Arc::new(metrics);
     let app = App { reader, readiness, vitals, metrics, mirrors, pods, whois, connections, requests, access };
-    let server = port.map(|port| serve(&settings, port, apart, tls, &app, &mut tasks, stopped));
+    let server = listeners.map(|listeners| serve(&settings, listeners, tls, &app, &mut tasks, stopped));
     let server = server.transpose()?;
     // The sources start last: an agent that cannot serve requests no pods.
     for ((updates, _), source) in opened.into_iter().zip(sources) {
@@ -319,11 +289,82 @@ async fn start(
     Ok(Started { app, tasks, server, writer, checkpoints, follower, client })
 }
 
+/// The TCP listeners of the server, bound before anything else starts: a taken port is then the only error.
+struct Listeners {
+    main: TcpListener,
+    health: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// `None` with `--once`, which serves nothing.
+    async fn bind(settings: &Settings) -> Result<Option<Self>, Failure> {
+        if settings.once {
+            return Ok(None);
+        }
+        let written = &settings.written;
+        let address = SocketAddr::new(settings.server.address, settings.server.port);
+        let main = bind(address, &format!("{}, {}", written.name("address"), written.name("port"))).await?;
+        let extra = async |address: Option<SocketAddr>, setting: &str| {
+            let name = written.name(setting);
+            OptionFuture::from(address.map(|address| bind(address, &name))).await.transpose()
+        };
+        let given = &settings.given.listeners;
+        let health = extra(given.health_address, "health-address").await?;
+        let metrics = extra(given.metrics_address, "metrics-address").await?;
+        Ok(Some(Self { main, health, metrics }))
+    }
+}
+
+/// The index of records, and what feeds it, if `--extract` asks for attributes.
+fn start_records(
+    settings: &Settings,
+    options: Options,
+    reader: &Reader<Pod>,
+    tasks: &mut Tasks,
+) -> Result<Option<(Reader<Record>, Feed)>, Failure> {
+    let Some(extract) = block_in_place(|| records::rules(settings))? else { return Ok(None) };
+    let started = records::start(extract, options, reader);
+    let (records, feed, work) = started.map_err(|error| tasks::cannot_start("the records", error))?;
+    tasks.thread("records", work)?;
+    Ok(Some((records, feed)))
+}
+
+/// What `/metrics` reads when it is asked. All other metrics count by themselves.
+struct Measured {
+    vitals: Vitals,
+    readiness: Arc<Readiness>,
+    reader: Reader<Pod>,
+    pods: PodApi,
+    checkpoints: Option<watch::Receiver<CheckpointStatus>>,
+    mirrors: Arc<MirrorKeeper>,
+    tls: Option<Arc<Tls>>,
+    log: Log,
+}
+
+impl Measured {
+    fn show(&self, to: &mut Scrape<'_>) {
+        self.vitals.show(Instant::now(), to);
+        source_metrics::show(&self.readiness, to);
+        pod_api::metrics::show(&self.pods, to);
+        if let Some(status) = &self.checkpoints {
+            checkpoints::show(&status.borrow(), &self.reader.load(), to);
+        }
+        if self.mirrors.is_asked_to_keep {
+            mirror_metrics::show(&self.mirrors, &self.reader, to);
+        }
+        if let Some(tls) = &self.tls {
+            tls.show(to);
+        }
+        let help = "Log lines dropped because standard error blocked.";
+        to.counter("dropped_log_lines", help, self.log.dropped_lines());
+    }
+}
+
 /// Serves until `stopped` becomes true.
 fn serve(
     settings: &Settings,
-    port: TcpListener,
-    [health, metrics]: [Option<TcpListener>; 2],
+    listeners: Listeners,
     tls: Option<Arc<Tls>>,
     app: &App,
     tasks: &mut Tasks,
@@ -333,8 +374,8 @@ fn serve(
     let health_alone = http::serve::health_alone(Arc::clone(&app.readiness), app.vitals.clone());
     let metrics_alone = http::serve::metrics_alone(Arc::clone(&app.metrics));
     for (name, listener, paths, router) in [
-        ("health", health, "/livez and /readyz", health_alone),
-        ("metrics", metrics, "/metrics", metrics_alone),
+        ("health", listeners.health, "/livez and /readyz", health_alone),
+        ("metrics", listeners.metrics, "/metrics", metrics_alone),
     ] {
         let Some(listener) = listener else { continue };
         tracing::info!("serving {paths} on http://{}", address_of(&listener)?);
@@ -348,7 +389,7 @@ fn serve(
         let api = KubeletApi::new(app.reader.clone(), Arc::clone(&app.readiness), most_watches);
         tasks.spawn("the server of the Pods API", api.serve(socket, stopped.clone()));
     }
-    let address = address_of(&port)?;
+    let address = address_of(&listeners.main)?;
     let url = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
     tracing::info!(node = settings.node.as_str(), "serving on {url}");
     let clients_are_known = given.tls.client_ca.is_some() || settings.access.tokens;
@@ -356,7 +397,8 @@ fn serve(
         tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
     }
     systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
-    let end = tasks.spawn("the server", http::serve::serve(port, socket, tls.clone(), app.clone(), stopped));
+    let end = tasks
+        .spawn("the server", http::serve::serve(listeners.main, socket, tls.clone(), app.clone(), stopped));
     if let Some(tls) = tls {
         tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });
     }

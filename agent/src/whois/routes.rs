@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::stream;
 use hyper::body::Bytes;
-use pod_index::Time;
+use pod_index::{Reader, Time};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Whois;
@@ -227,7 +227,7 @@ impl Whois {
     /// As [`part`](Self::part), and whether a pod is missing that may come.
     fn looked_up(&self, queries: &mut Queries, placements: &Placements, most: usize) -> (Vec<u8>, bool) {
         let mut are_missing = false;
-        let records = self.records.as_ref().map(|records| records.load());
+        let records = self.records.as_ref().map(Reader::load);
         let records = records.as_deref();
         let only_attributes = queries.only_attributes;
         let (at, is_detailed, left, mut answers) =

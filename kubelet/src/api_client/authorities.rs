@@ -1,6 +1,6 @@
 //! The certificate authorities of the API server, from a file that is replaced when they rotate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ pub(super) fn follow(credentials: &Arc<Credentials>) {
             let Some(result) = read(&credentials, &path).await else { return };
             match result {
                 Ok(true) => {
-                    tracing::info!(path = %path.display(), "the certificate authorities have changed")
+                    tracing::info!(path = %path.display(), "the certificate authorities have changed");
                 }
                 Ok(false) => {}
                 // Each failure once.
@@ -80,8 +80,8 @@ pub(super) fn follow(credentials: &Arc<Credentials>) {
 }
 
 /// Whether the file holds other authorities than before. `None` if there is no client any more.
-async fn read(credentials: &Weak<Credentials>, path: &PathBuf) -> Option<Result<bool, String>> {
-    let file = path.clone();
+async fn read(credentials: &Weak<Credentials>, path: &Path) -> Option<Result<bool, String>> {
+    let file = path.to_owned();
     // If this hangs, only this task waits.
     let read = blocking::run("authorities", move || std::fs::read(file)).await;
     let credentials = credentials.upgrade()?;

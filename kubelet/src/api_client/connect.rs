@@ -63,7 +63,7 @@ impl Connections {
         async move {
             // Without the sender, nobody distrusts them any more.
             if is_distrusted.wait_for(|is_so| *is_so).await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

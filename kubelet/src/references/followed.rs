@@ -161,12 +161,13 @@ impl<K: ReferencedKind> Followed<K> {
         }
         let first = follow(Arc::clone(self), following);
         let again = {
-            let (followed, following) = (Arc::clone(self), following.clone());
-            move || follow(Arc::clone(&followed), &following)
+            let this = Arc::clone(self);
+            let following = following.clone();
+            move || follow(Arc::clone(&this), &following)
         };
-        let followed = Arc::clone(self);
+        let this = Arc::clone(self);
         let task = following.runtime.spawn(restarted(first, again, move || {
-            followed.report(PANICKED, |follower| &mut follower.failure);
+            this.report(PANICKED, |follower| &mut follower.failure);
         }));
         follower.task = Some(task.abort_handle());
     }
@@ -315,7 +316,7 @@ mod tests {
         let report = || {
             reported.fetch_add(1, Ordering::Relaxed);
         };
-        restarted(watch(), || watch(), report).await;
+        restarted(watch(), &watch, report).await;
         assert_eq!((began.into_inner(), reported.into_inner()), (4, 3));
         assert!(
             start.elapsed() >= Duration::from_secs(4),

@@ -128,6 +128,7 @@ pub fn life_of_a_pair() -> Vec<Batch> {
 
 /// `lives` such histories in sequence, each with its own objects.
 #[must_use]
+#[allow(dead_code, reason = "only some of the programs that include this file use it")]
 pub fn lives_of_a_pair(lives: u64) -> Vec<Batch> {
     let version = |pod: Arc<TestPod>, version| Arc::new(TestPod { version, ..Arc::unwrap_or_clone(pod) });
     let mut batches = Vec::new();

@@ -191,6 +191,10 @@ fn is_message(kind: &str) -> bool {
 }
 
 /// The field that a line declares. The inner `None` is for a line that declares none.
+#[expect(
+    clippy::option_option,
+    reason = "one is a line that cannot be read, the other a line without a field"
+)]
 fn proto_field(line: &str) -> Option<Option<ProtoField>> {
     let line = line.trim_end_matches(';');
     if line.starts_with("reserved ") || line.starts_with("option ") {

@@ -135,7 +135,7 @@ async fn under_attack(
     for _ in 0..120 {
         let mut attack = Vec::new();
         for address in addresses {
-            for _ in 0..17 / 2 + 1 {
+            for _ in 0..=17 / 2 {
                 invented += 1;
                 attack.push((address, format!("invented-{invented}")));
             }

@@ -104,7 +104,7 @@ mod tests {
         let activity = Activity::new();
         for (state, time) in [(State::Head, HEAD_TIMEOUT), (State::Idle, IDLE_TIMEOUT)] {
             activity.set(state);
-            advance(time - Duration::from_millis(2)).await;
+            advance(time.saturating_sub(Duration::from_millis(2))).await;
             assert_eq!(activity.expired(), None, "{state:?}");
             advance(Duration::from_millis(2)).await;
             assert!(activity.expired().is_some(), "{state:?}");

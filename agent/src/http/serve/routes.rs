@@ -188,8 +188,9 @@ async fn readyz(State(app): State<App>) -> Response {
         return stopped.into_response();
     }
     let missing = app.readiness.missing();
-    let outages: String =
-        app.readiness.outages().iter().map(|outage| format!("{}\n", escaped(outage, &[]))).collect();
+    let outages = app.readiness.outages();
+    let outages: Vec<_> = outages.iter().map(|outage| format!("{}\n", escaped(outage, &[]))).collect();
+    let outages = outages.concat();
     if !missing.is_empty() {
         return (StatusCode::SERVICE_UNAVAILABLE, not_seen(&missing) + &outages).into_response();
     }
