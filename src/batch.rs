@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::at::{Holder, NotFound};
+use crate::at::{AtTime, Holder, NotFound};
 use crate::pod::{PodMeta, Time};
 use crate::snapshot::{Found, Key, Snapshot};
 
@@ -33,13 +33,19 @@ impl<'k, K: Into<Key<'k>>> From<K> for Event<'k> {
     }
 }
 
-/// How exact the times of events are: see [`AtTime`](crate::AtTime).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+/// How exact the times of events are: see [`AtTime`](crate::AtTime), whose values are the default.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tolerance {
     /// As for [`AtTime::skew`](crate::AtTime::skew).
     pub skew: Duration,
     /// As for [`AtTime::delay`](crate::AtTime::delay).
     pub delay: Duration,
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self { skew: AtTime::<()>::SKEW, delay: AtTime::<()>::DELAY }
+    }
 }
 
 impl<P: PodMeta> Snapshot<P> {

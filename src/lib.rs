@@ -94,9 +94,9 @@
 //! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `serde` serializes UIDs and full names as
 //! strings. No feature adds tokio or kube.
 //!
-//! Two more packages build on this one. `pod-index-kubelet` is a library that reads static pods as the
-//! kubelet does, follows the API server, manages mirror pods, follows Secrets and `ConfigMaps`, and stores pods
-//! on disk. `pod-index-agent` is a node agent.
+//! Two more packages build on this one. `pod-index-kubelet` is a library that reads pods from manifests, the kubelet and
+//! the API server, joins them with their Namespaces and workloads, manages mirror pods, follows Secrets and
+//! `ConfigMaps`, and stores pods on disk. `pod-index-agent` is a node agent.
 #![deny(unsafe_code)]
 #![warn(unreachable_pub)]
 
@@ -145,11 +145,6 @@ mod table;
 mod text;
 mod update;
 mod writer;
-
-/// Tests the README's example.
-#[cfg(all(doctest, feature = "k8s-openapi"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 pub use at::{AtTime, Bounds, Candidate, Holder, NotFound};
 pub use batch::{Event, Tolerance};

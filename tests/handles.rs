@@ -383,3 +383,11 @@ fn addresses_and_pairs_of_strings_are_keys() {
     let (namespace, name) = ("shop".to_owned(), "web-0".to_owned());
     assert!(pods.get((&namespace, &name)).is_some() && pods.get((&*namespace, &name)).is_some());
 }
+
+/// An event of the last seconds must not get a certain answer because a batch asked without bounds.
+#[test]
+fn a_batch_has_the_same_default_bounds_as_a_single_lookup_at_a_time() {
+    let bounds = pod_index::Tolerance::default();
+    assert_eq!(bounds.skew, pod_index::AtTime::<()>::SKEW);
+    assert_eq!(bounds.delay, pod_index::AtTime::<()>::DELAY);
+}

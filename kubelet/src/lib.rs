@@ -70,6 +70,11 @@ const RESTORED: &str = "pod-index/restored";
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// Tests the example of the repository's first page.
+#[cfg(all(doctest, feature = "watcher"))]
+#[doc = include_str!("../../README.md")]
+struct FirstPage;
+
 /// Tests the examples of the guide.
 #[cfg(all(doctest, feature = "api-server"))]
 #[doc = include_str!("../../docs/sources.md")]

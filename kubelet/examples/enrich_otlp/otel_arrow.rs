@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pod_index::identity::ContainerId;
-use pod_index::{Key, OwnedSnapshot, PodKeys, PodMeta, Reader, UidRef};
+use pod_index::{Key, Life, OwnedSnapshot, PodKeys, PodMeta, Reader, UidRef};
 use pod_index_kubelet::records::{FromRecord, Record, Rules, Value};
 
 /// Pairs of an attribute's name and its value, all of which have to hold.
@@ -60,6 +60,9 @@ impl PodMeta for Enriched {
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
         self.record.keys(keys);
+    }
+    fn life(&self) -> Life {
+        self.record.life()
     }
 }
 

@@ -27,7 +27,7 @@ const CLUSTER: &str = "kube-system";
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use pod_index::{PodKeys, PodMeta};
+/// use pod_index::{Life, PodKeys, PodMeta};
 /// use pod_index_kubelet::records::{FromRecord, Record};
 ///
 /// struct Tags { record: Arc<Record>, line: String }
@@ -38,6 +38,8 @@ const CLUSTER: &str = "kube-system";
 ///     fn namespace(&self) -> &str { self.record.namespace() }
 ///     fn annotation(&self, key: &str) -> Option<&str> { self.record.annotation(key) }
 ///     fn keys(&self, keys: &mut PodKeys<'_>) { self.record.keys(keys) }
+///     // Without it, an index that keeps times knows less of when the pod had its IP.
+///     fn life(&self) -> Life { self.record.life() }
 /// }
 ///
 /// impl FromRecord for Tags {
