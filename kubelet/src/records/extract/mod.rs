@@ -27,14 +27,15 @@ use crate::text::yaml_problem;
 /// use pod_index_kubelet::records::Rules;
 ///
 /// let rules = Rules::parse(
-///     "extract:
-///        metadata: [k8s.pod.name, k8s.deployment.name, service.name]
-///        labels:
-///          - { key_regex: app.kubernetes.io/(.*), tag_name: $$1, from: pod }
-///        otel_annotations: true
-///      pod_association:
-///        - sources: [{ from: resource_attribute, name: k8s.pod.ip }]
-///        - sources: [{ from: connection }]",
+///     "
+/// extract:
+///   metadata: [k8s.pod.name, k8s.deployment.name, service.name]
+///   labels:
+///     - { key_regex: app.kubernetes.io/(.*), tag_name: $$1, from: pod }
+///   otel_annotations: true
+/// pod_association:
+///   - sources: [{ from: resource_attribute, name: k8s.pod.ip }]
+///   - sources: [{ from: connection }]",
 /// )?;
 /// # drop(rules);
 ///
