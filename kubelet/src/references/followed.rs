@@ -307,6 +307,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
+    #[expect(
+        clippy::redundant_closure,
+        reason = "a reference to an async closure gives futures of another type"
+    )]
     async fn a_watch_that_panics_is_reported_and_begins_anew_after_a_pause() {
         let [began, reported] = [const { AtomicUsize::new(0) }; 2];
         let watch = async || {
@@ -316,7 +320,7 @@ mod tests {
         let report = || {
             reported.fetch_add(1, Ordering::Relaxed);
         };
-        restarted(watch(), &watch, report).await;
+        restarted(watch(), || watch(), report).await;
         assert_eq!((began.into_inner(), reported.into_inner()), (4, 3));
         assert!(
             start.elapsed() >= Duration::from_secs(4),
