@@ -116,7 +116,10 @@ async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
         }
         never = &mut beats => match never {},
     };
-    if let Some(message) = done.as_ref().err().and_then(Failure::message) {
+    // Said now, because the end may take seconds. With `--once` it takes none, and the command's last line says the same.
+    if let Some(message) = done.as_ref().err().and_then(Failure::message)
+        && !settings.once
+    {
         tracing::error!("shutting down: {message}");
     }
     let budget = if vitals.are_well(Instant::now()) { BUDGET } else { STUCK };
