@@ -19,6 +19,10 @@ fn mirror(name: &str, uid: &str, owner: &str, day: u32) -> Value {
     let mut mirror = crate::api::mirror(name, uid);
     mirror["metadata"]["ownerReferences"][0]["uid"] = json!(owner);
     mirror["metadata"]["creationTimestamp"] = json!(format!("2026-01-{day:02}T12:00:00Z"));
+    // A kubelet reports it within seconds.
+    mirror["status"] = json!({ "phase": "Running", "containerStatuses": [
+        { "name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0 },
+    ] });
     mirror
 }
 

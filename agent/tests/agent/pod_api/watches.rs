@@ -224,7 +224,8 @@ async fn a_watch_sends_events_in_the_requested_form() {
     }
     let first = &firsts[0]["object"];
     assert_eq!(json!([first["kind"], first["spec"]]), json!(["PartialObjectMetadata", null]));
-    assert_eq!(firsts[1]["object"]["columnDefinitions"].as_array().unwrap().len(), 7);
+    // As the API server prints pods.
+    assert_eq!(firsts[1]["object"]["columnDefinitions"].as_array().unwrap().len(), 9);
     assert_eq!(firsts[1]["object"]["rows"][0]["object"]["metadata"]["name"], "a");
     assert_eq!(firsts[2]["object"]["rows"][0]["cells"][1], "a");
     world.server.put("pods", &pod("shop", "b", &json!({})));
