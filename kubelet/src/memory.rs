@@ -2,8 +2,8 @@
 //!
 //! Whoever may create a pod decides how large it is. An API server accepts 1.5 MiB of JSON, of which any field may be the
 //! largest part: 110,000 labels, 100,000 finalizers or 20,000 owner references, for example. Decoded, such a pod takes up to
-//! ten times as much, and a hundred of them more than a node agent may use. So an object has a [`LIMIT`]. Of one beyond it,
-//! the fields that take most are left out before it is decoded. Its identity stays, so that it is still found.
+//! ten times as much, and a hundred of them more than a node agent may use. So an object may take 512 KiB. Of one that would
+//! take more, the largest fields are left out before it is decoded. Its identity stays, so that it is still found.
 //!
 //! This module knows JSON. It estimates from above, because it does not know the types of the fields.
 
