@@ -64,7 +64,7 @@ async fn the_answers_to_one_request_are_limited() {
     let body = setup.agent.send("POST /whois", "", &"large-uid\n".repeat(200)).body;
     let line = body.split_inclusive('\n').next().unwrap().len();
     // The answer that passes the limit is the last one.
-    let most = (64 << 20_usize).div_ceil(line);
+    let most = (64_usize << 20).div_ceil(line);
     assert!((160..170).contains(&most), "{most}");
     let answers = lines(&body);
     let found: Vec<_> = answers.iter().map(|answer| answer["found"] == true).collect();

@@ -383,7 +383,8 @@ impl Merge {
 /// the API server told. Its creation is by the API server's clock, so only a long time counts.
 fn is_young(claimed: &Claimed) -> bool {
     let is_old = claimed.claim.created.is_some_and(|created| {
-        let age = SystemTime::now().duration_since(created.into());
+        let created = u64::try_from(created.as_second()).unwrap_or_default();
+        let age = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH + Duration::from_secs(created));
         age.is_ok_and(|age| age > OLD)
     });
     !is_old && claimed.seen.is_some_and(|seen| seen.elapsed() < DELETED_BY_KUBELET_WITHIN)
