@@ -33,6 +33,7 @@ impl Pauses {
     }
 
     /// The same, short enough to be added to any `Instant`.
+    #[cfg(feature = "api-server")]
     pub(crate) fn bounded(self) -> Self {
         Self { first: bounded(self.first), longest: bounded(self.longest) }
     }

@@ -27,7 +27,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
-use self::decode::{Decoding, Error, MOST_MESSAGES};
+use self::decode::{Decoding, Error};
 use self::pod_table::POD;
 use crate::text::shorten;
 
@@ -56,6 +56,7 @@ impl DecodeError {
     }
 
     /// What is wrong with the field, as a text.
+    #[cfg(all(unix, feature = "kubelet-socket"))]
     pub(crate) fn reason(&self) -> String {
         self.error.to_string()
     }
@@ -124,8 +125,9 @@ fn located(bytes: &[u8], error: Error) -> DecodeError {
 }
 
 /// What is said about a pod whose `spec` was reduced.
+#[cfg(all(unix, feature = "kubelet-socket"))]
 pub(crate) fn reduced_message() -> String {
-    format!("has more than {MOST_MESSAGES} parts: its lists and mappings are left out")
+    format!("has more than {} parts: its lists and mappings are left out", decode::MOST_MESSAGES)
 }
 
 /// Encodes a pod as Go's `v1.Pod.Unmarshal()` reads it, with fields in ascending order.
