@@ -102,17 +102,16 @@ impl<P> Memory<P> {
         let mut panic: Option<Box<dyn Any + Send>> = None;
         for pod in self.freed.drain(..) {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pod))) {
-                // The `Drop` of a payload is foreign code, too.
                 match panic {
                     None => panic = Some(payload),
-                    Some(_) => mem::forget(payload),
+                    Some(_) => discard(payload),
                 }
             }
         }
         self.freed.shrink_to(SPARE_ITEMS);
         // During another panic, a second one would abort the process.
         match panic {
-            Some(panic) if std::thread::panicking() => mem::forget(panic),
+            Some(panic) if std::thread::panicking() => discard(panic),
             Some(panic) => resume_unwind(panic),
             None => {}
         }
@@ -247,4 +246,12 @@ fn poisoned(mut memory: super::super::pool::NodeMemory) -> super::super::pool::N
         freed.pop_front();
     }
     other
+}
+
+/// Drops the payload of a panic. Its `Drop` is foreign code, too: if it panics, what that panic carries is leaked, because
+/// dropping it might never end.
+fn discard(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(again);
+    }
 }
