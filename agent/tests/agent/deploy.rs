@@ -159,7 +159,7 @@ async fn with_all_components_the_agent_has_the_function_of_each() {
     for (file, text) in [("tls.crt", &certificate), ("tls.key", &key), ("ca.crt", &clients.pem)] {
         directory.write(file, text);
     }
-    let container = pod(daemonset(&components())).containers.remove(0);
+    let container = pod(daemonset(&beside_each_other())).containers.remove(0);
     let mut command = binary(&["--api-server", "--check"]);
     command.envs(environment(&container, &directory));
     let output =
@@ -181,6 +181,28 @@ async fn with_all_components_the_agent_has_the_function_of_each() {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(setting));
         assert!(line.is_some_and(|line| line.contains(value)), "{setting}: {text}");
     }
+}
+
+/// All components but the kubelet's socket, which excludes the kubelet's port and the agent's own user.
+fn beside_each_other() -> Vec<String> {
+    components().into_iter().filter(|name| name != "kubelet-socket").collect()
+}
+
+/// The directory is root's, and nothing in it is the agent's to change.
+#[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
+fn the_kubelets_socket_is_read_as_root_from_a_read_only_directory() {
+    let pod = pod(daemonset(&["kubelet-socket"]));
+    assert_eq!(pod.security_context.as_ref().unwrap().run_as_user, Some(0));
+    let container = &pod.containers[0];
+    let capabilities = container.security_context.as_ref().unwrap().capabilities.as_ref().unwrap();
+    assert_eq!(
+        (capabilities.drop.as_deref(), capabilities.add.as_deref()),
+        (Some(&["ALL".to_owned()][..]), None)
+    );
+    let mount =
+        container.volume_mounts.iter().flatten().find(|mount| mount.mount_path.ends_with("/pods-api"));
+    assert_eq!(mount.unwrap().read_only, Some(true));
 }
 
 /// Prometheus finds the agents by their labels and their port.
@@ -301,7 +323,7 @@ async fn the_daemonset_stores_all_pods_in_a_volume_that_the_kubelet_creates() {
 #[test]
 #[ignore = "needs kubectl: .ci/run deploy"]
 fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
-    let pod = pod(daemonset(&components()));
+    let pod = pod(daemonset(&beside_each_other()));
     let user = pod.security_context.as_ref().unwrap().run_as_user.unwrap();
     let mounted = pod.volumes.iter().flatten().filter(|volume| volume.host_path.is_some());
     let mut directories = 0;
