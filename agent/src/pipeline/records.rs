@@ -9,6 +9,7 @@
 
 use std::future::pending;
 use std::io;
+use std::pin::pin;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -22,6 +23,7 @@ use tokio::time::sleep_until;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::values::Extra;
+use crate::vitals::Heartbeat;
 
 /// Tells of Namespaces, Nodes and owners. Clones tell the same records.
 #[derive(Clone, Debug)]
@@ -79,6 +81,7 @@ pub(crate) fn start(
     extract: Extract,
     options: Options,
     pods: &Reader<Pod>,
+    heartbeat: Heartbeat,
 ) -> io::Result<(Reader<Record>, Feed, impl FnOnce() + Send + use<>)> {
     let (writer, reader) = pod_index::with_options(options);
     let (changes, received) = unbounded_channel();
@@ -86,7 +89,7 @@ pub(crate) fn start(
     let join = Join::new(extract);
     let pods = pods.changes();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    Ok((reader, feed, move || runtime.block_on(follow(pods, received, join, writer))))
+    Ok((reader, feed, move || runtime.block_on(follow(pods, received, join, writer, heartbeat))))
 }
 
 async fn follow(
@@ -94,7 +97,9 @@ async fn follow(
     mut fed: UnboundedReceiver<Change>,
     mut join: Join,
     mut writer: Writer<Record>,
+    heartbeat: Heartbeat,
 ) {
+    let mut beats = pin!(heartbeat.keep());
     loop {
         let mut batch = Vec::new();
         let forgetting = writer.next_deadline();
@@ -111,6 +116,7 @@ async fn follow(
             }
             Some(change) = fed.recv() => batch.push(change),
             () = forgotten => {}
+            never = &mut beats => match never {},
         }
         while let Ok(more) = fed.try_recv() {
             batch.push(more);

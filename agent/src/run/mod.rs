@@ -134,7 +134,7 @@ fn watch_over(tasks: &mut Tasks, log: &Log, vitals: &Vitals, began: Instant) -> 
     let workers = tokio::runtime::Handle::current().metrics();
     let watched = vitals.clone();
     tasks.thread("vitals", move || guard::watch(&watched, &workers, &deadline))?;
-    let beats = vitals.heartbeat(Part::Tasks).keep();
+    let beats = guard::wake_workers(vitals.heartbeat(Part::Tasks));
     tasks.spawn("the heartbeat of the tasks", async { match beats.await {} });
     Ok(signals)
 }
@@ -213,7 +213,7 @@ async fn start(
     let options =
         Options::new().keep_removed(given.removed_pods.keep, given.removed_pods.max).keep_times(true);
     let (index, reader) = pod_index::with_options(options);
-    let (records, feed) = start_records(&settings, options, &reader, &mut tasks)?.unzip();
+    let (records, feed) = start_records(&settings, options, &reader, &vitals, &mut tasks)?.unzip();
     let mut metrics = Metrics::new(&reader);
     let tls = check::certificate(&settings)?.map(Arc::new);
     let requests = ApiRequests::register(metrics.ours());
@@ -324,10 +324,11 @@ fn start_records(
     settings: &Settings,
     options: Options,
     reader: &Reader<Pod>,
+    vitals: &Vitals,
     tasks: &mut Tasks,
 ) -> Result<Option<(Reader<Record>, Feed)>, Failure> {
     let Some(extract) = block_in_place(|| records::rules(settings))? else { return Ok(None) };
-    let started = records::start(extract, options, reader);
+    let started = records::start(extract, options, reader, vitals.heartbeat(Part::Records));
     let (records, feed, work) = started.map_err(|error| tasks::cannot_start("the records", error))?;
     tasks.thread("records", work)?;
     Ok(Some((records, feed)))

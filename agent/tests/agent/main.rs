@@ -32,6 +32,7 @@ mod oversize;
 mod own_node;
 mod page;
 mod pod_api;
+mod probes;
 mod restart;
 mod secrets;
 mod served;
