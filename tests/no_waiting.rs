@@ -14,7 +14,7 @@ use std::time::Duration;
 use pod_index::{Operation, PodManager, PodMeta, Reader};
 use support::{TestPod, guarded};
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Blocks a thread: reports that it is blocked, and continues when told to.
 struct Halt {

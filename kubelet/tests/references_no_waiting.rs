@@ -18,7 +18,7 @@ use pod_index_kubelet::references::{Object, Options, Referenced, ReferencingPod,
 use serde_json::json;
 use tokio::runtime::Handle;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A pod that names one Secret and can be made slow to do so.
 struct Slow {
