@@ -164,6 +164,7 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
     let args = format!("--kubeconfig {kubeconfig} {}", of_files(&manifests.0, &checkpoints));
     let tally = Tally::default();
     let mut of_first_life = None;
+    let mut in_time = 0;
 
     for life in 1..=lives {
         let mut command = binary(&args);
@@ -204,11 +205,19 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
         assert_eq!(processes(&temporary), [""; 0], "life {life}");
         server.watched_by(0).await;
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "life {life}: files in $TMPDIR");
-        if life % 5 != 0 {
+        // On a busy machine, twelve seconds may be too short for the last checkpoints. The agent then says so, and one may be
+        // half written.
+        let is_late = agent
+            .whole_log()
+            .iter()
+            .any(|line| line.contains("shutting down without writing the last checkpoints"));
+        if life % 5 != 0 && !is_late {
+            in_time += 1;
             let kept = files::names(&checkpoints);
             let is_of_pod = |name: &String| name.starts_with("Pod_") && name.strip_suffix(".yaml").is_some();
             assert!(kept.iter().all(is_of_pod), "life {life}: a file that is no checkpoint among {kept:?}");
             assert!((stay.len()..=stay.len() + CHURN).contains(&kept.len()), "life {life}: {}", kept.len());
         }
     }
+    assert!(in_time > 0, "no agent wrote its last checkpoints");
 }
