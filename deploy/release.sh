@@ -4,9 +4,11 @@
 #   deploy/release.sh https://HOST/OWNER/REPOSITORY DIRECTORY
 #
 # DIRECTORY gets, for both processors, the binary with the unit (.tar.gz) and its debug information (.debug.tar.gz); the list of
-# dependencies (.cdx.json); the build context of the image (docker build -f deploy/Dockerfile - < FILE); the Helm chart (.tgz); the
-# three packages, each built from its package (.crate); and SHA256SUMS. The packages name the repository, so a registry can resolve their
-# links. To publish them in order: cargo publish -p pod-index -p pod-index-kubelet -p pod-index-agent
+# dependencies (.cdx.json); the build context of the image (docker build -f deploy/Dockerfile - < FILE); the three packages, each built
+# from its package (.crate); and SHA256SUMS. The packages name the repository, so a registry can resolve their links. To publish them in
+# order: cargo publish -p pod-index -p pod-index-kubelet -p pod-index-agent
+#
+# Once the image is pushed, deploy/release-kubernetes.sh adds what names it by its digest.
 #
 # Needs what deploy/build.sh needs.
 set -euo pipefail
@@ -40,9 +42,6 @@ sed -n 's/^!//p' deploy/Dockerfile.dockerignore | xargs tar -cf "$work/context.t
 mkdir "$work/context"
 tar -xf "$work/context.tar" -C "$work/context"
 pack "$to/$name-context.tar.gz" -C "$work/context" .
-
-# As `helm package` does, except for the times. The name is the one that Helm expects.
-pack "$to/pod-index-$version.tgz" -C deploy --transform 's|^kubernetes|pod-index|' kubernetes
 
 for processor in x86_64 aarch64; do
   deploy/build.sh "$processor" "$work/$processor"
