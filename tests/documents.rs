@@ -1,5 +1,6 @@
 //! Documents and comments refer to existing things: relative links, headings, and files named as `code`.
-//! Operators' docs list every status word of the agent. Modules use only what CONTRIBUTING.md allows.
+//! Operators' docs list every status word of the agent, and name no flag, metric or alert that does not exist. A figure that
+//! stands on two pages is the same on both. Modules use only what CONTRIBUTING.md allows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -205,4 +206,156 @@ fn modules(table: &str) -> Vec<(&str, BTreeSet<&str>)> {
         modules.push((cells[2].trim_matches('`'), may_use));
     }
     modules
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// What operators read. The reference itself is compared with the program.
+const OF_THE_AGENT: [&str; 13] = [
+    "CHANGELOG.md",
+    "deploy/README.md",
+    "docs/compatibility.md",
+    "docs/languages.md",
+    "docs/mirror-pods.md",
+    "docs/operators.md",
+    "docs/pod-api.md",
+    "docs/security.md",
+    "docs/sizing.md",
+    "docs/sources.md",
+    "docs/what-if-it-fails.md",
+    "docs/whois.md",
+    "docs/why.md",
+];
+
+/// The words of a text that begin so, and go on with letters, digits or these characters.
+fn words_with<'a>(text: &'a str, prefix: &'a str, also: &'a str) -> impl Iterator<Item = &'a str> {
+    text.match_indices(prefix).map(move |(at, _)| {
+        let rest = &text[at..];
+        let is_part = |c: char| c.is_ascii_alphanumeric() || also.contains(c);
+        let end = rest[prefix.len()..].find(|c| !is_part(c)).map_or(rest.len(), |end| prefix.len() + end);
+        &rest[..end]
+    })
+}
+
+/// The flags that a document gives to `pod-index`, or names by themselves.
+fn flags(text: &str) -> BTreeSet<&str> {
+    let commands = text.split(['\n', '`']).filter(|part| {
+        let command = part.trim_start_matches(['$', ' ']);
+        command.starts_with("--") || command.starts_with("pod-index ") || command.contains(" /pod-index ")
+    });
+    let own = commands.map(|command| command.split([';', '|', '#']).next().unwrap_or_default());
+    let words = own.flat_map(|command| command.split([' ', '=']));
+    words.filter(|word| word.starts_with("--") && word.len() > 2).collect()
+}
+
+#[test]
+fn documents_name_only_flags_metrics_and_alerts_that_exist() {
+    let reference = read("docs/reference.md");
+    let rules = read("deploy/prometheus/rules.yaml");
+    // Of kubectl and curl, in spans or lines that begin with them.
+    let foreign = ["--server", "--unix-socket", "--connect-to", "--all-features"];
+    let (mut names, mut unknown) = (0, Vec::new());
+    for document in OF_THE_AGENT {
+        let text = read(document);
+        let mut check = |name: &str, is_known: bool| {
+            names += 1;
+            if !is_known {
+                unknown.push(format!("{document}: {name}"));
+            }
+        };
+        for flag in flags(&text).difference(&foreign.into()) {
+            // Followed by something that is no part of a flag.
+            let is_known = words_with(&reference, flag, "-").any(|word| word == *flag);
+            check(flag, is_known || flag.contains("kubelet-insecure"));
+        }
+        for metric in words_with(&text, "pod_index_", "_") {
+            let family =
+                ["_total", "_bucket", "_sum", "_count"].iter().find_map(|end| metric.strip_suffix(end));
+            // The library.
+            let is_crate = metric.starts_with("pod_index_kubelet");
+            check(metric, is_crate || reference.contains(&format!("| `{}`", family.unwrap_or(metric))));
+        }
+        for alert in words_with(&text, "`PodIndex", "") {
+            let alert = alert.trim_start_matches('`');
+            check(alert, rules.contains(&format!("alert: {alert}\n")));
+        }
+    }
+    assert_eq!(unknown, [""; 0]);
+    assert!(names > 80, "only {names} names were looked at");
+}
+
+/// The rows of a table, by their first cell.
+fn rows<'a>(text: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let table = text.split(heading).nth(1).unwrap_or_else(|| panic!("no table {heading}"));
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
+
+#[test]
+fn the_memory_of_the_agent_is_the_same_on_each_page() {
+    let (sizing, reference) = (read("docs/sizing.md"), read("docs/reference.md"));
+    let heading = "| pods on the node | at the start | with a full history of changes |";
+    let measured: Vec<_> = rows(&sizing, heading)
+        .into_iter()
+        .filter(|row| !row.iter().any(|cell| cell.contains("interpolated")))
+        .collect();
+    assert!(measured.len() >= 4, "{measured:?}");
+    let others = rows(&reference, "| pods of the API server | at the start | with changes |");
+    for row in &measured {
+        assert!(others.contains(row), "docs/reference.md does not have {row:?}");
+    }
+    let at = |pods: &str, column: usize| measured.iter().find(|row| row[0] == pods).unwrap()[column];
+    // "About 25 MiB" for 110 pods.
+    let start: f64 = at("110", 1).trim_end_matches(" MB").parse().unwrap();
+    assert!((start * 1e6 / f64::from(1 << 20) - 25.0).abs() < 1.0, "{start} MB");
+    for page in ["README.md", "docs/why.md"] {
+        assert!(read(page).contains("about 25 MiB of memory"), "{page}");
+    }
+    assert!(read("deploy/kubernetes/base/daemonset.yaml").contains(at("110", 2)));
+}
+
+#[test]
+fn the_guides_figures_are_those_of_the_reports() {
+    let report = read("docs/performance/README.md");
+    // Of which 1,000 pods and 100,000.
+    let report = rows(&report, "| pods | 1,000 | 100,000 | 1,000,000 |");
+    let figure = |design: &str| {
+        let row = report.iter().find(|row| row[0] == design).unwrap();
+        let rounded = |cell: &str| {
+            let figure: f64 = cell.split(' ').next().unwrap().parse().unwrap();
+            if figure < 10.0 { format!("{figure:.1}") } else { format!("{figure:.0}") }
+        };
+        format!("{} · {} ns", rounded(row[1]), rounded(row[2]))
+    };
+    let guide = read("docs/embedders.md");
+    for (handle, design) in [
+        ("`Reader::cached()`", "pod-index, cached"),
+        ("`cached.load().pod_by_uid(&uid)`", "pod-index, cached, parsed UID"),
+        ("`Reader::load()`", "pod-index, load()"),
+    ] {
+        let row = guide.lines().find(|line| line.starts_with('|') && line.contains(handle)).unwrap();
+        assert!(row.contains(&figure(design)), "{}: {row}", figure(design));
+    }
+
+    // Which answers become right.
+    let report = read("docs/performance/at-a-time.md");
+    let report = rows(&report, "| | right | ambiguous | unknown | confidently wrong |");
+    let percent = |cell: &str| cell.trim_end_matches(" %").parse::<f64>().unwrap();
+    let why = read("docs/why.md");
+    let told = rows(&why, r#"| | right | "I am not certain" | confidently wrong |"#);
+    assert!(told.len() >= 3, "{told:?}");
+    for row in told {
+        let system = row[0].split('\'').next().unwrap();
+        let measured = report.iter().find(|row| row[0] == system).unwrap();
+        let uncertain = percent(measured[2]) + percent(measured[3]);
+        for (told, measured) in [
+            (percent(row[1]), percent(measured[1])),
+            (percent(row[2]), uncertain),
+            (percent(row[3]), percent(measured[4])),
+        ] {
+            assert!((told - measured).abs() < 0.11, "{system}: {told} is not {measured}");
+        }
+    }
 }

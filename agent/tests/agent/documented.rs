@@ -5,7 +5,12 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
-use crate::support::{Agent, Directory, REFERENCE, code, shipped, started_by, table};
+use crate::support::{
+    Agent, Directory, PATIENCE, REFERENCE, binary, code, shipped, started_by, stdout, table,
+};
+
+const WHOIS: &str = include_str!("../../../docs/whois.md");
+const LANGUAGES: &str = include_str!("../../../docs/languages.md");
 
 #[test]
 fn every_path_in_the_reference_is_served() {
@@ -27,14 +32,55 @@ fn every_path_in_the_reference_is_served() {
     }
 }
 
+/// The blocks of code of this kind, without the indentation that they have in a list.
+fn blocks(document: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}\n");
+    let blocks = document.split(&fence).skip(1).map(|block| block.split_once("```").unwrap().0);
+    blocks
+        .map(|block| {
+            // A block is indented as its end is.
+            let indent = block.rsplit('\n').next().unwrap_or_default();
+            block.lines().map(|line| line.strip_prefix(indent).unwrap_or(line).to_owned() + "\n").collect()
+        })
+        .map(|block: String| block.trim_end().to_owned())
+        .collect()
+}
+
+/// Fails unless the commands in this console print what it shows. Client commands ask the agent on this port.
+fn assert_prints(console: &str, directory: &Path, port: Option<u16>) {
+    let commands: Vec<_> = console.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    assert_eq!(transcript(directory, &commands, port).trim_end(), console);
+}
+
+/// A directory in which `examples` is this repository's: the UID of a static pod depends on the path of its manifest as given.
+fn with_examples() -> Directory {
+    let directory = Directory::new();
+    std::os::unix::fs::symlink(shipped().parent().unwrap(), directory.0.join("examples")).unwrap();
+    directory
+}
+
+/// The agent that the documents ask.
+fn on_the_examples(directory: &Directory, more: &[&str]) -> Agent {
+    let arguments = ["--pod-manifest-path", "examples/manifests", "--hostname-override", "node-1"];
+    let mut command = binary(&[&arguments[..], more].concat());
+    command.current_dir(&directory.0);
+    let agent = Agent::spawn(command);
+    agent.until_within(5 * PATIENCE, "/readyz", |answer| answer.code == 200);
+    agent
+}
+
 /// The output of a shell for these commands in turn, as a user would see it.
-fn transcript(directory: &Path, commands: &[&str]) -> String {
+fn transcript(directory: &Path, commands: &[&str], port: Option<u16>) -> String {
     let agent = Path::new(env!("CARGO_BIN_EXE_pod-index")).parent().unwrap();
     let path = format!("{}:{}", agent.display(), std::env::var("PATH").unwrap());
     let mut printed = String::new();
     for command in commands {
         let mut shell = started_by(&["bash", "-c", &format!("exec 2>&1; {command}")], "");
-        let output = shell.current_dir(directory).env("PATH", &path).output().unwrap();
+        shell.current_dir(directory).env("PATH", &path);
+        if let Some(port) = port {
+            shell.env("POD_INDEX_PORT", port.to_string());
+        }
+        let output = shell.output().unwrap();
         printed.extend(["$ ", command, "\n", str::from_utf8(&output.stdout).unwrap()]);
     }
     printed
@@ -42,9 +88,7 @@ fn transcript(directory: &Path, commands: &[&str]) -> String {
 
 #[test]
 fn the_operators_documents_consoles_show_the_real_output() {
-    let directory = Directory::new();
-    let shipped = shipped();
-    std::os::unix::fs::symlink(shipped.parent().unwrap(), directory.0.join("examples")).unwrap();
+    let directory = with_examples();
     let manifests = directory.0.join("manifests");
     std::fs::create_dir(&manifests).unwrap();
     let write = |name: &str, text: &str| std::fs::write(manifests.join(name), text).unwrap();
@@ -55,18 +99,51 @@ fn the_operators_documents_consoles_show_the_real_output() {
     );
 
     let operators = include_str!("../../../docs/operators.md");
-    let mut consoles = 0;
-    for block in operators.split("```console\n").skip(1) {
-        let (block, rest) = block.split_once("```").unwrap();
-        // In a list, the block is indented like its end.
-        let indent = block.rsplit('\n').next().unwrap_or_default();
-        assert!(!rest.is_empty());
-        let shown: String =
-            block.lines().map(|line| line.strip_prefix(indent).unwrap_or(line).to_owned() + "\n").collect();
-        let shown = shown.trim_end();
-        let commands: Vec<_> = shown.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
-        assert_eq!(transcript(&directory.0, &commands).trim_end(), shown);
-        consoles += 1;
+    let consoles = blocks(operators, "console");
+    assert!(consoles.len() >= 5, "{consoles:?}");
+    for console in consoles {
+        assert_prints(&console, &directory.0, None);
     }
-    assert!(consoles >= 5, "{consoles} consoles");
+}
+
+#[test]
+fn the_documents_of_whois_show_what_it_prints() {
+    let directory = with_examples();
+    let agent = on_the_examples(&directory, &[]);
+    let consoles = blocks(WHOIS, "console");
+    assert!(consoles.len() >= 2, "{consoles:?}");
+    for console in consoles {
+        assert_prints(&console, &directory.0, Some(agent.address.port()));
+    }
+}
+
+#[test]
+fn the_documents_show_what_curl_gets_from_whois() {
+    let directory = with_examples();
+    let [rules] = &blocks(WHOIS, "yaml")[..] else { panic!("one file of rules") };
+    directory.write("extract.yaml", rules);
+    let plain = on_the_examples(&directory, &[]);
+    let with_rules = on_the_examples(&directory, &["--extract", "extract.yaml"]);
+    let mut answers = 0;
+    for block in [WHOIS, LANGUAGES].into_iter().flat_map(|document| blocks(document, "text")) {
+        let Some(shown) = block.strip_prefix("$ curl -s 'localhost:10270") else { continue };
+        let (path, answer) = shown.split_once("'\n").unwrap();
+        let agent = if path.contains("attributes") { &with_rules } else { &plain };
+        assert_eq!(agent.get(path).body.trim_end(), answer, "{path}");
+        answers += 1;
+    }
+    assert!(answers >= 2, "{answers} answers");
+}
+
+#[test]
+fn the_first_page_shows_the_pods_of_the_examples() {
+    let directory = with_examples();
+    let arguments = "--pod-manifest-path examples/manifests --hostname-override node-1 --once";
+    let output = binary(arguments).current_dir(&directory.0).output().unwrap();
+    let shown = blocks(include_str!("../../../README.md"), "text").remove(0);
+    let rows: Vec<_> = shown.lines().filter(|line| *line != "…").collect();
+    assert!(rows.len() >= 3, "{shown}");
+    for row in rows {
+        assert!(stdout(&output).lines().any(|line| line == row), "{row:?} is not in {}", stdout(&output));
+    }
 }
