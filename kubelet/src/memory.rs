@@ -5,7 +5,8 @@
 //! ten times as much, and a hundred of them more than a node agent may use. So an object may take 512 KiB. Of one that would
 //! take more, the largest fields are left out before it is decoded. Its identity stays, so that it is still found.
 //!
-//! This module knows JSON. It estimates from above, because it does not know the types of the fields.
+//! This module knows JSON. It estimates from above, because it does not know the types of the fields. For protobuf, the
+//! module `protobuf` does the same by the same measures.
 
 use std::collections::BTreeMap;
 
@@ -30,11 +31,11 @@ pub(crate) const LIMIT_RESTORED: usize = LIMIT / 2;
 pub const LEFT_OUT: &str = "pod-index/left-out";
 
 /// The fields of `metadata` that always stay.
-const IDENTITY: [&str; 7] =
+pub(crate) const IDENTITY: [&str; 7] =
     ["name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"];
 
 /// The annotations that always stay: they say what kind of pod it is, and whether it is checkpointed.
-const KEPT_ANNOTATIONS: [&str; 5] = [
+pub(crate) const KEPT_ANNOTATIONS: [&str; 5] = [
     "kubernetes.io/config.hash",
     "kubernetes.io/config.mirror",
     "kubernetes.io/config.seen",
@@ -44,10 +45,10 @@ const KEPT_ANNOTATIONS: [&str; 5] = [
 
 /// What an allocation takes beside its bytes, and the least that it takes.
 const ALLOCATION: usize = 16;
-const LEAST_ALLOCATION: usize = 32;
+pub(crate) const LEAST_ALLOCATION: usize = 32;
 
 /// What an entry of a mapping takes beside its texts: two texts' headers, in a node of the tree that is half full.
-const ENTRY: usize = 100;
+pub(crate) const ENTRY: usize = 100;
 
 /// What an object in a list takes beside its content, if nothing else is known of its type.
 const ELEMENT: usize = 640;
@@ -56,7 +57,7 @@ const ELEMENT: usize = 640;
 const UNKNOWN: usize = 1 << 40;
 
 /// A list grows by doubling, so that half of it may be empty.
-const GROWTH: usize = 2;
+pub(crate) const GROWTH: usize = 2;
 
 /// A decoded object, and what it lacks.
 #[derive(Debug)]
@@ -73,6 +74,17 @@ pub(crate) struct Reduced {
     pub(crate) field: String,
     /// Names all fields. Quotes nothing else of the object.
     pub(crate) message: String,
+}
+
+impl Reduced {
+    /// Of an object of which these fields were left out, the largest first. `None` if there are none.
+    pub(crate) fn of(whole: usize, limit: usize, left_out: &[String]) -> Option<Self> {
+        let field = left_out.first()?.clone();
+        let (whole, limit, all) = (whole >> 10, limit >> 10, left_out.join(", "));
+        let message =
+            format!("takes {whole} KiB with the whole object, more than {limit} KiB: {all} left out");
+        Some(Self { field, message })
+    }
 }
 
 /// Removes [`LEFT_OUT`] from an object that lacks nothing.
@@ -162,12 +174,7 @@ fn reduce(limit: usize, json: &[u8]) -> Option<(Vec<u8>, Option<Reduced>)> {
             }
         }
     }
-    let reduced = left_out.first().map(|first| {
-        let (whole, limit, all) = (whole >> 10, limit >> 10, left_out.join(", "));
-        let message =
-            format!("takes {whole} KiB with the whole object, more than {limit} KiB: {all} left out");
-        Reduced { field: first.clone(), message }
-    });
+    let reduced = Reduced::of(whole, limit, &left_out);
     if reduced.is_some()
         && let Some(Section::Fields(metadata)) = rest.get_mut("metadata")
     {
@@ -260,7 +267,7 @@ fn weigh(name: &str, json: &RawValue) -> usize {
 }
 
 /// What an object in a list of this name takes beside its content.
-fn element(name: &str) -> usize {
+pub(crate) fn element(name: &str) -> usize {
     match name {
         "containers" | "initContainers" => size_of::<Container>(),
         "ephemeralContainers" => size_of::<EphemeralContainer>(),
@@ -275,7 +282,7 @@ fn element(name: &str) -> usize {
     }
 }
 
-fn text(length: usize) -> usize {
+pub(crate) fn text(length: usize) -> usize {
     (length + ALLOCATION).max(LEAST_ALLOCATION)
 }
 

@@ -66,6 +66,8 @@ mod log;
 #[cfg(feature = "api-server")]
 #[path = "support/node_followed.rs"]
 mod node_followed;
+#[path = "support/peak.rs"]
+mod peak;
 #[cfg(target_os = "linux")]
 mod process_support;
 #[path = "../../tests/support/seeded.rs"]

@@ -13,17 +13,14 @@ use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess
 use serde::forward_to_deserialize_any;
 
 use super::schema::{Field, Kind, Message, Shape};
+use super::weigh::{memory_of_bad_text, memory_of_value, stays};
 use super::wire::{Fields, Value, WireError};
-
-/// The most messages within a pod: containers, variables, ports, volumes, quantities. Decoded, an empty message of two bytes
-/// may take up to 2 kB.
-pub(super) const MOST_MESSAGES: usize = 8192;
 
 /// Why an object cannot be decoded. Quotes nothing of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Error {
-    /// It has more than [`MOST_MESSAGES`].
-    TooManyMessages,
+    /// It would take more memory than it may.
+    TooLarge,
     Wire(WireError),
     /// A type's own message is left out, since it may quote the value.
     Value,
@@ -32,7 +29,7 @@ pub(super) enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooManyMessages => write!(f, "has more than {MOST_MESSAGES} parts"),
+            Self::TooLarge => f.write_str("takes too much memory"),
             Self::Wire(error) => write!(f, "cannot be decoded: {error}"),
             Self::Value => f.write_str("cannot be decoded: is not a valid value"),
         }
@@ -56,42 +53,47 @@ impl From<WireError> for Error {
 /// What applies to an object as a whole.
 #[derive(Debug)]
 pub(super) struct Decoding {
-    /// How many more messages it may have.
+    /// How much more memory it may take, in bytes.
     left: Cell<usize>,
-    /// The field of the outermost message of which only what is neither a list, a mapping nor a message is decoded.
-    outlined: Option<&'static str>,
+    /// The fields of its sections that are left out.
+    left_out: Vec<&'static Field>,
 }
 
 impl Decoding {
-    pub(super) fn new(outlined: Option<&'static str>) -> Self {
-        Self { left: Cell::new(MOST_MESSAGES), outlined }
+    pub(super) fn new(limit: usize, left_out: Vec<&'static Field>) -> Self {
+        Self { left: Cell::new(limit), left_out }
     }
 
     /// The object, to be decoded.
     pub(super) fn object<'a>(&'a self, message: &'static Message, bytes: &'a [u8]) -> Object<'a> {
-        Object { decoding: self, message, bytes, is_outermost: true }
+        Object { decoding: self, message, bytes }
     }
 
-    fn count_message(&self) -> Result<(), Error> {
-        self.left.set(self.left.get().checked_sub(1).ok_or(Error::TooManyMessages)?);
+    /// Counts this memory.
+    fn count(&self, memory: usize) -> Result<(), Error> {
+        self.left.set(self.left.get().checked_sub(memory).ok_or(Error::TooLarge)?);
         Ok(())
+    }
+
+    /// Whether this value of a section is left out.
+    fn leaves_out(&self, field: &'static Field, value: Value<'_>) -> bool {
+        self.left_out.iter().any(|left_out| std::ptr::eq(*left_out, field)) && !stays(field, value)
     }
 }
 
 /// A value of a field, and the field.
 #[derive(Clone, Copy, Debug)]
-struct Found<'a> {
+pub(super) struct Found<'a> {
     field: &'static Field,
     value: Value<'a>,
 }
 
-/// The outermost message.
+/// The outermost message. Its messages are the sections of the object: `metadata`, `spec`, `status`.
 #[derive(Debug)]
 pub(super) struct Object<'a> {
     decoding: &'a Decoding,
     message: &'static Message,
     bytes: &'a [u8],
-    is_outermost: bool,
 }
 
 impl<'de> Deserializer<'de> for Object<'de> {
@@ -100,7 +102,7 @@ impl<'de> Deserializer<'de> for Object<'de> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let values = [Value::Bytes(self.bytes)];
         let fields = FieldsOf::read(self.decoding, self.message, values.into_iter(), false)?;
-        visitor.visit_map(FieldsOf { is_outermost: self.is_outermost, ..fields })
+        visitor.visit_map(FieldsOf { is_outermost: true, ..fields })
     }
 
     forward_to_deserialize_any! {
@@ -121,16 +123,16 @@ struct FieldsOf<'a> {
 
 impl<'a> FieldsOf<'a> {
     /// Finds the fields. If a message occurs several times where it may occur once, its parts make one message, as protobuf
-    /// demands. With `outlined`, lists, mappings and messages are left out.
+    /// demands.
     fn read(
         decoding: &'a Decoding,
         message: &'static Message,
         parts: impl Iterator<Item = Value<'a>>,
-        outlined: bool,
+        is_section: bool,
     ) -> Result<Self, Error> {
         let mut found = Vec::new();
         for part in parts {
-            collect(decoding, message, part.bytes()?, outlined, &mut found)?;
+            collect(decoding, message, part.bytes()?, is_section, &mut found)?;
         }
         // Stable: the order of values of one field stays. They come in this order already, unless written by another program.
         found.sort_by_key(|found| std::ptr::from_ref(found.field).addr());
@@ -150,26 +152,23 @@ fn collect<'a>(
     decoding: &Decoding,
     message: &'static Message,
     bytes: &'a [u8],
-    outlined: bool,
+    is_section: bool,
     found: &mut Vec<Found<'a>>,
 ) -> Result<(), Error> {
     for field in Fields(bytes) {
         let (number, value) = field?;
         let Some(field) = message.field(number) else { continue };
-        let is_message = matches!(field.kind, Kind::Message(_));
-        if outlined && (is_message || matches!(field.shape, Shape::List | Shape::Map)) {
+        if is_section && decoding.leaves_out(field, value) {
             continue;
         }
         if let (Shape::Inlined, Kind::Message(inlined)) = (field.shape, field.kind) {
-            collect(decoding, inlined, value.bytes()?, outlined, found)?;
+            collect(decoding, inlined, value.bytes()?, is_section, found)?;
             continue;
         }
         if is_omitted(field, value) {
             continue;
         }
-        if is_message || matches!((field.shape, field.kind), (Shape::Map, Kind::Quantity)) {
-            decoding.count_message()?;
-        }
+        decoding.count(memory_of_value(field, value))?;
         found.push(Found { field, value });
     }
     Ok(())
@@ -198,9 +197,10 @@ impl<'de> MapAccess<'de> for FieldsOf<'de> {
         let end = self.next + self.values();
         let found = self.found.get(self.next..end).unwrap_or_default();
         self.next = end;
-        let Some(first) = found.first() else { return Err(Error::Value) };
-        let outlined = self.is_outermost && self.decoding.outlined == Some(first.field.name);
-        seed.deserialize(FieldValue { decoding: self.decoding, found, outlined })
+        if found.is_empty() {
+            return Err(Error::Value);
+        }
+        seed.deserialize(FieldValue { decoding: self.decoding, found, is_section: self.is_outermost })
     }
 }
 
@@ -209,14 +209,14 @@ struct FieldValue<'a, 'f> {
     decoding: &'a Decoding,
     /// Not empty.
     found: &'f [Found<'a>],
-    outlined: bool,
+    is_section: bool,
 }
 
 impl<'de> Deserializer<'de> for FieldValue<'de, '_> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let Self { decoding, found, outlined } = self;
+        let Self { decoding, found, is_section } = self;
         let Some(last) = found.last() else { return Err(Error::Value) };
         match last.field.shape {
             Shape::List => visitor.visit_seq(Elements { decoding, found, packed: Fields(&[]) }),
@@ -224,7 +224,7 @@ impl<'de> Deserializer<'de> for FieldValue<'de, '_> {
             Shape::Value | Shape::Kept | Shape::Inlined => match last.field.kind {
                 Kind::Message(message) => {
                     let parts = found.iter().map(|found| found.value);
-                    visitor.visit_map(FieldsOf::read(decoding, message, parts, outlined)?)
+                    visitor.visit_map(FieldsOf::read(decoding, message, parts, is_section)?)
                 }
                 kind => One { decoding, kind, value: last.value }.deserialize_any(visitor),
             },
@@ -311,7 +311,7 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
             }
         }
         self.value = Some(One { decoding: self.decoding, kind: found.field.kind, value });
-        match String::from_utf8_lossy(key) {
+        match text_of(self.decoding, key)? {
             Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
             Cow::Owned(key) => seed.deserialize(key.into_deserializer()),
         }
@@ -336,7 +336,7 @@ impl<'de> Deserializer<'de> for One<'de> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         let Self { decoding, kind, value } = self;
         match kind {
-            Kind::Text => visit_text(value.bytes()?, visitor),
+            Kind::Text => visit_text(decoding, value.bytes()?, visitor),
             Kind::Bool => visitor.visit_bool(value.varint()? != 0),
             // Cut like by Go: a negative number takes 64 bits.
             #[expect(clippy::cast_possible_truncation, reason = "as Go does")]
@@ -350,13 +350,13 @@ impl<'de> Deserializer<'de> for One<'de> {
                 let time = Timestamp::from_second(seconds).map_err(|_| Error::Value)?;
                 visitor.visit_string(time.to_string())
             }
-            Kind::Quantity => visit_text(text(value.bytes()?, 1)?, visitor),
+            Kind::Quantity => visit_text(decoding, text(value.bytes()?, 1)?, visitor),
             Kind::IntOrString => {
                 let bytes = value.bytes()?;
                 match number(bytes, 1)? {
                     #[expect(clippy::cast_possible_truncation, reason = "as Go does")]
                     0 => visitor.visit_i32(number(bytes, 2)? as i32),
-                    _ => visit_text(text(bytes, 3)?, visitor),
+                    _ => visit_text(decoding, text(bytes, 3)?, visitor),
                 }
             }
             Kind::Json => {
@@ -389,8 +389,20 @@ impl<'de> Deserializer<'de> for One<'de> {
 }
 
 /// A string. Go replaces what is not UTF-8 when it writes JSON.
-fn visit_text<'de, V: Visitor<'de>>(bytes: &'de [u8], visitor: V) -> Result<V::Value, Error> {
-    match String::from_utf8_lossy(bytes) {
+fn text_of<'de>(decoding: &Decoding, bytes: &'de [u8]) -> Result<Cow<'de, str>, Error> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Ok(Cow::Borrowed(text));
+    }
+    decoding.count(memory_of_bad_text(bytes))?;
+    Ok(String::from_utf8_lossy(bytes))
+}
+
+fn visit_text<'de, V: Visitor<'de>>(
+    decoding: &Decoding,
+    bytes: &'de [u8],
+    visitor: V,
+) -> Result<V::Value, Error> {
+    match text_of(decoding, bytes)? {
         Cow::Borrowed(text) => visitor.visit_borrowed_str(text),
         Cow::Owned(text) => visitor.visit_string(text),
     }

@@ -11,8 +11,9 @@
 //! (`hostNetwork: false`); and which messages are inlined. Fields that the table or the type does not know are skipped.
 //!
 //! # Hostile bytes
-//! Nothing panics. The depth is that of the table, which has no circles, and 128 within `managedFields`. Memory is at most a
-//! small multiple of the input, and some 16 MB for the messages in it, of which a pod may have 8192.
+//! Nothing panics. The depth is that of the table, which has no circles, and 128 within JSON (the `managedFields` of the claim
+//! of an ephemeral volume). Whatever the bytes are, a decoded pod takes at most 512 KiB, and its decoding 4 MiB for a moment:
+//! of a pod that would take more, the largest fields are left out, as they are from JSON; see [`memory`](crate::memory).
 
 mod decode;
 mod encode;
@@ -20,6 +21,7 @@ mod encode;
 pub mod message;
 mod pod_table;
 mod schema;
+mod weigh;
 pub(crate) mod wire;
 
 use std::fmt;
@@ -29,15 +31,18 @@ use serde::Deserialize;
 
 use self::decode::{Decoding, Error};
 use self::pod_table::POD;
+use self::schema::{Field, Kind};
+use crate::memory::{self, Bounded, LEFT_OUT, Reduced};
 use crate::text::shorten;
 
 /// A pod that was decoded from protobuf.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct DecodedPod {
-    /// The pod. Protobuf has no `apiVersion` and no `kind`.
+    /// The pod, without `metadata.managedFields`. Protobuf has no `apiVersion` and no `kind`.
     pub pod: Pod,
-    /// Whether its `spec` had too many parts, so that the lists and mappings of it were left out.
+    /// Whether the pod would have taken too much memory, so that it lacks the fields that its annotation
+    /// [`LEFT_OUT`](crate::memory::LEFT_OUT) names.
     pub is_reduced: bool,
 }
 
@@ -99,35 +104,70 @@ impl std::error::Error for DecodeError {}
 ///
 /// Kubelet: `v1.Pod.Unmarshal`.
 pub fn decode_pod(bytes: &[u8]) -> Result<DecodedPod, DecodeError> {
-    match decode(bytes, None) {
-        Ok(pod) => Ok(DecodedPod { pod, is_reduced: false }),
-        Err(Error::TooManyMessages) => {
-            let pod = decode(bytes, Some("spec")).map_err(|error| located(bytes, error))?;
-            Ok(DecodedPod { pod, is_reduced: true })
+    let Bounded { object: pod, reduced } = decode_pod_within(memory::LIMIT, bytes)?;
+    Ok(DecodedPod { pod, is_reduced: reduced.is_some() })
+}
+
+/// Decodes a pod, without the fields that would take it beyond this limit.
+pub(crate) fn decode_pod_within(limit: usize, bytes: &[u8]) -> Result<Bounded<Pod>, DecodeError> {
+    match decode(limit, managed_fields(), bytes) {
+        Ok(mut pod) => {
+            memory::unmark(&mut pod.metadata, None);
+            Ok(Bounded { object: pod, reduced: None })
         }
-        Err(error) => Err(located(bytes, error)),
+        Err(Error::TooLarge) => decode_reduced(limit, bytes).map_err(|error| located(limit, bytes, error)),
+        Err(error) => Err(located(limit, bytes, error)),
     }
 }
 
-fn decode(bytes: &[u8], outlined: Option<&'static str>) -> Result<Pod, Error> {
-    Pod::deserialize(Decoding::new(outlined).object(&POD, bytes))
+fn decode(limit: usize, left_out: Vec<&'static Field>, bytes: &[u8]) -> Result<Pod, Error> {
+    Pod::deserialize(Decoding::new(limit, left_out).object(&POD, bytes))
+}
+
+/// `metadata.managedFields`, which no source keeps: it may be half of a pod.
+fn managed_fields() -> Vec<&'static Field> {
+    let metadata = POD.0.iter().find(|field| field.name == "metadata");
+    let Some(Kind::Message(metadata)) = metadata.map(|field| field.kind) else { return Vec::new() };
+    metadata.0.iter().filter(|field| field.name == "managedFields").collect()
+}
+
+/// What is left of an object that would take more than this limit.
+fn decode_reduced(limit: usize, bytes: &[u8]) -> Result<Bounded<Pod>, Error> {
+    let mut fields = weigh::fields(&POD, bytes)?;
+    let mut left_out = managed_fields();
+    fields.retain(|field| !field.is_managed_fields());
+    // Those that take most come first.
+    fields.sort_by_key(|field| std::cmp::Reverse(field.memory));
+    let whole: usize = fields.iter().map(|field| field.memory).sum();
+    let (mut left, mut paths) = (whole, Vec::new());
+    for field in fields.iter().filter(|field| !field.is_identity()) {
+        if left <= limit {
+            break;
+        }
+        left -= field.memory;
+        left_out.push(field.field);
+        paths.push(field.path());
+    }
+    // Of some fields, a part stays.
+    let mut pod = decode(limit + limit / 8, left_out, bytes)?;
+    let reduced = Reduced::of(whole, limit, &paths);
+    memory::unmark(&mut pod.metadata, None);
+    if reduced.is_some() {
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(LEFT_OUT.to_owned(), paths.join(","));
+    }
+    Ok(Bounded { object: pod, reduced })
 }
 
 /// The error, with its field. To follow the path takes time, and few objects have an error.
-fn located(bytes: &[u8], error: Error) -> DecodeError {
-    if error == Error::TooManyMessages {
+fn located(limit: usize, bytes: &[u8], error: Error) -> DecodeError {
+    if error == Error::TooLarge {
         return DecodeError { field: String::new(), error };
     }
-    let decoding = Decoding::new(None);
+    let decoding = Decoding::new(limit, managed_fields());
     let found: Result<Pod, _> = serde_path_to_error::deserialize(decoding.object(&POD, bytes));
     let field = found.err().map(|error| error.path().to_string()).filter(|field| field != ".");
     DecodeError { field: shorten(&field.unwrap_or_default()), error }
-}
-
-/// What is said about a pod whose `spec` was reduced.
-#[cfg(all(unix, feature = "kubelet-socket"))]
-pub(crate) fn reduced_message() -> String {
-    format!("has more than {} parts: its lists and mappings are left out", decode::MOST_MESSAGES)
 }
 
 /// Encodes a pod as Go's `v1.Pod.Unmarshal()` reads it, with fields in ascending order.

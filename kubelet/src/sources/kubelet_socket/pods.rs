@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
 use super::message::{self, EventKind};
-use crate::protobuf::{decode_pod, reduced_message};
+use crate::memory::{self, Bounded, Reduced};
+use crate::protobuf::decode_pod_within;
 use crate::sources::problem::{limited, undecodable};
 use crate::sources::{Problem, ProblemKind};
 use crate::text::shorten;
@@ -126,25 +127,21 @@ impl Pods {
         let (namespace, name) = (&*identity.namespace, &*identity.name);
         let problem_at =
             |kind, field: &str, message: &str| undecodable(kind, namespace, name, field, message);
-        let (object, problem) = match decode_pod(bytes) {
-            Ok(decoded) if is_mirror_pod(&decoded.pod) => {
+        let (object, problem) = match decode_pod_within(memory::LIMIT, bytes) {
+            Ok(Bounded { object: pod, .. }) if is_mirror_pod(&pod) => {
                 let (namespace, name) = (shorten(namespace), shorten(name));
                 let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
                 let field = "metadata.annotations[kubernetes.io/config.mirror]".to_owned();
                 return Err(Problem::new(ProblemKind::Invalid, &*self.origin, None, Some(field), message));
             }
-            Ok(decoded) if decoded.pod.name().is_empty() => {
+            Ok(Bounded { object: pod, .. }) if pod.name().is_empty() => {
                 (None, Some(problem_at(ProblemKind::Syntax, "metadata.name", "is missing")))
             }
-            Ok(decoded) => {
-                let mut pod = decoded.pod;
-                // They record which client wrote which field of the API server's object.
-                pod.metadata.managed_fields = None;
+            Ok(Bounded { object: mut pod, reduced }) => {
                 unmark_ended(&mut pod);
                 (self.transform)(&mut pod);
-                let reduced =
-                    decoded.is_reduced.then(|| problem_at(ProblemKind::Warning, "spec", &reduced_message()));
-                (Some(pod), reduced)
+                let warning = |Reduced { field, message }| problem_at(ProblemKind::Warning, &field, &message);
+                (Some(pod), reduced.map(warning))
             }
             Err(error) => (None, Some(problem_at(ProblemKind::Syntax, error.field(), &error.reason()))),
         };
