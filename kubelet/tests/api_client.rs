@@ -470,12 +470,14 @@ async fn a_token_file_that_hangs_delays_one_request_by_a_second_and_no_other() {
     nix::unistd::mkfifo(&site.directory.at("token"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     half_a_minute_passes().await;
     half_a_minute_passes().await;
-    // A second each would be half a minute.
-    let start = Instant::now();
+    // If each waited for the file, none would take less than a second. On a busy machine, some may.
+    let mut at_once = 0;
     for _ in 0..30 {
+        let start = Instant::now();
         pods.list(&ListParams::default()).await.unwrap();
+        at_once += usize::from(start.elapsed() < Duration::from_secs(1));
     }
-    assert!(start.elapsed() < Duration::from_secs(25), "{:?}", start.elapsed());
+    assert!(at_once >= 10, "{at_once} of 30");
     // The thread that hangs ends.
     let mut pipe = std::fs::OpenOptions::new().write(true).open(site.directory.at("token")).unwrap();
     std::io::Write::write_all(&mut pipe, b"t").unwrap();

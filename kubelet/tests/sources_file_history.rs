@@ -16,7 +16,7 @@ use pod_index_test_support::dice::Dice;
 use sources_support::{Directory, manifest};
 
 /// Only a hang takes this long.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(300);
 const STEPS: usize = 16;
 const FILES: u64 = 6;
 /// Fewer than the files could use, so that files contend for names.

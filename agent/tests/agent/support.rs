@@ -25,7 +25,7 @@ pub fn wait_for<W: Display>(what: impl Fn() -> W, mut is_so: impl FnMut() -> boo
 }
 
 /// Timeout for everything, generous for a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Arguments of the binary: a list, or one text, in which none has a space.
 pub trait Args {

@@ -22,7 +22,7 @@ use super::thread::Checkpointing;
 use super::{CHECKPOINT_ANNOTATION, CheckpointErrorKind, Which, format};
 use pod_index::{Operation, OwnedSnapshot, PodMeta, PodUid};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A version of a pod that does or does not request a checkpoint.
 pub(super) fn pod(uid: &str, version: u64, kept: bool) -> Arc<Pod> {

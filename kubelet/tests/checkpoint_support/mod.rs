@@ -13,7 +13,7 @@ use pod_index_kubelet::checkpoint::{
 };
 use pod_index_test_support::files::{self, Directory};
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A temporary directory.
 pub struct Place(pub Directory);

@@ -12,7 +12,7 @@ use pod_index_test_support::api_server::{ApiServer, Fault, Verb};
 
 /// If a mirror is deleted before the agent has seen it, the agent waits half a minute. Everything else takes
 /// a fraction of a second.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(300);
 const NAMES: [&str; 5] = ["p0", "p1", "p2", "p3", "p4"];
 
 /// A possible event. `name` is a static pod's.

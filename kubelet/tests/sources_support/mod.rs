@@ -11,7 +11,7 @@ use pod_index_kubelet::sources::{Problem, SourceStatus, SourceUpdate, Updates};
 pub use pod_index_test_support::files::Directory;
 
 /// Only a hang takes this long.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 pub fn manifest(name: &str) -> String {
     format!(

@@ -64,7 +64,7 @@ use fault::Faults;
 use rights::Rights;
 
 /// How long a test waits for something that must happen. Only a failing test waits this long.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The server. Dropping it closes the port and all connections.
 pub struct ApiServer {
