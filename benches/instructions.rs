@@ -289,7 +289,7 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
 }
 
 // As `ip_hit`, by the method for any key.
-#[library_benchmark(setup = ips, config = held_at(127_485))]
+#[library_benchmark(setup = ips, config = held_at(82_180))]
 #[bench::cached()]
 fn ip_get(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -318,7 +318,7 @@ fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
 }
 
 // The current pod had the IP then: at most one and a half times the work of `ip_hit`.
-#[library_benchmark(setup = ips_of_long_ago, config = held_at(114_292))]
+#[library_benchmark(setup = ips_of_long_ago, config = held_at(107_130))]
 #[bench::cached()]
 fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     let asked = *ASKED.get().expect("the setup has set it");

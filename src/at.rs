@@ -318,14 +318,17 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     #[inline]
     fn of_ip(&self, ip: u128) -> Option<&'a Arc<P>> {
         let times = self.snapshot.times.as_deref()?;
-        let (covered_until, clock_set) = (times.covered_until(), times.clock_set());
+        let Range { first, last } = self.range();
+        // Before the lookup: what depends on the time alone need not be kept meanwhile.
+        if last.plus(self.delay) >= times.covered_until() || first < times.clock_set() {
+            return None;
+        }
         let (_, pod) = self.snapshot.live.find(KeyRef::Ip(ip), &self.snapshot.hashing)?;
         if self.snapshot.live.first_contender(KeyRef::Ip(ip)).is_some() {
             return None;
         }
-        let (life, Range { first, last }) = (pod.life(), self.range());
-        let runs = last.plus(self.delay) < covered_until && !life.may_lack_sandbox;
-        (runs && life.ip_by.is_some_and(|by| by.max(clock_set) <= first)).then_some(pod)
+        let life = pod.life();
+        (!life.may_lack_sandbox && life.ip_by.is_some_and(|by| by <= first)).then_some(pod)
     }
 
     #[inline(never)]

@@ -115,13 +115,13 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The key as pods of this kind claim it. `None` if they do not: a UID has only one pod, and mirror pods claim only
-    /// names. Text is parsed: the caller has looked for it as a UID.
+    /// The key as pods of this kind claim it. `None` if they do not: a UID has only one pod, mirror pods claim only names, and
+    /// for text the caller first finds out [what it means](Self::parse). Parsing it here would cost a look-up by IP half
+    /// of its instructions again, because the compiler would no longer put this function in its place.
     #[inline]
     pub(crate) fn claimed(self, kind: PodKind) -> Option<KeyRef<'a>> {
         match self {
-            Self::Uid(_) => None,
-            Self::Text(text) => Self::parse(text)?.claimed(kind),
+            Self::Uid(_) | Self::Text(_) => None,
             Self::Name { namespace, name } => Some(KeyRef::Name(kind, name, namespace)),
             _ if kind == PodKind::Mirror => None,
             Self::ContainerId(id) => Some(KeyRef::ContainerId(id)),

@@ -19,7 +19,7 @@ use super::key::{Mirror, UidKey};
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
 pub(crate) use crate::pod::OwnedKey;
-use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength};
+use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength, ip_number};
 use crate::table::{Hashing, Key, OrdSet, Place, Table, Text, Value, Words, any_tag, tag};
 
 /// Declares the tables. This is the only list of them.
@@ -214,16 +214,21 @@ impl<V: Claimant> Tables<V> {
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]
     pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
-        let pod = match key {
-            Sought::Uid(uid) => self.pod(uid, hashing)?,
-            Sought::Text(text) => return self.get_text(text, hashing),
+        match key {
+            Sought::Uid(uid) => Some(self.pod(uid, hashing)?.found(FoundBy::Uid)),
+            Sought::Text(text) => self.get_text(text, hashing),
             Sought::ContainerId(id) => {
                 let (_, Container { pod, name }) = self.find_container(id, hashing)?;
-                return Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) });
+                Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) })
             }
-            _ => self.find(key.claimed(PodKind::Pod)?, hashing)?.1,
-        };
-        Some(pod.found(key.found_by()))
+            // Not by `claimed`, which would copy the key to memory.
+            Sought::Ip(ip) => Some(self.find(KeyRef::Ip(ip_number(ip)), hashing)?.1.found(FoundBy::Ip)),
+            Sought::Own(kind, key) => Some(self.find(KeyRef::Own(kind, key), hashing)?.1.found(FoundBy::Key)),
+            Sought::Name { namespace, name } => {
+                let key = KeyRef::Name(PodKind::Pod, name, namespace);
+                Some(self.find(key, hashing)?.1.found(FoundBy::Name))
+            }
+        }
     }
 
     /// The pod with this UID, or else with what the text is parsed as.
