@@ -46,7 +46,7 @@ fn main() {
     let applied = writer.set_pods([pod("u1", "cart-0", "checkout"), pod("u2", "search-0", "discovery")]);
     println!("{} pods at generation {}", reader.load().pods().len(), applied.generation);
 
-    if let Some(pod) = reader.get(("shop", "cart-0")) {
+    if let Some(pod) = reader.pod(("shop", "cart-0")) {
         println!("an event from {} goes to team {}", pod.name, pod.team);
     }
 

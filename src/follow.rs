@@ -214,7 +214,7 @@ impl<P: PodMeta> Reader<P> {
     /// ```
     pub fn wait_for<'k>(&self, key: impl Into<Key<'k>>, deadline: Instant) -> Result<Arc<P>, WaitError> {
         let key = key.into();
-        Follower::new(&self.wake).block(Some(deadline), || self.get(key))
+        Follower::new(&self.wake).block(Some(deadline), || self.pod(key))
     }
 
     /// Like [`wait_for`](Self::wait_for), for async tasks; combine it with the runtime's timeout. `None`: the
@@ -222,7 +222,7 @@ impl<P: PodMeta> Reader<P> {
     pub async fn wait_for_async<'k>(&self, key: impl Into<Key<'k>>) -> Option<Arc<P>> {
         let key = key.into();
         let mut follower = Follower::new(&self.wake);
-        poll_fn(|context| follower.poll(context, || self.get(key))).await
+        poll_fn(|context| follower.poll(context, || self.pod(key))).await
     }
 }
 

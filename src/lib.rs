@@ -52,7 +52,7 @@
 //!   snapshot, a mirror pod and the static pod that it translates to share a full name.
 //! * **A read takes no lock.** A lookup through a [`CachedReader`] or a [`Guard`] allocates nothing, counts no
 //!   shared reference and writes to no memory that another reader uses. So readers on many threads do not
-//!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::get`] return a value that you own,
+//!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::pod`] return a value that you own,
 //!   so they increment a shared reference count; so does the first lookup of a [`CachedReader`] after a
 //!   publication. A translation allocates if its result is neither a lower-case UUID nor 32 lower-case hex
 //!   digits. Listing the pods of a key that several pods claim, and [`Snapshot::is_contested`], may allocate once.

@@ -95,14 +95,26 @@ impl<P> Reader<P> {
 }
 
 impl<P: PodMeta> Reader<P> {
-    /// The current pod with this key, to keep; see [`Snapshot::get`]. For several results of one moment,
-    /// [`load`](Self::load) a snapshot.
+    /// The current pod with this key, to keep: the pod of [`Snapshot::get`], without by what it was found. For that, or for
+    /// several results of one moment, [`load`](Self::load) a snapshot.
     ///
     /// # Complexity
     /// That of [`Snapshot::get`], a [`load`](Self::load), and the pod's shared reference count: avoid it on a hot path on
     /// which many threads look up the same pods.
+    ///
+    /// # Examples
+    /// ```
+    /// use pod_index::SimplePod;
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// writer.add_pod(SimplePod::new("u1", "shop", "web"))?;
+    /// let pod = reader.pod(("shop", "web")).expect("it was published");
+    /// writer.remove_pod_by_uid("u1");
+    /// assert_eq!(pod.uid, "u1"); // it is ours
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
     #[must_use]
-    pub fn get<'k>(&self, key: impl Into<Key<'k>>) -> Option<std::sync::Arc<P>> {
+    pub fn pod<'k>(&self, key: impl Into<Key<'k>>) -> Option<std::sync::Arc<P>> {
         self.load().get(key).map(|found| found.pod.clone())
     }
 }

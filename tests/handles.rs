@@ -49,14 +49,14 @@ fn every_handle_gives_the_current_snapshots_results() {
         assert_eq!(cached.load().generation(), snapshot.generation());
         for uid in UIDS {
             let wanted = snapshot.pod_by_uid(uid);
-            assert!(same(reader.get(uid).as_ref(), wanted), "{uid}");
+            assert!(same(reader.pod(uid).as_ref(), wanted), "{uid}");
             let found = cached.get(uid);
             assert!(found.as_ref().is_none_or(|found| found.by == FoundBy::Uid), "{uid}");
             assert!(same(found.map(|found| found.pod), wanted), "{uid}");
         }
         for (name, namespace) in NAMES {
             let wanted = snapshot.pod_by_name(namespace, name);
-            assert!(same(reader.get((namespace, name)).as_ref(), wanted), "{name}");
+            assert!(same(reader.pod((namespace, name)).as_ref(), wanted), "{name}");
             let full_name = FullName::new(namespace, name).expect("a full name");
             let found = cached.get(&full_name);
             assert!(found.as_ref().is_none_or(|found| found.by == FoundBy::Name), "{name}");
@@ -92,7 +92,7 @@ fn a_manager_behaves_like_a_writer_and_a_reader() {
     assert_eq!(manager.set_pods(pods()).generation, 1);
 
     for uid in UIDS {
-        assert_eq!(manager.pod_by_uid(uid), reader.get(uid), "{uid}");
+        assert_eq!(manager.pod_by_uid(uid), reader.pod(uid), "{uid}");
         assert_eq!(manager.translate_pod_uid(uid), reader.load().translate_pod_uid(uid));
     }
     for (name, namespace) in NAMES {
@@ -329,7 +329,7 @@ fn text_that_is_another_identity_than_a_uid_finds_its_pod_through_every_handle()
     let (snapshot, mut cached) = (reader.load(), reader.cached());
     for text in &texts {
         assert!(snapshot.get(text).is_some_and(|found| found.pod.uid == uid), "{text}");
-        assert!(cached.get(text).is_some() && reader.get(text).is_some(), "{text}");
+        assert!(cached.get(text).is_some() && reader.pod(text).is_some(), "{text}");
         assert!(reader.wait_for(text, std::time::Instant::now()).is_ok(), "{text}");
         assert_eq!(snapshot.claimants(&**text).count(), 1, "{text}");
         assert!(!snapshot.is_contested(text), "{text}");
@@ -360,11 +360,11 @@ fn text_is_a_uid_if_a_pod_has_it() {
     let (mut writer, reader) = pod_index::new();
     writer.add_pod(identified("u-1")).expect("a good pod");
     let uid = PodUid::from("10.0.0.7");
-    assert!(reader.get(&uid).is_none());
+    assert!(reader.pod(&uid).is_none());
     writer.add_pod(SimplePod::new("10.0.0.7", "default", "odd")).expect("a good pod");
-    assert_eq!(reader.get("10.0.0.7").expect("the odd one").name, "odd");
-    assert_eq!(reader.get(&uid).expect("the odd one").name, "odd");
-    assert_eq!(reader.get("10.0.0.7:443").expect("by its IP").name, "web-0");
+    assert_eq!(reader.pod("10.0.0.7").expect("the odd one").name, "odd");
+    assert_eq!(reader.pod(&uid).expect("the odd one").name, "odd");
+    assert_eq!(reader.pod("10.0.0.7:443").expect("by its IP").name, "web-0");
     writer
         .add_pod(SimplePod { ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new("u-2", "default", "two") })
         .expect("a good pod");

@@ -34,7 +34,7 @@ fn a_pod_with_a_million_annotations_is_indexed_by_the_one_that_matters() {
     Arc::make_mut(&mut mirror).annotations.extend(annotations);
     let _ = writer.apply([Operation::Add(TestPod::fixed("s", "web")), Operation::Add(Arc::clone(&mirror))]);
     assert_eq!(reader.load().translate_pod_uid("m"), "s");
-    assert!(is_mirror_pod_of(&*mirror, &*reader.get("s").expect("s")));
+    assert!(is_mirror_pod_of(&*mirror, &*reader.pod("s").expect("s")));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn an_ip_belongs_to_the_running_pod_and_then_to_the_one_created_later() {
         writer.add_pod(pod(uid, created, &spec, &status(phase))).expect("a good pod");
     }
     for expected in ["running", "succeeded", "failed"] {
-        let found = reader.get(IpAddr::from([10, 0, 0, 7])).expect("by IP");
+        let found = reader.pod(IpAddr::from([10, 0, 0, 7])).expect("by IP");
         assert_eq!(found.metadata.uid.as_deref(), Some(expected));
         writer.remove_pod_by_uid(expected).expect("a known pod");
     }
@@ -98,7 +98,7 @@ fn a_pod_that_is_being_deleted_has_a_weaker_claim_than_an_older_one_that_is_not(
     old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
     writer.add_pod(old).expect("a good pod");
     writer.add_pod(pod("stays", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
-    let found = reader.get(IpAddr::from([10, 0, 0, 7])).expect("by IP");
+    let found = reader.pod(IpAddr::from([10, 0, 0, 7])).expect("by IP");
     assert_eq!(found.metadata.uid.as_deref(), Some("stays"));
 }
 

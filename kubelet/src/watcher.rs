@@ -98,7 +98,7 @@ use pod_index::{Moment, Operation, PodMeta};
 ///     let applied = writer.apply_at(watched.covered(Moment::now()), operation);
 ///     assert!(applied.refused.is_empty());
 /// }
-/// assert!(reader.get(("shop", "web")).is_some());
+/// assert!(reader.pod(("shop", "web")).is_some());
 /// ```
 #[derive(Debug)]
 pub struct WatchedPods<P> {

@@ -209,7 +209,7 @@ mod tests {
         let (mut writer, reader) = pod_index::new();
         writer.add_pod(outline.clone()).unwrap();
         let address: std::net::IpAddr = [10, 0, 0, 7].into();
-        assert!(reader.get(address).is_some() && reader.get(("shop", "web")).is_some());
+        assert!(reader.pod(address).is_some() && reader.pod(("shop", "web")).is_some());
         assert_eq!((outline.annotation("a"), outline.annotation("filler")), (Some("b"), None));
         assert!(outline.annotation(LEFT_OUT).is_some());
         assert_eq!(outline.metadata.owner_references, large.metadata.owner_references);

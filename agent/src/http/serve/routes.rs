@@ -72,7 +72,7 @@ async fn pod_by_name(
     Path((namespace, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(pod) = app.reader.get((&*namespace, &*name)) {
+    if let Some(pod) = app.reader.pod((&*namespace, &*name)) {
         return one(&client.limits, &headers, pod, app.pods.owners()).await;
     }
     let hint = client.limits.in_turn(|| suggestion(&app.reader.load(), &name)).await;
