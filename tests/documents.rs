@@ -339,6 +339,31 @@ fn the_guides_figures_are_those_of_the_reports() {
         assert!(row.contains(&figure(design)), "{}: {row}", figure(design));
     }
 
+    // What an update costs, with 100,000 pods.
+    let page = read("docs/performance/README.md");
+    let updates = rows(&page, "|  | one pod | in a batch of 1,000 | replacing all pods |");
+    let update = updates.iter().find(|row| row[0] == "pod-index, cached").unwrap();
+    let [alone, batch] = [update[1], update[2]].map(|cell| {
+        let nanoseconds = cell.split(" · ").nth(1).unwrap().replace(',', "");
+        format!("{:.2} µs", nanoseconds.parse::<f64>().unwrap() / 1e3)
+    });
+    let sentence = format!("an update takes {alone} alone and {batch} in a batch of 1,000");
+    assert!(guide.contains(&sentence), "docs/embedders.md: {sentence}");
+
+    // How long a lookup waits for a writer with a lock.
+    let figures = read("docs/performance/figures.tsv");
+    let longest = |what: &str| {
+        let name = format!("latency\t100000\t{what}\tkubelet's maps, parking_lot RwLock\t");
+        let rest = figures.split(&*name).nth(1).unwrap_or_else(|| panic!("no {name}"));
+        rest.lines().next().unwrap().replace(',', "").parse::<f64>().unwrap()
+    };
+    let sentence = format!(
+        "{:.0} ms (the 99.9th percentile: {:.1} µs)",
+        longest("d p100") / 1e6,
+        longest("d p99.9") / 1e3
+    );
+    assert!(read("docs/comparison.md").contains(&sentence), "docs/comparison.md: {sentence}");
+
     // Which answers become right.
     let report = read("docs/performance/at-a-time.md");
     let report = rows(&report, "| | right | ambiguous | unknown | confidently wrong |");
