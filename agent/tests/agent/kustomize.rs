@@ -70,17 +70,21 @@ pub fn rendered(components: &[impl AsRef<str>]) -> Vec<Value> {
 
 /// The objects of the base with these components and patches.
 fn patched(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
+    overlaid(components, patches.iter().map(|patch| json!({ "patch": patch.to_string() })).collect())
+}
+
+/// As [`patched`]. The patches are as a Kustomization has them, also with a target.
+fn overlaid(components: &[impl AsRef<str>], patches: Vec<Value>) -> Vec<Value> {
     // kustomize accepts relative paths only.
     let directory = Directory::new();
     let up = "../".repeat(directory.0.canonicalize().unwrap().components().count() - 1);
     let root = deploy("kubernetes").canonicalize().unwrap();
     let at = |path: String| format!("{up}{}/{path}", root.display().to_string().trim_start_matches('/'));
-    let patches = patches.iter().map(|patch| json!({ "patch": patch.to_string() }));
     let overlay = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "resources": [at("base".to_owned())],
         "components": components.iter().map(|name| at(format!("components/{}", name.as_ref()))).collect::<Vec<_>>(),
-        "patches": patches.collect::<Vec<_>>(),
+        "patches": patches,
     });
     directory.write("kustomization.yaml", &overlay.to_string());
     parsed(&output(Command::new("kubectl").arg("kustomize").arg(&directory.0)).unwrap())
@@ -250,6 +254,28 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
     }
     for refused in [helm(&[], &json!({ "unknown": 1 })), helm(&["unknown".to_owned()], &json!({}))] {
         assert!(refused.unwrap_err().contains("Additional property unknown is not allowed"));
+    }
+}
+
+/// The documents show these patches. What they change is there before, and has the new value after.
+#[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
+fn the_patches_in_the_documents_change_what_they_name() {
+    let canary = include_str!("../../../deploy/README.md");
+    let memory = include_str!("../../../docs/sizing.md");
+    let limit = "/spec/template/spec/containers/0/resources/limits/memory";
+    for (document, place, value) in
+        [(canary, "/spec/updateStrategy", json!({ "type": "OnDelete" })), (memory, limit, json!("384Mi"))]
+    {
+        let block = document.split("```yaml\npatches:\n").nth(1).unwrap().split("```").next().unwrap();
+        let patches: Vec<Value> = serde_saphyr::from_str(block).unwrap();
+        let at = |objects: &[Value]| {
+            let daemonset = objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+            daemonset.pointer(place).cloned()
+        };
+        let [before, after] = [at(&rendered(&[""; 0])), at(&overlaid(&[""; 0], patches))];
+        assert!(before.is_some_and(|before| before != value), "{place}");
+        assert_eq!(after, Some(value), "{place}");
     }
 }
 
