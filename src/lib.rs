@@ -72,8 +72,8 @@
 //! | a pod whose event arrived first | [`Reader::wait_for`] | one lookup per publication |
 //! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
 //!
-//! [`docs::embedders`] has the figures and complete examples: threads, async, memory, writing, sources,
-//! testing.
+//! [`docs::embedders`] has the figures and complete examples: threads, async, batches, your own type, removed
+//! pods, lookups at a time, changes, writing, memory, testing.
 //!
 //! # Trade-offs
 //! * **Stale reads.** This is a cache: results were true when their snapshot was published.
