@@ -132,7 +132,7 @@ fn load(agent: &Agent, work: impl FnOnce()) -> f64 {
 #[ignore = "a measurement: .ci/run figures"]
 async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
     println!("JSON: {} bytes a pod", as_of_a_deployment(1).to_string().len());
-    for pods in [0, 110, 1_000, 10_000, 100_000] {
+    for pods in [0, 30, 110, 250, 500, 1_000, 10_000, 100_000] {
         let server = ApiServer::start().await;
         server.put_all("pods", (0..pods).map(|number| stored(number, pods)));
         let directory = Directory::new();
