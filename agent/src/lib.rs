@@ -36,6 +36,7 @@ mod metrics;
 mod pipeline;
 mod pod_api;
 mod run;
+mod tasks;
 mod vitals;
 mod whois;
 

@@ -29,8 +29,8 @@ pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Opened>, Finding
 
 /// Checks these sources and the checkpoint directory, if one is configured.
 pub(super) async fn check(settings: &Settings, sources: Vec<Opened>, findings: &mut Vec<Finding>) {
-    for (source, _) in sources {
-        read(settings, source, findings).await;
+    for source in sources {
+        read(settings, source.updates, findings).await;
     }
     if let Some(CheckpointDirectory { path, .. }) = &settings.checkpoints {
         let done = check::keeps(settings, path).map(|()| format!("{} can be written", path.display()));

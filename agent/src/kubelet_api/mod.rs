@@ -34,8 +34,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use self::call::answer;
+use crate::config::failure::Failure;
+use crate::config::{Settings, descriptors};
+use crate::http::build::bind_socket;
 use crate::http::serve::Socket;
 use crate::pipeline::readiness::Readiness;
+use crate::tasks::Tasks;
 use pod_index::Reader;
 
 /// Maximum number of open connections.
@@ -52,21 +56,39 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What the calls need.
 #[derive(Clone)]
 pub(crate) struct KubeletApi {
-    pub(crate) reader: Reader<Pod>,
-    pub(crate) readiness: Arc<Readiness>,
+    reader: Reader<Pod>,
+    readiness: Arc<Readiness>,
     watches: Arc<Semaphore>,
     lists: Arc<Semaphore>,
 }
 
 impl KubeletApi {
-    /// Serves these pods, and at most `most_watches` watches at a time.
-    pub(crate) fn new(reader: Reader<Pod>, readiness: Arc<Readiness>, most_watches: usize) -> Self {
-        let watches = Arc::new(Semaphore::new(most_watches.min(Semaphore::MAX_PERMITS)));
-        Self { reader, readiness, watches, lists: Arc::new(Semaphore::new(LISTS)) }
+    pub(crate) fn build(settings: &Settings, reader: &Reader<Pod>, readiness: &Arc<Readiness>) -> Self {
+        let most_watches = settings.given.pod_api.max_watches.min(descriptors::half());
+        Self {
+            reader: reader.clone(),
+            readiness: Arc::clone(readiness),
+            watches: Arc::new(Semaphore::new(most_watches.min(Semaphore::MAX_PERMITS))),
+            lists: Arc::new(Semaphore::new(LISTS)),
+        }
+    }
+
+    /// Serves on the socket of `--pods-api-socket`, if it is given, until `stopped` becomes true.
+    pub(crate) fn spawn(
+        self,
+        settings: &Settings,
+        tasks: &mut Tasks,
+        stopped: &watch::Receiver<bool>,
+    ) -> Result<(), Failure> {
+        let path = settings.given.listeners.pods_api_socket.as_deref();
+        if let Some(socket) = bind_socket(settings, "pods-api-socket", path)? {
+            tasks.spawn("the server of the Pods API", self.serve(socket, stopped.clone()));
+        }
+        Ok(())
     }
 
     /// Serves until `stop` becomes true.
-    pub(crate) async fn serve(self, socket: Socket, mut stop: watch::Receiver<bool>) {
+    async fn serve(self, socket: Socket, mut stop: watch::Receiver<bool>) {
         // Dropping them closes the connections.
         let mut connections = JoinSet::new();
         loop {

@@ -16,22 +16,34 @@ use tokio::time::timeout;
 use super::api_requests::ApiRequests;
 use crate::config::failure::Failure;
 use crate::config::{Settings, wrong};
+use crate::metrics::Metrics;
 
 /// How many reviews of tokens and of rights are sent at a time.
 const REVIEWS: usize = 8;
 /// Timeout of a single request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The clients of a running agent, if an API server is configured: for the source; for what the agent itself reads and
-/// writes (mirror pods, its Node object); for what clients of the agent cause (reviews of their tokens and rights). Each
-/// has connections of its own, so that nothing delays the pods. Counts their requests in `requests`.
-pub(crate) async fn clients(
-    settings: &Settings,
-    requests: &ApiRequests,
-) -> Result<[Option<Client>; 3], Failure> {
-    let Some(api) = connect(settings).await? else { return Ok([const { None }; 3]) };
-    let clients = [api.client(), api.client(), api.client_with_limit(REVIEWS)];
-    Ok(clients.map(|client| Some(requests.counted(client))))
+/// The clients of a running agent. Each has connections of its own, so that nothing delays the pods.
+pub(crate) struct ApiClients {
+    /// For the source of pods.
+    pub(crate) pods: Client,
+    /// For what the agent itself reads and writes: mirror pods, its Node object, other resources.
+    pub(crate) agent: Client,
+    /// For what clients of the agent cause: reviews of their tokens and rights.
+    pub(crate) reviews: Client,
+}
+
+impl ApiClients {
+    /// `None` if no API server is configured. Their requests are counted in either case, so that the metrics exist.
+    pub(crate) async fn build(settings: &Settings, metrics: &mut Metrics) -> Result<Option<Self>, Failure> {
+        let requests = ApiRequests::register(metrics.ours());
+        let Some(api) = connect(settings).await? else { return Ok(None) };
+        Ok(Some(Self {
+            pods: requests.counted(api.client()),
+            agent: requests.counted(api.client()),
+            reviews: requests.counted(api.client_with_limit(REVIEWS)),
+        }))
+    }
 }
 
 /// The API server that `settings` names.

@@ -3,8 +3,9 @@
 //! This module decides when to start and when to stop. `pod_index_kubelet::mirror` decides what a mirror is and creates it.
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
@@ -15,10 +16,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time;
 
+use super::api_clients::ApiClients;
+use super::build::Pipeline;
+use super::mirror_metrics;
 use super::readiness::Readiness;
 use super::writer::Command;
 use crate::api::mirrors::{Mirrors as Shown, Pair};
+use crate::config::Settings;
 use crate::config::failure::Failure;
+use crate::metrics::Metrics;
+use crate::tasks::Tasks;
 use pod_index::{Reader, Snapshot};
 use pod_index_kubelet::Pauses;
 use pod_index_kubelet::backoff::Backoff;
@@ -30,6 +37,52 @@ use pod_index_kubelet::text::api_causes;
 const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// Shortest and longest pause after a failed kubelet check before that.
 const WAITS: Pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(60));
+
+/// The manager of this node's mirror pods, before it runs.
+pub(crate) struct MirrorManager {
+    pub(crate) keeper: Arc<MirrorKeeper>,
+    /// `None` if it is not asked to manage them.
+    work: Option<Work>,
+}
+
+/// What the management needs.
+struct Work {
+    client: Client,
+    reader: Reader<Pod>,
+    readiness: Arc<Readiness>,
+    writer: Sender<Command>,
+}
+
+impl MirrorManager {
+    pub(crate) fn build(
+        settings: &Settings,
+        clients: Option<&ApiClients>,
+        reader: &Reader<Pod>,
+        pipeline: &Pipeline,
+        metrics: &mut Metrics,
+    ) -> Self {
+        let keeper = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
+        let work = clients.filter(|_| settings.mirrors).map(|clients| Work {
+            client: clients.agent.clone(),
+            reader: reader.clone(),
+            readiness: Arc::clone(&pipeline.readiness),
+            writer: pipeline.commands.clone(),
+        });
+        if settings.mirrors {
+            let measured = Arc::clone(&keeper);
+            let reader = reader.clone();
+            metrics.collect(move |to| mirror_metrics::show(&measured, &reader, to));
+        }
+        Self { keeper, work }
+    }
+
+    pub(crate) fn spawn(self, tasks: &mut Tasks) {
+        let Self { keeper, work } = self;
+        if let Some(work) = work {
+            tasks.spawn_with_reason("the manager of mirror pods", async move { keeper.keep(work).await });
+        }
+    }
+}
 
 /// The mirror pods of this node and the state of their management.
 #[derive(Debug)]
@@ -66,20 +119,11 @@ impl MirrorKeeper {
         self.status().passes > 0 && !self.lock().has_stood_down
     }
 
-    /// Manages the mirror pods, if configured. Returns only if a kubelet runs on the node at the start.
+    /// Manages the mirror pods. Returns only if a kubelet runs on the node at the start.
     ///
     /// If a kubelet comes later, it takes over: the agent stops managing them and asks for the static pods that are derived
     /// from them. It does not begin again, because a kubelet that is restarted or upgraded comes back.
-    pub(crate) async fn keep(
-        &self,
-        client: Option<Client>,
-        reader: &Reader<Pod>,
-        readiness: &Readiness,
-        writer: &Sender<Command>,
-    ) -> Failure {
-        let (Some(client), true) = (client, self.is_asked_to_keep) else {
-            return std::future::pending().await;
-        };
+    async fn keep(&self, Work { client, reader, readiness, writer }: Work) -> Failure {
         let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
         if let Some(lease) = self.kubelet(&mut watch, false).await {
             return Failure::Kubelet(format!(
@@ -91,7 +135,7 @@ impl MirrorKeeper {
         let mirrors = Mirrors::new(KubeMirrorClient::new(client, self.node.as_str()));
         self.lock().keeping = Some(mirrors.status());
         // A task of its own, so that a panic ends the agent with an error. What started the agent starts it again.
-        let mut managing = JoinSet::from_iter([mirrors.run(reader.clone(), readiness.seen())]);
+        let mut managing = JoinSet::from_iter([mirrors.run(reader, readiness.seen())]);
         let lease = tokio::select! {
             _ = managing.join_next() => {
                 return Failure::Unable("the manager of mirror pods has ended; see the log".to_owned());
@@ -107,7 +151,7 @@ impl MirrorKeeper {
         ));
         // Fails if the writer thread has ended, and then the agent ends.
         let _ = writer.send(Command::DeriveOwn);
-        std::future::pending().await
+        pending().await
     }
 
     /// Looks for a kubelet: before mirror pods are managed, until it is certain that there is none; while they are, for ever.

@@ -2,16 +2,17 @@
 
 pub(crate) mod api_clients;
 pub(crate) mod api_requests;
-pub(crate) mod checkpoints;
+pub(crate) mod build;
+mod checkpoints;
 pub(crate) mod events;
 mod listening;
-pub(crate) mod mirror_metrics;
+mod mirror_metrics;
 pub(crate) mod mirrors;
-pub(crate) mod own_node;
+mod own_node;
 pub(crate) mod readiness;
 pub(crate) mod records;
 pub(crate) mod removed;
-pub(crate) mod source_metrics;
+mod source_metrics;
 pub(crate) mod sources;
 mod suspension;
 pub(crate) mod writer;

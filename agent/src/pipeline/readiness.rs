@@ -43,8 +43,14 @@ impl Readiness {
     ) -> Self {
         let lines = sources.into_iter().map(|(status, nudge)| {
             let source = status.borrow().source;
-            let (passed_over, refused_claims) = (Vec::new(), Vec::new());
-            Line { source, status, nudge, passed_over, refused_claims, indexed: false }
+            Line {
+                source,
+                status,
+                nudge,
+                passed_over: Vec::new(),
+                refused_claims: Vec::new(),
+                indexed: false,
+            }
         });
         Self { lines: Mutex::new(lines.collect()), ready: watch::Sender::new(false), is_restored }
     }

@@ -8,22 +8,23 @@
 //! is of one moment, and may be a few milliseconds behind the index.
 
 use std::future::pending;
-use std::io;
 use std::pin::pin;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pod_index::{Change as OfPod, Changes, Moment, Operation, Options, PodMeta, Reader, Writer};
+use pod_index::{Change as OfPod, Changes, Moment, Operation, PodMeta, Reader, Writer};
 use pod_index_kubelet::records::{Change, Extract, Join, Record, Rules};
 use pod_index_kubelet::sources::SourceUpdate;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep_until;
 
+use super::build::EmptyIndex;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::values::Extra;
-use crate::vitals::Heartbeat;
+use crate::tasks::{self, Tasks, cannot_start};
+use crate::vitals::{Heartbeat, Part, Vitals};
 
 /// Tells of Namespaces, Nodes and owners. Clones tell the same records.
 #[derive(Clone, Debug)]
@@ -76,20 +77,39 @@ pub(crate) fn rules(settings: &Settings) -> Result<Option<Extract>, Failure> {
     Ok(Some(extract))
 }
 
-/// The records, what tells of other objects than pods, and the work of their thread. It ends with the index's writer.
-pub(crate) fn start(
-    extract: Extract,
-    options: Options,
-    pods: &Reader<Pod>,
-    heartbeat: Heartbeat,
-) -> io::Result<(Reader<Record>, Feed, impl FnOnce() + Send + use<>)> {
-    let (writer, reader) = pod_index::with_options(options);
-    let (changes, received) = unbounded_channel();
-    let feed = Feed { changes, needs_owners: extract.needs_owners() };
-    let join = Join::new(extract);
-    let pods = pods.changes();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    Ok((reader, feed, move || runtime.block_on(follow(pods, received, join, writer, heartbeat))))
+/// The index of records, before its thread runs.
+pub(crate) struct Records {
+    pub(crate) reader: Reader<Record>,
+    pub(crate) feed: Feed,
+    work: tasks::Work,
+}
+
+impl Records {
+    /// `None` without `--extract`. Reads its file, so this may block.
+    pub(crate) fn build(
+        settings: &Settings,
+        index: &EmptyIndex,
+        vitals: &Vitals,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(extract) = rules(settings)? else { return Ok(None) };
+        let (writer, reader) = pod_index::with_options(index.options);
+        let (changes, received) = unbounded_channel();
+        let feed = Feed { changes, needs_owners: extract.needs_owners() };
+        let join = Join::new(extract);
+        let pods = index.reader.changes();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(|error| cannot_start("the records", error))?;
+        let heartbeat = vitals.heartbeat(Part::Records);
+        let work = Box::new(move || runtime.block_on(follow(pods, received, join, writer, heartbeat)));
+        Ok(Some(Self { reader, feed, work }))
+    }
+
+    /// Its thread ends with the index's writer.
+    pub(crate) fn spawn(self, tasks: &mut Tasks) -> Result<(), Failure> {
+        tasks.thread("records", self.work).map(drop)
+    }
 }
 
 async fn follow(

@@ -12,6 +12,7 @@ use super::writer::Report;
 use crate::config::failure::Failure;
 use crate::config::values::Header;
 use crate::config::{Settings, wrong};
+use crate::tasks::Tasks;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::kubelet_socket::{self, KubeletSocket};
@@ -22,57 +23,91 @@ use pod_index_kubelet::sources::{
 /// The standard path of a pod's service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// A source, and what makes it read at once. It does nothing before it is polled.
-pub(crate) type Opened = (Updates<Pod>, Nudge);
+/// A source that nobody polls yet, so that it does nothing.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) updates: Updates<Pod>,
+    /// Makes it read at once.
+    pub(crate) nudge: Nudge,
+}
+
+impl Opened {
+    pub(crate) fn source(&self) -> Source {
+        self.updates.status().borrow().source
+    }
+
+    /// Polls it for ever, and sends its reports to the writer.
+    pub(crate) fn spawn(self, tasks: &mut Tasks, reports: Sender<Report>) {
+        tasks.spawn(format!("the source {}", self.source()), pass_on(self.updates, reports));
+    }
+}
 
 /// The sources that `settings` names. The API server is one if there is a client of it.
 pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Opened>, Failure> {
-    let (given, node) = (&settings.given, &settings.node);
-    // Applied to each pod before it is stored.
-    let transform: fn(&mut Pod) = if given.content.redact_env { redact_env } else { |_| {} };
-    let mut sources = Vec::new();
-    if let Some(path) = &given.manifests.path {
-        let (nudge, period) = (Nudge::default(), settings.period_of("file"));
-        sources.push((file::follow_with(path, node.clone(), period, transform, nudge.clone()), nudge));
+    let given = &settings.given;
+    let manifests = given.manifests.path.as_deref().map(|path| open_manifests(settings, path));
+    let url = given.manifest_url.url.as_deref().map(|url| open_url(settings, url)).transpose()?;
+    let kubelet = given.kubelet.url.as_deref().map(|url| open_kubelet(settings, url)).transpose()?;
+    let socket = given.kubelet.socket.as_deref().map(|path| open_kubelet_socket(settings, path));
+    let api_server =
+        client.map(|client| Opened { updates: pods_of(settings, client).pods(), nudge: Nudge::default() });
+    Ok([manifests, url, kubelet, socket, api_server].into_iter().flatten().collect())
+}
+
+/// What is done to each pod before it is stored.
+fn transform(settings: &Settings) -> fn(&mut Pod) {
+    if settings.given.content.redact_env { redact_env } else { |_| {} }
+}
+
+fn open_manifests(settings: &Settings, path: &Path) -> Opened {
+    let nudge = Nudge::default();
+    let period = settings.period_of("file");
+    let node = settings.node.clone();
+    let updates = file::follow_with(path, node, period, transform(settings), nudge.clone());
+    Opened { updates, nudge }
+}
+
+fn open_url(settings: &Settings, url: &str) -> Result<Opened, Failure> {
+    let given = &settings.given.manifest_url;
+    let written = &settings.written;
+    let wrong_url = |Problem { message, .. }: Problem| {
+        Failure::Usage(format!("{} {url:?}: {message}", written.name("manifest-url")))
+    };
+    let mut config = HttpConfig::new(url).map_err(wrong_url)?;
+    for Header { name, value } in &given.headers {
+        let wrong_header =
+            |problem: Problem| Failure::Usage(format!("{}: {problem}", written.name("manifest-url-header")));
+        config = config.header(name, value).map_err(wrong_header)?;
     }
-    if let Some(url) = &given.manifest_url.url {
-        let wrong_url = |Problem { message, .. }: Problem| {
-            Failure::Usage(format!("{} {url:?}: {message}", settings.written.name("manifest-url")))
-        };
-        let mut config = HttpConfig::new(url).map_err(wrong_url)?;
-        for Header { name, value } in &given.manifest_url.headers {
-            let wrong_header = |problem: Problem| {
-                Failure::Usage(format!("{}: {problem}", settings.written.name("manifest-url-header")))
-            };
-            config = config.header(name, value).map_err(wrong_header)?;
-        }
-        config = trusting(config, "manifest-url-ca", given.manifest_url.ca.as_deref(), settings)?;
-        (config.period, config.transform) = (settings.period_of("http"), transform);
-        let nudge = config.nudge.clone();
-        sources.push((http::follow(config, node.clone()).map_err(wrong)?, nudge));
-    }
-    if let Some(url) = &given.kubelet.url {
-        let mut config = HttpConfig::of_kubelet(url).map_err(|Problem { message, .. }| {
-            Failure::Usage(format!("{} {url:?}: {message}", settings.written.name("kubelet")))
-        })?;
-        config = trusting(config, "kubelet-ca", given.kubelet.ca.as_deref(), settings)?;
-        (config.period, config.transform) = (settings.period_of("kubelet"), transform);
-        config.insecure = given.kubelet.insecure_skip_tls_verify;
-        let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
-        config.token_file = given.kubelet.token_file.as_deref().or(of_the_account).map(Path::to_owned);
-        let nudge = config.nudge.clone();
-        sources.push((kubelet::follow(config).map_err(wrong)?, nudge));
-    }
-    if let Some(path) = &given.kubelet.socket {
-        let mut socket = KubeletSocket::new(path);
-        (socket.period, socket.transform) = (settings.period_of("kubelet"), transform);
-        let nudge = socket.nudge.clone();
-        sources.push((kubelet_socket::follow(socket), nudge));
-    }
-    if let Some(client) = client {
-        sources.push((pods_of(settings, client).pods(), Nudge::default()));
-    }
-    Ok(sources)
+    config = trusting(config, "manifest-url-ca", given.ca.as_deref(), settings)?;
+    config.period = settings.period_of("http");
+    config.transform = transform(settings);
+    let nudge = config.nudge.clone();
+    Ok(Opened { updates: http::follow(config, settings.node.clone()).map_err(wrong)?, nudge })
+}
+
+fn open_kubelet(settings: &Settings, url: &str) -> Result<Opened, Failure> {
+    let given = &settings.given.kubelet;
+    let wrong_url = |Problem { message, .. }: Problem| {
+        Failure::Usage(format!("{} {url:?}: {message}", settings.written.name("kubelet")))
+    };
+    let mut config = HttpConfig::of_kubelet(url).map_err(wrong_url)?;
+    config = trusting(config, "kubelet-ca", given.ca.as_deref(), settings)?;
+    config.period = settings.period_of("kubelet");
+    config.transform = transform(settings);
+    config.insecure = given.insecure_skip_tls_verify;
+    let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
+    config.token_file = given.token_file.as_deref().or(of_the_account).map(Path::to_owned);
+    let nudge = config.nudge.clone();
+    Ok(Opened { updates: kubelet::follow(config).map_err(wrong)?, nudge })
+}
+
+fn open_kubelet_socket(settings: &Settings, path: &Path) -> Opened {
+    let mut socket = KubeletSocket::new(path);
+    socket.period = settings.period_of("kubelet");
+    socket.transform = transform(settings);
+    let nudge = socket.nudge.clone();
+    Opened { updates: kubelet_socket::follow(socket), nudge }
 }
 
 /// Reads the authorities to trust, if they are given. The source reads them again for each request.
@@ -105,10 +140,11 @@ pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -
 
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its
 /// last update, or to a check without changes. Ends with the writer thread.
-pub(crate) async fn pass_on(mut updates: Updates<Pod>, reports: Sender<Report>) {
+async fn pass_on(mut updates: Updates<Pod>, reports: Sender<Report>) {
     let mut status = updates.status();
     let source = status.borrow().source;
-    let (mut was_sound, mut last_read) = (false, None);
+    let mut was_sound = false;
+    let mut last_read = None;
     loop {
         let update = tokio::select! {
             biased;
@@ -125,7 +161,8 @@ pub(crate) async fn pass_on(mut updates: Updates<Pod>, reports: Sender<Report>) 
         if update.is_none() && (was_sound || !sound) && read == last_read {
             continue;
         }
-        (was_sound, last_read) = (sound, read);
+        was_sound = sound;
+        last_read = read;
         if say(&reports, Report { source, update, sound, read }).is_err() {
             return;
         }
@@ -152,9 +189,25 @@ fn is_sound(status: &SourceStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use crossbeam_channel::bounded;
+    use futures_util::stream;
+    use pod_index_kubelet::sources::{NodeName, SourceUpdate};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_source_that_panics_ends_the_agent_and_is_named() {
+        let status = file::follow("/nonexistent", NodeName::new("n")).status();
+        let panics =
+            stream::poll_fn(|_| -> Poll<Option<SourceUpdate<Pod>>> { panic!("a panic that the test wants") });
+        let opened = Opened { updates: Updates::new(panics, status), nudge: Nudge::default() };
+        let (reports, _received) = bounded(1);
+        let mut tasks = Tasks::default();
+        opened.spawn(&mut tasks, reports);
+        assert_eq!(tasks.ended().await, Failure::Unable("the source file has ended; see the log".to_owned()));
+    }
 
     /// Blocking needs another worker thread. This runtime has none, so it would panic.
     #[tokio::test]

@@ -16,6 +16,7 @@ use super::listening::{Listening, Look};
 use super::readiness::Readiness;
 use super::removed::{self, KeptWhole};
 use crate::metrics::{Metrics, Writing, number};
+use crate::tasks;
 use crate::vitals::Heartbeat;
 use pod_index::{Moment, Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
@@ -62,22 +63,24 @@ pub(crate) struct Setup {
     pub(crate) kept_whole: KeptWhole,
 }
 
-/// A handle to the writer thread.
-#[derive(Debug)]
+/// The writer thread, before it runs.
 pub(crate) struct WriterThread {
+    pub(crate) work: tasks::Work,
+    /// Where the sources send their reports.
+    pub(crate) reports: Sender<Report>,
     pub(crate) commands: Sender<Command>,
     /// Whether this node's Node object has to be read.
     pub(crate) needs_own_node: watch::Receiver<bool>,
 }
 
 impl WriterThread {
-    /// The handle, a sender of reports, and the thread's work. The restored pods are in the index when this returns.
-    pub(crate) fn new(
+    /// The restored pods are in the index when this returns.
+    pub(crate) fn build(
         setup: Setup,
         restored: Option<Restored>,
         sources: &[Source],
         metrics: &mut Metrics,
-    ) -> (Self, Sender<Report>, impl FnOnce() + Send + use<>) {
+    ) -> Self {
         let Setup { writer, merge, readiness, heartbeat, kept_whole } = setup;
         let (reports, received) = bounded(WAITING);
         let counts = Writing::register(metrics.ours());
@@ -89,9 +92,8 @@ impl WriterThread {
         });
         // At most one command in ten seconds.
         let (commands, commanded) = unbounded();
-        let (needs_own_node, node_needed) = watch::channel(false);
+        let (node_is_needed, needs_own_node) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::new(pods, sources));
-        let listening = Listening::new(Moment::now());
         let mut work = Work {
             writer,
             merge,
@@ -100,12 +102,12 @@ impl WriterThread {
             kept_whole,
             counts,
             restored,
-            needs_own_node,
-            listening,
+            needs_own_node: node_is_needed,
+            listening: Listening::new(Moment::now()),
         };
         work.restore();
-        let work = move || work.follow(&commanded, &received);
-        (Self { commands, needs_own_node: node_needed }, reports, work)
+        let work = Box::new(move || work.follow(&commanded, &received));
+        Self { work, reports, commands, needs_own_node }
     }
 }
 
@@ -166,7 +168,8 @@ impl Work {
         let now = Moment::now();
         let started = now.instant;
         let mut all = vec![changes, self.merge.expire(started)];
-        let (mut sources, mut sound) = (Vec::new(), Vec::new());
+        let mut sources = Vec::new();
+        let mut sound = Vec::new();
         for Report { source, update, sound: is_sound, read } in reports {
             sound.extend(is_sound.then_some(source));
             if let Some(update) = update {
@@ -264,8 +267,8 @@ impl Work {
 }
 
 fn warn_of(source: Source, problem: &Problem) {
-    let (source, path, field) = (source.as_str(), &problem.origin, problem.field.as_deref());
-    tracing::warn!(source, path, field, "{}", problem.message);
+    let field = problem.field.as_deref();
+    tracing::warn!(source = source.as_str(), path = problem.origin, field, "{}", problem.message);
 }
 
 /// Removes the marks that only the agent sets, on restored and on removed pods.
@@ -293,15 +296,16 @@ mod tests {
         let heartbeat = Vitals::new(Instant::now()).heartbeat(Part::Index);
         let kept_whole = KeptWhole::new(Duration::ZERO, 0);
         let setup = Setup { writer, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
-        let (thread, reports, work) = WriterThread::new(setup, None, &[Source::Kubelet], &mut metrics);
+        let thread = WriterThread::build(setup, None, &[Source::Kubelet], &mut metrics);
         let pod = |uid: &str, name: &str| -> Arc<Pod> {
             let metadata = json!({ "uid": uid, "name": name, "namespace": "shop" });
             Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
         };
         let pods = vec![pod("1", "web"), pod("", "no-uid"), pod("2", ""), pod("3", "a_b")];
         let update = Some(SourceUpdate::Set(pods));
-        reports.send(Report { source: Source::Kubelet, update, sound: true, read: None }).unwrap();
-        let running = std::thread::spawn(work);
+        let report = Report { source: Source::Kubelet, update, sound: true, read: None };
+        thread.reports.send(report).unwrap();
+        let running = std::thread::spawn(thread.work);
         reader.wait_for(&PodUid::from("1"), Instant::now() + Duration::from_secs(60)).unwrap();
         thread.commands.send(Command::Stop).unwrap();
         running.join().unwrap();

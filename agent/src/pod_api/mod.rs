@@ -10,6 +10,7 @@
 //! it. `docs/pod-api.md` lists the differences from the API server.
 
 mod accept;
+pub(crate) mod build;
 mod cluster;
 mod collection;
 mod discovery;
@@ -20,7 +21,7 @@ mod history;
 pub(crate) mod interest;
 mod keep;
 mod list;
-pub(crate) mod metrics;
+mod metrics;
 mod object;
 mod owner;
 pub(crate) mod owners;
@@ -37,23 +38,13 @@ mod watch_limits;
 mod write;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::{any, get};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::Client;
-use pod_index::{Reader, WaitError};
-use pod_index_kubelet::records::Change;
 use pod_index_kubelet::sources::SourceStatus;
-use pod_index_kubelet::sources::api_server::ApiServer;
-use tokio::sync::watch as channel;
 
-use self::collection::{Begin, Collection, Origin};
+use self::collection::Collection;
 use self::owners::Owners;
 pub(crate) use self::pod::own_cells;
 pub(crate) use self::printed::since;
@@ -61,11 +52,6 @@ pub(crate) use self::status::Refusal;
 use self::watch_limits::WatchLimits;
 use crate::api::request::resource;
 use crate::config::values::Extra;
-use crate::config::{Settings, descriptors};
-use crate::pipeline::events::Events;
-use crate::pipeline::readiness::Readiness;
-use crate::pipeline::records::Feed;
-use crate::vitals::{BEAT, Heartbeat};
 
 /// The API. Clones share it.
 #[derive(Clone, Debug)]
@@ -77,84 +63,7 @@ pub(crate) struct PodApi {
     owners: Owners,
 }
 
-/// Work for resources: its name, and the task.
-pub(crate) type Following = (&'static str, BoxFuture<'static, ()>);
-
 impl PodApi {
-    /// The API, and the work for it: what follows the index, also for `events`, in a thread of its own, and what follows the
-    /// API server. The first ends when the writer is gone and its last publication was seen.
-    pub(crate) fn new(
-        settings: &Settings,
-        client: Option<&Client>,
-        reader: &Reader<Pod>,
-        readiness: &Arc<Readiness>,
-        events: Events,
-        heartbeat: Heartbeat,
-        feed: Option<&Feed>,
-    ) -> (Self, impl FnOnce() + Send + use<>, Vec<Following>) {
-        let given = &settings.given.pod_api;
-        let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
-        let watch_limits =
-            WatchLimits::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
-        let version = u64::try_from(started).unwrap_or(1).max(1);
-        let (reach, reached) = channel::channel(0);
-        let begin = Begin { version, watch_limits: &watch_limits, directory };
-        let history = begin.history(&pod::PODS);
-        let origin = Origin::Index { reader: reader.clone(), reached, readiness: Arc::clone(readiness) };
-        let mut served = vec![Arc::new(Collection { history: Arc::clone(&history), origin })];
-        let (mut changes, static_pods) = (reader.changes(), given.static_pod_object);
-        let follow = move || {
-            loop {
-                heartbeat.beat();
-                let step = match changes.wait_until(Instant::now() + BEAT) {
-                    Ok(step) => step,
-                    Err(WaitError::WriterGone) => break,
-                    Err(_) => continue,
-                };
-                let (changes, generation) = (step.changes(), step.after().generation());
-                history.show(follow::touched(&changes, step.after(), static_pods));
-                reach.send_replace(generation);
-                events.count(&changes, generation);
-            }
-        };
-        let (mut work, mut missing, mut owners) = (Vec::new(), Vec::new(), Owners::default());
-        for extra in Extra::ALL {
-            let Some(client) = client.filter(|_| given.serve_resources.contains(&extra)) else {
-                missing.push(extra);
-                continue;
-            };
-            let mut source = ApiServer::new(client.clone());
-            let (collections, following) = match extra {
-                Extra::Nodes => {
-                    if !settings.given.api_server.all_nodes {
-                        source.fields.push(format!("metadata.name={}", settings.node));
-                    }
-                    let tell = feed.cloned().map(|feed| -> followed::Tell<Node> {
-                        Box::new(move |update| feed.nodes(Change::metadata(update)))
-                    });
-                    followed::follow(&cluster::NODES, source.objects(), begin, tell)
-                }
-                Extra::Namespaces => {
-                    let tell = feed.cloned().map(|feed| -> followed::Tell<Namespace> {
-                        Box::new(move |update| feed.namespaces(Change::metadata(update)))
-                    });
-                    followed::follow(&cluster::NAMESPACES, source.objects(), begin, tell)
-                }
-                Extra::Owners => {
-                    let (follower, kinds) = owners::Follower::new(client, (reader, readiness), begin, feed);
-                    owners = follower.owners.clone();
-                    (kinds, follower.run().boxed())
-                }
-            };
-            served.extend(collections);
-            work.push(("a follower of resources", following));
-        }
-        let keep = |path: &Path| ("the keeper of lists", keep::keep(served.clone(), path.to_owned()).boxed());
-        work.extend(directory.map(keep));
-        (Self { served, watch_limits, missing, owners }, follow, work)
-    }
-
     /// `/pods`, and all paths below `/api`, `/apis` and `/version`.
     pub(crate) fn router(&self) -> Router {
         let router = discovery::router(self.served.iter().map(|served| served.of()));

@@ -13,7 +13,7 @@ use crate::cli::format;
 use crate::config::failure::Failure;
 use crate::config::values::CheckpointDirectory;
 use crate::config::{Settings, wrong};
-use crate::http::tls::Tls;
+use crate::http::build::certificate;
 use crate::pipeline::sources::{self, Opened};
 use crate::pipeline::{api_clients, records};
 
@@ -36,11 +36,6 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     format::print("\nThe configuration is valid.\n")?;
     let asks = settings.given.asks_a_server();
     if asks { format::print("No server was asked (use doctor).\n") } else { Ok(()) }
-}
-
-/// The agent's certificate and key, if it serves over TLS.
-pub(crate) fn certificate(settings: &Settings) -> Result<Option<Tls>, Failure> {
-    settings.tls.clone().map(Tls::load).transpose().map_err(Failure::Usage)
 }
 
 /// The sources except the API server, if they and the certificates are valid.

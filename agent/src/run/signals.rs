@@ -16,10 +16,10 @@ use tokio::sync::watch;
 use tokio::time::sleep_until;
 
 use super::guard::Deadline;
-use super::tasks::{Tasks, cannot_start};
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::{BUDGET, LAST_LINES, STUCK};
+use crate::tasks::{Tasks, cannot_start};
 use crate::vitals::{Part, Vitals};
 use pod_index_kubelet::api_client::end_plugins;
 

@@ -23,10 +23,13 @@ use pod_index::{FoundBy, Reader, is_mirror_pod};
 use pod_index_kubelet::records::Record;
 
 pub(crate) use self::find::suggestion;
-pub(crate) use self::lookups::Lookups;
-pub(crate) use self::processes::Processes;
+use self::lookups::Lookups;
+use self::processes::Processes;
 pub(crate) use self::routes::router;
+use crate::config::Settings;
+use crate::config::failure::Failure;
 use crate::config::values::Bounds;
+use crate::metrics::Metrics;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
 use crate::pod_api::owners::Owners;
@@ -34,17 +37,39 @@ use crate::pod_api::owners::Owners;
 /// Finds pods by any identity. Clones share the counts and the processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Whois {
-    pub(crate) reader: Reader<Pod>,
-    pub(crate) readiness: Arc<Readiness>,
-    pub(crate) processes: Processes,
-    pub(crate) lookups: Lookups,
-    pub(crate) owners: Owners,
+    reader: Reader<Pod>,
+    readiness: Arc<Readiness>,
+    processes: Processes,
+    lookups: Lookups,
+    owners: Owners,
     /// With `--extract`.
-    pub(crate) records: Option<Reader<Record>>,
-    pub(crate) bounds: Bounds,
+    records: Option<Reader<Record>>,
+    bounds: Bounds,
 }
 
 impl Whois {
+    /// `owners` are those that the pod API knows.
+    pub(crate) fn build(
+        settings: &Settings,
+        reader: &Reader<Pod>,
+        readiness: &Arc<Readiness>,
+        owners: &Owners,
+        records: Option<&Reader<Record>>,
+        metrics: &mut Metrics,
+    ) -> Result<Self, Failure> {
+        let given = &settings.given;
+        let processes = Processes::new(&given.processes.proc, given.processes.cgroup_root.as_deref());
+        Ok(Self {
+            reader: reader.clone(),
+            readiness: Arc::clone(readiness),
+            processes: processes.map_err(|error| Failure::unable(settings.written.name("proc"), error))?,
+            lookups: Lookups::register(metrics.ours()),
+            owners: owners.clone(),
+            records: records.cloned(),
+            bounds: Bounds { skew: given.times.clock_skew, delay: given.times.source_delay },
+        })
+    }
+
     /// The pod that `key` identifies, for `/pods/{key}`, unless `key` is a process. A mirror pod's UID finds nothing: this
     /// path does not translate UIDs.
     ///

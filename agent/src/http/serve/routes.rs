@@ -237,7 +237,6 @@ mod tests {
     use axum::extract::Request;
     use futures_util::poll;
     use pod_index_kubelet::sources::NodeName;
-    use prometheus_client::registry::Registry;
     use serde_json::from_value;
     use tower::ServiceExt;
 
@@ -245,12 +244,10 @@ mod tests {
     use super::*;
     use crate::api::client::{Clients, Peer};
     use crate::config::tests::settings_of;
-    use crate::config::values::Bounds;
-    use crate::pipeline::events::Events;
     use crate::pipeline::mirrors::MirrorKeeper;
-    use crate::pod_api::PodApi;
+    use crate::pod_api::build::{Built, Inputs};
     use crate::vitals::Part;
-    use crate::whois::{Lookups, Processes, Whois};
+    use crate::whois::Whois;
 
     /// The paths of an agent with a pod that is `large`, in a runtime of one thread.
     fn router_with_a_large_pod() -> Router {
@@ -261,31 +258,21 @@ mod tests {
         .unwrap();
         let (mut index, reader) = pod_index::new();
         index.update_pod(Arc::new(pod)).unwrap();
-        let registry = &mut Registry::default();
         let settings = settings_of(&[]);
         let readiness = Arc::new(Readiness::new([], true));
-        let events = Events::register(registry);
+        let mut metrics = Metrics::new(&reader);
         let vitals = Vitals::new(Instant::now());
         let heartbeat = vitals.heartbeat(Part::Changes);
-        let (pods, follow, _) = PodApi::new(&settings, None, &reader, &readiness, events, heartbeat, None);
+        let inputs = Inputs { client: None, reader: &reader, readiness: &readiness, feed: None };
+        let built = Built::new(&settings, inputs, heartbeat, &mut metrics);
         // Until it has seen the pod.
         drop(index);
-        follow();
-        let whois = Whois {
-            reader: reader.clone(),
-            readiness: Arc::clone(&readiness),
-            processes: Processes::new("/proc".as_ref(), None).unwrap(),
-            lookups: Lookups::register(registry),
-            records: None,
-            owners: pods.owners().clone(),
-            bounds: Bounds {
-                skew: settings.given.times.clock_skew,
-                delay: settings.given.times.source_delay,
-            },
-        };
+        let pods = built.run_to_the_end();
+        let whois = Whois::build(&settings, &reader, &readiness, pods.owners(), None, &mut metrics).unwrap();
         readiness.indexed(&[]);
+        let requests = Requests::register(metrics.ours());
         router(App {
-            metrics: Arc::new(Metrics::new(&reader)),
+            metrics: Arc::new(metrics),
             reader,
             readiness,
             vitals,
@@ -293,7 +280,7 @@ mod tests {
             pods,
             whois,
             connections: prometheus_client::metrics::gauge::Gauge::default(),
-            requests: Requests::register(registry),
+            requests,
             access: None,
         })
     }

@@ -3,6 +3,10 @@
 //! The rule: none of them ends before the agent. One that ends or panics ends the agent with an error that names it,
 //! and what started the agent starts it again. An agent that lacks a part would answer wrongly, or not at all, for
 //! ever. What may fail and begin again, such as a request of a source, does so within its task.
+//!
+//! Each subsystem is started in the same two steps. `build` makes it from the settings, registers its metrics, and returns
+//! every error that the settings can cause. `spawn` then runs its work here. So an agent whose settings are wrong says so
+//! before any of its work runs.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -16,9 +20,13 @@ use tokio::task::JoinSet;
 
 use crate::config::failure::Failure;
 
-/// The running tasks and threads, with their names. Dropping this aborts the tasks and detaches the threads.
+/// The running tasks and threads. Each returns why the agent ends with it. Dropping this aborts the tasks and detaches the
+/// threads.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks(JoinSet<Cow<'static, str>>);
+pub(crate) struct Tasks(JoinSet<Failure>);
+
+/// The work of a thread, which `build` made and `spawn` runs.
+pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
 /// Resolves to an error when a task or thread ends or panics: the sender is dropped, and nothing is sent.
 pub(crate) type End = oneshot::Receiver<Infallible>;
@@ -36,9 +44,20 @@ impl Tasks {
             let _ending = ending;
             // A panic has been printed.
             let _ = AssertUnwindSafe(task).catch_unwind().await;
-            name
+            has_ended(&name)
         });
         ended
+    }
+
+    /// Runs a task that ends only if the agent must end, and says why.
+    pub(crate) fn spawn_with_reason(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = Failure> + Send + 'static,
+    ) {
+        self.0.spawn(async move {
+            AssertUnwindSafe(task).catch_unwind().await.unwrap_or_else(|_panic| has_ended(name))
+        });
     }
 
     /// Runs `work` in a thread of its own.
@@ -60,9 +79,13 @@ impl Tasks {
     /// Waits until one of them ends.
     pub(crate) async fn ended(&mut self) -> Failure {
         let Some(ended) = self.0.join_next().await else { return pending().await };
-        let name = ended.unwrap_or("a task".into());
-        Failure::Unable(format!("{name} has ended; see the log"))
+        ended.unwrap_or_else(|_aborted| has_ended("a task"))
     }
+}
+
+/// The error of a task or thread that has ended although it should not.
+fn has_ended(name: &str) -> Failure {
+    Failure::Unable(format!("{name} has ended; see the log"))
 }
 
 /// The error of a thread or runtime that cannot be started.
@@ -73,14 +96,8 @@ pub(crate) fn cannot_start(name: &str, error: io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use std::future::pending;
-    use std::task::Poll;
-
-    use futures_util::stream;
-    use k8s_openapi::api::core::v1::Pod;
-    use pod_index_kubelet::sources::{NodeName, SourceUpdate, Updates, file};
 
     use super::*;
-    use crate::pipeline::sources;
 
     #[tokio::test]
     async fn a_task_or_thread_that_ends_or_panics_is_named() {
@@ -99,16 +116,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_that_panics_ends_the_agent_and_is_named() {
-        let status = file::follow("/nonexistent", NodeName::new("n")).status();
-        let panics =
-            stream::poll_fn(|_| -> Poll<Option<SourceUpdate<Pod>>> { panic!("a panic that the test wants") });
-        let updates = Updates::new(panics, status);
-        let (reports, _received) = crossbeam_channel::bounded(1);
+    async fn a_task_with_a_reason_gives_it_unless_it_panics() {
         let mut tasks = Tasks::default();
-        let name = format!("the source {}", updates.status().borrow().source);
-        tasks.spawn(name, sources::pass_on(updates, reports));
-        assert_eq!(tasks.ended().await, Failure::Unable("the source file has ended; see the log".to_owned()));
+        tasks.spawn_with_reason("a part", async { Failure::Kubelet("why".to_owned()) });
+        assert_eq!(tasks.ended().await, Failure::Kubelet("why".to_owned()));
+        tasks.spawn_with_reason("a part", async { panic!("a panic that the test wants") });
+        assert_eq!(tasks.ended().await, Failure::Unable("a part has ended; see the log".to_owned()));
     }
 
     #[tokio::test]

@@ -1,0 +1,191 @@
+//! The API, built from the settings, then spawned: a thread that follows the index, and a task for each thing that is
+//! followed on the API server.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::Client;
+use pod_index::{Changes, Reader, WaitError};
+use pod_index_kubelet::records::Change;
+use pod_index_kubelet::sources::api_server::ApiServer;
+use tokio::sync::watch as channel;
+
+use super::collection::{Begin, Collection, Origin};
+use super::history::History;
+use super::owners::{self, Owners};
+use super::watch_limits::WatchLimits;
+use super::{PodApi, cluster, follow, followed, keep, metrics, pod};
+use crate::config::failure::Failure;
+use crate::config::values::{Extra, StaticPods};
+use crate::config::{Settings, descriptors};
+use crate::metrics::Metrics;
+use crate::pipeline::events::Events;
+use crate::pipeline::readiness::Readiness;
+use crate::pipeline::records::Feed;
+use crate::tasks::{End, Tasks};
+use crate::vitals::{BEAT, Heartbeat};
+
+/// What the API is built from, besides the settings.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    /// Of the API server, if one is configured.
+    pub(crate) client: Option<&'a Client>,
+    pub(crate) reader: &'a Reader<Pod>,
+    pub(crate) readiness: &'a Arc<Readiness>,
+    /// Is told of the objects that records are joined with.
+    pub(crate) feed: Option<&'a Feed>,
+}
+
+/// The API, and its work before it runs.
+pub(crate) struct Built {
+    pub(crate) api: PodApi,
+    follower: IndexFollower,
+    tasks: Vec<Task>,
+}
+
+/// The work for a resource.
+struct Task {
+    name: &'static str,
+    work: BoxFuture<'static, ()>,
+}
+
+/// A resource besides pods: what clients see, and what follows it on the API server.
+struct Followed {
+    collections: Vec<Arc<Collection>>,
+    following: BoxFuture<'static, ()>,
+}
+
+impl Built {
+    /// Reads the lists of the last run, so this may block.
+    pub(crate) fn new(
+        settings: &Settings,
+        inputs: Inputs<'_>,
+        heartbeat: Heartbeat,
+        metrics: &mut Metrics,
+    ) -> Self {
+        let given = &settings.given.pod_api;
+        let watch_limits =
+            WatchLimits::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
+        let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
+        let begin = Begin { version: first_version(), watch_limits: &watch_limits, directory };
+        let (reach, reached) = channel::channel(0);
+        let history = begin.history(&pod::PODS);
+        let follower = IndexFollower {
+            changes: inputs.reader.changes(),
+            history: Arc::clone(&history),
+            static_pods: given.static_pod_object,
+            reach,
+            events: Events::register(metrics.ours()),
+            heartbeat,
+        };
+        let origin =
+            Origin::Index { reader: inputs.reader.clone(), reached, readiness: Arc::clone(inputs.readiness) };
+        let mut served = vec![Arc::new(Collection { history, origin })];
+        let mut owners = Owners::default();
+        let mut missing = Vec::new();
+        let mut tasks = Vec::new();
+        for extra in Extra::ALL {
+            let client = inputs.client.filter(|_| given.serve_resources.contains(&extra));
+            let Some(client) = client else {
+                missing.push(extra);
+                continue;
+            };
+            let followed = match extra {
+                Extra::Nodes => follow_nodes(settings, client, inputs.feed, begin),
+                Extra::Namespaces => follow_namespaces(client, inputs.feed, begin),
+                Extra::Owners => {
+                    let pods = (inputs.reader, inputs.readiness);
+                    let (follower, collections) = owners::Follower::new(client, pods, begin, inputs.feed);
+                    owners = follower.owners.clone();
+                    Followed { collections, following: follower.run().boxed() }
+                }
+            };
+            served.extend(followed.collections);
+            tasks.push(Task { name: "a follower of resources", work: followed.following });
+        }
+        if let Some(directory) = directory {
+            let work = keep::keep(served.clone(), directory.to_owned()).boxed();
+            tasks.push(Task { name: "the keeper of lists", work });
+        }
+        let api = PodApi { served, watch_limits, missing, owners };
+        let measured = api.clone();
+        metrics.collect(move |to| metrics::show(&measured, to));
+        Self { api, follower, tasks }
+    }
+
+    /// The thread ends when the writer is gone and its last publication was seen.
+    pub(crate) fn spawn(self, tasks: &mut Tasks) -> Result<End, Failure> {
+        for Task { name, work } in self.tasks {
+            tasks.spawn(name, work);
+        }
+        let follower = self.follower;
+        tasks.thread("changes", move || follower.run())
+    }
+
+    /// Follows the index until its writer is gone.
+    #[cfg(test)]
+    pub(crate) fn run_to_the_end(self) -> PodApi {
+        self.follower.run();
+        self.api
+    }
+}
+
+/// Appends to the history of the pods what changes in the index, and counts it.
+struct IndexFollower {
+    changes: Changes<Pod>,
+    history: Arc<History>,
+    static_pods: StaticPods,
+    /// The generation that the history has reached.
+    reach: channel::Sender<u64>,
+    events: Events,
+    heartbeat: Heartbeat,
+}
+
+impl IndexFollower {
+    fn run(mut self) {
+        loop {
+            self.heartbeat.beat();
+            let step = match self.changes.wait_until(Instant::now() + BEAT) {
+                Ok(step) => step,
+                Err(WaitError::WriterGone) => return,
+                Err(_) => continue,
+            };
+            let changes = step.changes();
+            let generation = step.after().generation();
+            self.history.show(follow::touched(&changes, step.after(), self.static_pods));
+            self.reach.send_replace(generation);
+            self.events.count(&changes, generation);
+        }
+    }
+}
+
+/// The first version of every history: see [`history`](super::history).
+fn first_version() -> u64 {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    u64::try_from(started).unwrap_or(1).max(1)
+}
+
+/// This node's Node, or with `--all-nodes` all.
+fn follow_nodes(settings: &Settings, client: &Client, feed: Option<&Feed>, begin: Begin<'_>) -> Followed {
+    let mut source = ApiServer::new(client.clone());
+    if !settings.given.api_server.all_nodes {
+        source.fields.push(format!("metadata.name={}", settings.node));
+    }
+    let tell = feed
+        .cloned()
+        .map(|feed| -> followed::Tell<Node> { Box::new(move |update| feed.nodes(Change::metadata(update))) });
+    let (collections, following) = followed::follow(&cluster::NODES, source.objects(), begin, tell);
+    Followed { collections, following }
+}
+
+fn follow_namespaces(client: &Client, feed: Option<&Feed>, begin: Begin<'_>) -> Followed {
+    let source = ApiServer::new(client.clone());
+    let tell = feed.cloned().map(|feed| -> followed::Tell<Namespace> {
+        Box::new(move |update| feed.namespaces(Change::metadata(update)))
+    });
+    let (collections, following) = followed::follow(&cluster::NAMESPACES, source.objects(), begin, tell);
+    Followed { collections, following }
+}

@@ -1,0 +1,129 @@
+//! The start of the agent: builds each subsystem from the settings, then spawns them.
+//!
+//! ```text
+//! Settings ─> build: index, pipeline, records, mirrors, pod API, whois, servers   (errors of the settings; metrics)
+//!          ─> spawn: threads and tasks, in `Tasks`; the sources last              (errors of the machine)
+//! ```
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::Reader;
+use pod_index_kubelet::checkpoint::Checkpointing;
+use tokio::sync::watch;
+use tokio::task::block_in_place;
+
+use super::systemd;
+use crate::config::Settings;
+use crate::config::failure::Failure;
+use crate::config::log::Log;
+use crate::http;
+use crate::http::build::{RunningServer, Server};
+use crate::http::listeners::Listeners;
+use crate::kubelet_api::KubeletApi;
+use crate::metrics::Metrics;
+use crate::pipeline::api_clients::ApiClients;
+use crate::pipeline::build::{EmptyIndex, Pipeline, RunningPipeline};
+use crate::pipeline::mirrors::MirrorManager;
+use crate::pipeline::readiness::Readiness;
+use crate::pipeline::records::Records;
+use crate::pipeline::writer::Command;
+use crate::pod_api;
+use crate::tasks::{End, Tasks};
+use crate::vitals::{Part, Vitals};
+use crate::whois::Whois;
+
+/// The running agent.
+pub(super) struct Started {
+    pub(super) tasks: Tasks,
+    pub(super) reader: Reader<Pod>,
+    pub(super) readiness: Arc<Readiness>,
+    /// `None` with `--once`.
+    pub(super) server: Option<RunningServer>,
+    /// Tells the writer of the index.
+    pub(super) commands: Sender<Command>,
+    pub(super) checkpoints: Option<Checkpointing>,
+    /// The end of the thread that follows the index. It ends after the writer's.
+    pub(super) follower: End,
+}
+
+/// Starts all parts, which serve until `stopped` becomes true. Waits for no server, but a disk may hang.
+pub(super) async fn start(
+    settings: Arc<Settings>,
+    log: Log,
+    vitals: Vitals,
+    mut tasks: Tasks,
+    stopped: watch::Receiver<bool>,
+) -> Result<Started, Failure> {
+    let listeners = Listeners::bind(&settings).await?;
+
+    let index = EmptyIndex::new(&settings);
+    let reader = index.reader.clone();
+    let mut metrics = Metrics::new(&reader);
+    measure(&vitals, log, &mut metrics);
+    let clients = ApiClients::build(&settings, &mut metrics).await?;
+    let clients = clients.as_ref();
+    let records = block_in_place(|| Records::build(&settings, &index, &vitals))?;
+    let pipeline = block_in_place(|| Pipeline::build(&settings, index, clients, &vitals, &mut metrics))?;
+    let readiness = Arc::clone(&pipeline.readiness);
+    let mirrors = MirrorManager::build(&settings, clients, &reader, &pipeline, &mut metrics);
+    let pod_api_inputs = pod_api::build::Inputs {
+        client: clients.map(|clients| &clients.agent),
+        reader: &reader,
+        readiness: &readiness,
+        feed: records.as_ref().map(|records| &records.feed),
+    };
+    let heartbeat = vitals.heartbeat(Part::Changes);
+    let pod_api =
+        block_in_place(|| pod_api::build::Built::new(&settings, pod_api_inputs, heartbeat, &mut metrics));
+    let whois = Whois::build(
+        &settings,
+        &reader,
+        &readiness,
+        pod_api.api.owners(),
+        records.as_ref().map(|records| &records.reader),
+        &mut metrics,
+    )?;
+    let server_inputs = http::build::Inputs {
+        reader: reader.clone(),
+        readiness: Arc::clone(&readiness),
+        vitals,
+        mirrors: Arc::clone(&mirrors.keeper),
+        pods: pod_api.api.clone(),
+        whois,
+    };
+    let reviews = clients.map(|clients| &clients.reviews);
+    let server = Server::build(&settings, server_inputs, reviews, metrics)?;
+    let kubelet_api = KubeletApi::build(&settings, &reader, &readiness);
+
+    let RunningPipeline { commands, checkpoints, sources } = pipeline.spawn(&mut tasks)?;
+    if let Some(records) = records {
+        records.spawn(&mut tasks)?;
+    }
+    mirrors.spawn(&mut tasks);
+    let follower = pod_api.spawn(&mut tasks)?;
+    let server = match listeners {
+        Some(listeners) => {
+            kubelet_api.spawn(&settings, &mut tasks, &stopped)?;
+            let server = server.spawn(&settings, listeners, &mut tasks, stopped)?;
+            systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
+            Some(server)
+        }
+        None => None,
+    };
+    // Last: an agent that cannot serve requests no pods.
+    sources.spawn(&mut tasks);
+    Ok(Started { tasks, reader, readiness, server, commands, checkpoints, follower })
+}
+
+/// Registers the metrics of the agent as a whole.
+fn measure(vitals: &Vitals, log: Log, metrics: &mut Metrics) {
+    let vitals = vitals.clone();
+    metrics.collect(move |to| {
+        vitals.show(Instant::now(), to);
+        let help = "Log lines dropped because standard error blocked.";
+        to.counter("dropped_log_lines", help, log.dropped_lines());
+    });
+}
