@@ -11,6 +11,7 @@ use crate::support::{
 
 const WHOIS: &str = include_str!("../../../docs/whois.md");
 const LANGUAGES: &str = include_str!("../../../docs/languages.md");
+const AGENTS: &str = include_str!("../../../docs/point-your-agents.md");
 
 #[test]
 fn every_path_in_the_reference_is_served() {
@@ -115,6 +116,25 @@ fn the_documents_of_whois_show_what_it_prints() {
     for console in consoles {
         assert_prints(&console, &directory.0, Some(agent.address.port()));
     }
+}
+
+/// Their output depends on the time or on the machine, so only their exit code is checked: 2 means a wrong command line.
+#[test]
+fn the_commands_in_the_documents_are_understood() {
+    let directory = with_examples();
+    directory.write("flows", "2026-01-02T03:04:05Z 10.0.0.7\n");
+    let agent = on_the_examples(&directory, &[]);
+    let mut understood = 0;
+    for block in [WHOIS, AGENTS].into_iter().flat_map(|document| blocks(document, "sh")) {
+        for command in block.lines().filter(|line| line.starts_with("pod-index ")) {
+            let with_code = format!("{command}\necho \"exit code $?\"");
+            let printed = transcript(&directory.0, &[&with_code], Some(agent.address.port()));
+            let code = printed.trim_end().rsplit_once("exit code ").unwrap().1;
+            assert!(["0", "1"].contains(&code), "{printed}");
+            understood += 1;
+        }
+    }
+    assert!(understood >= 5, "{understood} commands");
 }
 
 #[test]
