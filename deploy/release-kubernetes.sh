@@ -35,7 +35,8 @@ set_value() {
 }
 set_value "$kubernetes/values.yaml" '  repository: pod-index' "  repository: ${image%@*}"
 set_value "$kubernetes/values.yaml" '  tag: ""' "  tag: $version@${image#*@}"
-set_value "$kubernetes/values.yaml" 'socketImage: ""' "socketImage: $socket_image"
+init_image=$(sed -n 's/^\([a-z]*Image\): ""$/\1/p' "$kubernetes/values.yaml") # the value for the image of init containers
+set_value "$kubernetes/values.yaml" "$init_image: \"\"" "$init_image: $socket_image"
 sed -i '/^images:$/,$d' "$kubernetes/kustomization.yaml"
 cat >>"$kubernetes/kustomization.yaml" <<END
 images:
