@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use api_server::{ApiServer, DEADLINE, Fault, Verb};
 use followed::{Followed, STAYS, Said, truth};
-use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
+use node_followed::{
+    QUICK, changed, encoded, follow_with, followed, followed_in_protobuf, follows_on, of_n1, pod, quick,
+    source,
+};
 use pod_index_kubelet::Pauses;
 use pod_index_kubelet::sources::ProblemKind;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
@@ -19,7 +22,13 @@ use pod_index_test_support::proxy::{Forwards, Proxy};
 
 #[tokio::test]
 async fn history_that_is_gone_is_listed_anew_and_only_what_changed_is_said() {
-    let (server, mut followed) = followed().await;
+    let (server, followed) = followed().await;
+    history_is_gone(server, followed).await;
+    let (server, followed) = followed_in_protobuf().await;
+    history_is_gone(server, followed).await;
+}
+
+async fn history_is_gone(server: ApiServer, mut followed: Followed) {
     server.put("pods", &pod("goes", "n1"));
     server.put("pods", &pod("reborn", "n1"));
     followed.equals(&server, of_n1).await;
@@ -49,8 +58,12 @@ async fn history_that_is_gone_is_listed_anew_and_only_what_changed_is_said() {
 
 #[tokio::test]
 async fn a_list_that_is_refused_as_too_old_or_too_new_is_repeated_with_the_latest_version() {
-    for refusal in [Fault::Status(410), Fault::TooLargeVersion] {
-        let (server, mut followed) = followed().await;
+    for (refusal, in_protobuf) in [Fault::Status(410), Fault::TooLargeVersion]
+        .into_iter()
+        .flat_map(|refusal| [(refusal.clone(), false), (refusal, true)])
+    {
+        let (server, mut followed) =
+            if in_protobuf { followed_in_protobuf().await } else { followed().await };
         server.fail(Verb::List, refusal);
         server.put("pods", &changed("stays-1", 2));
         server.expire_watches();
@@ -277,33 +290,56 @@ async fn a_server_that_never_answers_is_asked_again() {
 #[tokio::test]
 async fn after_any_mixture_of_changes_and_faults_the_index_holds_the_truth() {
     for seed in 0..12 {
-        let mut dice = Dice(seed);
-        let (server, mut followed) = followed().await;
-        for step in 0..60 {
-            let name = format!("p{}", dice.roll(8));
-            match dice.roll(20) {
-                0..6 => drop(server.put("pods", &changed(&name, step))),
-                6 => drop(server.put("pods", &pod(&name, "n2"))),
-                7..9 => drop(server.remove("pods", "a", &name)),
-                9 => drop(server.put("pods", &changed(&format!("{STAYS}-{}", dice.roll(3)), step))),
-                10 => server.expire_watches(),
-                11 => server.compact(),
-                12 => server.cut_connections(),
-                13 => server.close_watches(),
-                14 => server.fail(Verb::Watch, Fault::CutInEvent(dice.index(3))),
-                15 => server
-                    .fail(Verb::Watch, dice.pick(&[&Fault::Status(410), &Fault::ErrorEvent(500)]).clone()),
-                16 => server.fail(Verb::List, dice.pick(&[&Fault::Status(500), &Fault::Drop]).clone()),
-                17 => server.jump(dice.roll(1000)),
-                18 if step % 2 == 0 => server.hold(),
-                18 => server.release_reversed(),
-                _ => tokio::time::sleep(Duration::from_millis(dice.roll(10))).await,
-            }
-        }
-        server.heal();
-        server.release();
-        follows_on(&server, &mut followed).await;
+        // Every other server speaks protobuf.
+        let (server, followed) = if seed % 2 == 0 { followed().await } else { followed_in_protobuf().await };
+        mixture_of_changes_and_faults(server, followed, seed).await;
     }
+}
+
+async fn mixture_of_changes_and_faults(server: ApiServer, mut followed: Followed, seed: u64) {
+    let mut dice = Dice(seed);
+    for step in 0..60 {
+        let name = format!("p{}", dice.roll(8));
+        match dice.roll(20) {
+            0..6 => drop(server.put("pods", &changed(&name, step))),
+            6 => drop(server.put("pods", &pod(&name, "n2"))),
+            7..9 => drop(server.remove("pods", "a", &name)),
+            9 => drop(server.put("pods", &changed(&format!("{STAYS}-{}", dice.roll(3)), step))),
+            10 => server.expire_watches(),
+            11 => server.compact(),
+            12 => server.cut_connections(),
+            13 => server.close_watches(),
+            14 => server.fail(Verb::Watch, Fault::CutInEvent(dice.index(3))),
+            15 => {
+                server.fail(Verb::Watch, dice.pick(&[&Fault::Status(410), &Fault::ErrorEvent(500)]).clone());
+            }
+            16 => server.fail(Verb::List, dice.pick(&[&Fault::Status(500), &Fault::Drop]).clone()),
+            17 => server.jump(dice.roll(1000)),
+            18 if step % 2 == 0 => server.hold(),
+            18 => server.release_reversed(),
+            _ => tokio::time::sleep(Duration::from_millis(dice.roll(10))).await,
+        }
+    }
+    server.heal();
+    server.release();
+    follows_on(&server, &mut followed).await;
+}
+
+/// A proxy, or a server with a defect.
+#[tokio::test]
+async fn after_an_answer_in_protobuf_that_cannot_be_read_all_are_in_json() {
+    let server = ApiServer::start().await;
+    server.put("pods", &pod("stays-0", "n1"));
+    server.speak_protobuf(encoded);
+    server.break_protobuf();
+    let mut followed = Followed::whole(source(&server).pods());
+    followed.equals(&server, |_| true).await;
+    server.watched_by(1).await;
+    followed.until_status("problem solved", |status| status.problems.is_empty()).await;
+    server.put("pods", &pod("new", "n1"));
+    followed.equals(&server, |_| true).await;
+    assert_eq!(server.answers_in_protobuf(), 1);
+    assert_eq!(followed.status.borrow().failed_checks, 1);
 }
 
 /// What an embedder does with a pod may panic, as any program.

@@ -3,6 +3,7 @@
 use pod_index_test_support::api_server;
 
 use crate::followed;
+use crate::node_followed::encoded;
 
 use std::time::Duration;
 
@@ -75,7 +76,17 @@ impl Followed<Pod> {
 
 #[tokio::test]
 async fn a_list_with_undecodable_pods_keeps_all_others() {
+    list_with_undecodable_pods(ApiServer::start().await).await;
+}
+
+#[tokio::test]
+async fn a_list_in_protobuf_with_undecodable_pods_keeps_all_others() {
     let server = ApiServer::start().await;
+    server.speak_protobuf(encoded);
+    list_with_undecodable_pods(server).await;
+}
+
+async fn list_with_undecodable_pods(server: ApiServer) {
     for number in 0..7 {
         let name = format!("p{number}");
         server.put("pods", &if number % 3 == 0 { bad(&name, 1) } else { pod(&name, 1) });
@@ -94,7 +105,17 @@ async fn a_list_with_undecodable_pods_keeps_all_others() {
 
 #[tokio::test]
 async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_removed() {
+    pod_that_cannot_be_decoded_for_a_while(ApiServer::start().await).await;
+}
+
+#[tokio::test]
+async fn a_pod_in_protobuf_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_removed() {
     let server = ApiServer::start().await;
+    server.speak_protobuf(encoded);
+    pod_that_cannot_be_decoded_for_a_while(server).await;
+}
+
+async fn pod_that_cannot_be_decoded_for_a_while(server: ApiServer) {
     for name in ["goes", "heals", "stays-0"] {
         server.put("pods", &pod(name, 1));
     }
@@ -157,16 +178,25 @@ async fn a_pod_keeps_its_last_good_state_until_it_can_be_decoded_again_or_is_rem
 #[tokio::test]
 async fn a_pod_that_takes_too_much_memory_is_held_in_part_with_a_warning() {
     let server = ApiServer::start().await;
+    large_pod(&server).await;
+    let server = ApiServer::start().await;
+    server.speak_protobuf(encoded);
+    large_pod(&server).await;
+    assert_eq!(server.answers_in_protobuf(), 2);
+}
+
+async fn large_pod(server: &ApiServer) {
     let mut large = pod("large", 1);
     large["spec"]["containers"][0]["env"] = vec![json!({ "name": "a" }); 9_000].into();
     server.put("pods", &large);
-    let mut followed = Followed::whole(source(&server).pods());
+    let mut followed = Followed::whole(source(server).pods());
     followed.until_held(&[("large", 1)]).await;
     let is_warning = |status: &SourceStatus| {
         let problems = status.problems.iter().map(|problem| (problem.kind, problem.field.as_deref()));
         problems.eq([(ProblemKind::Warning, Some("spec.containers"))])
     };
     followed.until_status("the warning", is_warning).await;
+    server.watched_by(1).await;
 }
 
 /// The comparison after a cut uses versions, which are known even for a pod that cannot be decoded.

@@ -61,7 +61,7 @@ impl DecodeError {
     }
 
     /// What is wrong with the field, as a text.
-    #[cfg(all(unix, feature = "kubelet-socket"))]
+    #[cfg(any(feature = "api-server", all(unix, feature = "kubelet-socket")))]
     pub(crate) fn reason(&self) -> String {
         self.error.to_string()
     }
@@ -193,4 +193,35 @@ pub fn without_envelope(bytes: &[u8]) -> Option<&[u8]> {
         }
     }
     object
+}
+
+/// The identity of an object, read without decoding it. What cannot be read of it is empty.
+#[cfg(any(feature = "api-server", all(unix, feature = "kubelet-socket")))]
+#[derive(Default, Debug)]
+pub(crate) struct Identity {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    #[cfg_attr(not(feature = "api-server"), expect(dead_code, reason = "a kubelet's has no meaning"))]
+    pub(crate) resource_version: String,
+}
+
+/// The identity in these bytes of any object of Kubernetes: all have the same metadata.
+#[cfg(any(feature = "api-server", all(unix, feature = "kubelet-socket")))]
+pub(crate) fn identity(object: &[u8]) -> Identity {
+    let mut identity = Identity::default();
+    for (number, value) in wire::Fields(object).map_while(Result::ok) {
+        let (1, Ok(metadata)) = (number, value.bytes()) else { continue };
+        for (number, value) in wire::Fields(metadata).map_while(Result::ok) {
+            let Ok(text) = value.bytes().map(String::from_utf8_lossy) else { continue };
+            match number {
+                1 => identity.name = text.into_owned(),
+                3 => identity.namespace = text.into_owned(),
+                5 => identity.uid = text.into_owned(),
+                6 => identity.resource_version = text.into_owned(),
+                _ => {}
+            }
+        }
+    }
+    identity
 }

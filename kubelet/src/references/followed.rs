@@ -236,6 +236,7 @@ fn follow<K: ReferencedKind>(
         fields: Some(format!("metadata.name={}", key.name)),
         labels: None,
         is_metadata: false,
+        accepts_protobuf: false,
         is_http1: Arc::default(),
     };
     // A server that ignores the selector must not pass off one object as another.

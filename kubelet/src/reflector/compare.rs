@@ -8,8 +8,9 @@ use pod_index::PodUid;
 use tokio::time;
 
 use super::Times;
+use super::encoded::Identity;
 use super::failure::Failure;
-use super::known::{Partial, Versions, decoded};
+use super::known::Versions;
 use super::request::{ANY_VERSION, Requests};
 use crate::backoff::jitter;
 
@@ -37,7 +38,8 @@ impl Comparison {
     /// Compares with the server's cache after a while, random because all agents of a cluster notice a server's restart at
     /// the same time.
     pub(super) fn begin(requests: &Requests, times: &Times, resumed_from: u64) -> Self {
-        let (requests, times) = (Requests { is_metadata: true, ..requests.clone() }, *times);
+        let (requests, times) =
+            (Requests { is_metadata: true, accepts_protobuf: false, ..requests.clone() }, *times);
         let listed = async move {
             loop {
                 time::sleep(times.compare_after.mul_f64(jitter())).await;
@@ -58,7 +60,7 @@ impl Comparison {
 async fn list(requests: &Requests, times: &Times) -> Result<Listed, Failure> {
     let mut objects = Versions::new();
     let version = requests.list(Some(ANY_VERSION), times.patience, |object| {
-        let (uid, version) = decoded::<Partial>(object)?.metadata.identity();
+        let Identity { uid, version, .. } = object.identity()?;
         objects.insert(uid, version);
         Ok(())
     });

@@ -32,6 +32,8 @@ pub(crate) enum FailureKind {
     TooLarge,
     /// An event may have been lost.
     Doubt,
+    /// The same, because an answer in protobuf could not be read. Another one is in JSON.
+    NoProtobuf,
     /// The server has another history.
     Restored,
 }

@@ -1,14 +1,12 @@
 //! What was received of each object: a UID and a number, never the object.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use kube::Resource;
 use pod_index::PodUid;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 
+use super::encoded::{DecodeProtobuf, Encoded, Encoding, Identity, unreadable};
 use super::failure::{Failure, FailureKind};
 use crate::memory::{self, Bounded, Reduced};
 use crate::text;
@@ -51,51 +49,22 @@ pub(super) struct Received<K> {
     pub(super) problem: Option<Undecodable>,
 }
 
-/// The metadata that any object has.
-#[derive(Deserialize)]
-pub(super) struct Partial {
-    pub(super) metadata: Metadata,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub(super) struct Metadata {
-    namespace: String,
-    name: String,
-    uid: String,
-    resource_version: String,
-}
-
-impl Metadata {
-    pub(super) fn identity(&self) -> (PodUid, Version) {
-        (PodUid::from(&*self.uid), self.resource_version.parse().ok())
-    }
-}
-
-/// One line of a watch.
-#[derive(Deserialize)]
-pub(super) struct Event<'a> {
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) object: &'a RawValue,
-}
-
-/// Decodes something that holds no object. The decoder's message is left out: it may quote a value.
-pub(super) fn decoded<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Failure> {
-    serde_json::from_slice(json).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        let message = format!("the API server's answer cannot be decoded (line {line}, column {column})");
-        Failure::new(FailureKind::Doubt, message)
-    })
-}
-
 /// Decodes an object. One without a name, a UID and a version is a failure.
-pub(super) fn received<K>(json: &[u8]) -> Result<Received<K>, Failure>
+pub(super) fn received<K>(
+    object: Encoded<'_>,
+    decode_protobuf: Option<DecodeProtobuf<K>>,
+) -> Result<Received<K>, Failure>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let (object, field, message) = match memory::decode_within::<K>(memory::LIMIT, json) {
+    let bounded = match object.encoding {
+        Encoding::Json => memory::decode_within::<K>(memory::LIMIT, object.bytes),
+        Encoding::Protobuf => {
+            let decode = decode_protobuf.ok_or_else(|| unreadable("an object that was asked for in JSON"))?;
+            decode(object.bytes)
+        }
+    };
+    let (whole, field, message) = match bounded {
         Ok(Bounded { mut object, reduced: None }) => {
             memory::unmark(object.meta_mut(), None);
             let metadata = object.meta();
@@ -106,15 +75,13 @@ where
         Ok(Bounded { object, reduced: Some(Reduced { field, message }) }) => (Some(object), field, message),
         Err((field, message)) => (None, text::shorten(&field), message),
     };
-    let Partial { metadata } = decoded(json)?;
-    let (uid, version) = metadata.identity();
-    let Metadata { namespace, name, .. } = metadata;
+    let Identity { namespace, name, uid, version } = object.identity()?;
     if uid == "" || name.is_empty() {
         return Err(Failure::new(FailureKind::Doubt, format!("an object without a name {message}")));
     }
-    let is_reduced = object.is_some();
+    let is_reduced = whole.is_some();
     let problem = Undecodable { namespace, name, field, message, is_reduced, is_held: is_reduced };
-    Ok(Received { uid, version, object, problem: Some(problem) })
+    Ok(Received { uid, version, object: whole, problem: Some(problem) })
 }
 
 #[cfg(test)]
@@ -129,7 +96,7 @@ mod tests {
             [(r#"{"name":"a","uid":"u"}"#, true), (r#"{"name":"a"}"#, false), (r#"{"uid":"u"}"#, false)]
         {
             let json = format!(r#"{{"metadata":{metadata},"spec":7}}"#);
-            assert_eq!(received::<Pod>(json.as_bytes()).is_ok(), is_received, "{json}");
+            assert_eq!(received::<Pod>(Encoded::json(json.as_bytes()), None).is_ok(), is_received, "{json}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //!   the server refuses such a list, or is found to have another history, it reads etcd.
 //! * A broken watch continues from the last version. After doubt (410, silence, disorder), the objects are listed
 //!   again, and only differences are emitted.
+//! * A server that is asked for protobuf may answer in JSON. After an answer in protobuf that cannot be read, all are in JSON.
 //! * An object that cannot be decoded is a problem of its own. Its earlier version stays.
 //! * Every wait after a failure is here: waits grow, with jitter. `Retry-After` is obeyed.
 //! * A server may have been restored from a backup. After a watch was cut off, the versions held here are compared
@@ -13,9 +14,11 @@
 //! Nothing that an object holds is in an error.
 
 mod compare;
+mod encoded;
 mod failure;
 mod items;
 mod known;
+mod protobuf_items;
 mod reflect;
 mod request;
 mod waits;
@@ -26,6 +29,7 @@ use pod_index::PodUid;
 
 use crate::backoff::{Pauses, bounded};
 
+pub(crate) use encoded::DecodeProtobuf;
 pub(crate) use failure::Failure;
 pub(crate) use known::Undecodable;
 pub(crate) use reflect::Reflector;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use kube::Resource;
-use kube::core::Status;
 use pod_index::PodUid;
 use serde::de::DeserializeOwned;
 use tokio::time;
 
 use super::compare::{Comparison, Listed, differing, finished};
+use super::encoded::{DecodeProtobuf, Encoded, Event, EventKind, Identity};
 use super::failure::{Failure, FailureKind};
-use super::known::{Event, Partial, Received, Undecoded, Version, Versions, decoded, is_held, received};
+use super::known::{Received, Undecoded, Version, Versions, is_held, received};
 use super::request::{ANY_VERSION, Lines, Requests};
 use super::waits::Waits;
 use super::{Observer, Times, Update};
@@ -35,6 +35,8 @@ pub(crate) struct Reflector<K, T, O> {
     observer: Arc<O>,
     /// What is kept of an object; `None` if the object was not asked for.
     keep: Box<dyn FnMut(K) -> Option<T> + Send>,
+    /// Decodes what the server sends in protobuf, if it was asked for it.
+    decode_protobuf: Option<DecodeProtobuf<K>>,
     /// Every object, in the version last received.
     known: Versions,
     undecoded: Undecoded,
@@ -82,6 +84,7 @@ where
             times,
             observer,
             keep: Box::new(keep),
+            decode_protobuf: None,
             known: HashMap::new(),
             undecoded: Undecoded::new(),
             is_set: false,
@@ -94,6 +97,13 @@ where
             waits: Waits::new(times.backoff),
             step: Step::List,
         }
+    }
+
+    /// The same, with answers in protobuf, if the server knows it.
+    pub(crate) fn in_protobuf(mut self, decode: DecodeProtobuf<K>) -> Self {
+        self.decode_protobuf = Some(decode);
+        self.requests.accepts_protobuf = true;
+        self
     }
 
     /// Number of objects of which a version was emitted.
@@ -146,6 +156,7 @@ where
         self.is_cut |= !is_list;
         match failure.kind {
             FailureKind::Broken | FailureKind::Doubt => {}
+            FailureKind::NoProtobuf => self.requests.accepts_protobuf = false,
             FailureKind::Expired => self.needs_latest |= is_list,
             FailureKind::TooLarge => self.needs_latest = true,
             // Equal versions may now belong to different objects: what is known does not count.
@@ -164,12 +175,12 @@ where
         if self.latest > ANY_VERSION {
             self.observer.relisting();
         }
-        let Self { requests, known, keep, undecoded, is_set, .. } = self;
+        let Self { requests, known, keep, undecoded, is_set, decode_protobuf, .. } = self;
         let least = (!self.needs_latest).then_some(self.latest);
         let (mut versions, mut now_undecoded) = (Versions::new(), Undecoded::new());
         let (mut changed, mut is_rewound) = (Vec::new(), false);
         let version = requests.list(least, self.times.patience, |object| {
-            let Received { uid, version, object, problem } = received::<K>(object)?;
+            let Received { uid, version, object, problem } = received(object, *decode_protobuf)?;
             let before = known.get(&uid).copied().flatten();
             is_rewound |= is_older(version, before);
             match object {
@@ -254,7 +265,7 @@ where
                 (self.step, self.is_cut) = (Step::Watch, lasted + EARLY < watch.asked);
                 return Ok(());
             };
-            self.take(&event)?;
+            self.take(Encoded { encoding: watch.lines.encoding, bytes: &event })?;
             if taken == BATCH {
                 break;
             }
@@ -267,22 +278,22 @@ where
         Ok(())
     }
 
-    fn take(&mut self, line: &[u8]) -> Result<(), Failure> {
-        let event: Event<'_> = decoded(line)?;
-        let object = event.object.get().as_bytes();
-        match &*event.kind {
-            "ADDED" | "MODIFIED" => self.apply(received(object)?),
-            "DELETED" => self.delete(&decoded(object)?),
-            "BOOKMARK" => {
-                let Partial { metadata } = decoded(object)?;
-                self.latest = self.latest.max(metadata.identity().1.unwrap_or_default());
+    fn take(&mut self, event: Encoded<'_>) -> Result<(), Failure> {
+        let Event { kind, object } = Event::read(event)?;
+        match kind {
+            EventKind::Changed => self.apply(received(object, self.decode_protobuf)?),
+            EventKind::Deleted => self.delete(object.identity()?),
+            EventKind::Bookmark => {
+                self.latest = self.latest.max(object.identity()?.version.unwrap_or_default());
                 Ok(())
             }
-            "ERROR" => {
-                let status: Status = decoded(object)?;
+            EventKind::Error => {
+                let status = object.status()?;
                 Err(Failure::refused(status.code, &status, &HeaderMap::new()))
             }
-            _ => Err(Failure::new(FailureKind::Doubt, "an event of the watch is of an unknown type")),
+            EventKind::Unknown => {
+                Err(Failure::new(FailureKind::Doubt, "an event of the watch is of an unknown type"))
+            }
         }
     }
 
@@ -315,8 +326,7 @@ where
         Ok(())
     }
 
-    fn delete(&mut self, Partial { metadata }: &Partial) -> Result<(), Failure> {
-        let (uid, version) = metadata.identity();
+    fn delete(&mut self, Identity { uid, version, .. }: Identity) -> Result<(), Failure> {
         self.record_event(&uid);
         self.latest = self.latest.max(version.unwrap_or_default());
         let Some(before) = self.known.get(&uid).copied() else { return Ok(()) };
@@ -401,7 +411,9 @@ mod tests {
         let client = Client::new(silent, "default");
         let path = Pod::url_path(&(), None);
         let is_http1 = Arc::default();
-        let requests = Requests { client, path, fields: None, labels: None, is_metadata: false, is_http1 };
+        let (is_metadata, accepts_protobuf) = (false, false);
+        let requests =
+            Requests { client, path, fields: None, labels: None, is_metadata, accepts_protobuf, is_http1 };
         Reflector::new(requests, Times::default(), Arc::new(Nobody), Some)
     }
 
@@ -416,7 +428,7 @@ mod tests {
     }
 
     fn taken(reflector: &mut Reflector<Pod, Pod, Nobody>, kind: &str, version: u64) {
-        let result = reflector.take(&event(kind, version));
+        let result = reflector.take(Encoded::json(&event(kind, version)));
         assert!(result.is_ok(), "{kind} {version}: {:?}", result.err().map(|failure| failure.message));
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use http::{HeaderValue, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Bytes;
 use kube::Client;
@@ -17,9 +18,15 @@ use kube::core::request::Error;
 use kube::core::{Request, Status};
 use tokio::time::{self, Instant};
 
+use super::encoded::{Encoded, Encoding, LIST_IN_PROTOBUF, WATCH_IN_PROTOBUF, unreadable};
 use super::failure::{Failure, FailureKind};
 use super::items::{Items, LARGEST};
+use super::protobuf_items::ProtobufItems;
+use crate::protobuf::without_envelope;
 use crate::text::api_causes;
+
+/// The bytes of the length of an event in protobuf.
+const LENGTH: usize = 4;
 
 /// Size limit of an error response in bytes.
 const LARGEST_REFUSAL: usize = 64 << 10;
@@ -34,6 +41,8 @@ pub(crate) struct Requests {
     pub(crate) labels: Option<String>,
     /// Lists have nothing but metadata.
     pub(crate) is_metadata: bool,
+    /// The server may answer in protobuf.
+    pub(crate) accepts_protobuf: bool,
     /// Whether the last answer came over HTTP/1.1, which has no pings. Clones share it.
     pub(crate) is_http1: Arc<AtomicBool>,
 }
@@ -48,7 +57,7 @@ impl Requests {
         &self,
         least: Option<u64>,
         patience: Duration,
-        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
+        mut each: impl FnMut(Encoded<'_>) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         // Without a limit: with one, a server may read etcd.
         let params = ListParams {
@@ -59,8 +68,8 @@ impl Requests {
         };
         let request = Request::new(&self.path);
         let request = if self.is_metadata { request.list_metadata(&params) } else { request.list(&params) };
-        let mut body = self.sent(request, patience).await?;
-        let mut items = Items::default();
+        let Answer { encoding, mut body } = self.sent(request, LIST_IN_PROTOBUF, patience).await?;
+        let mut items = Parts::new(encoding);
         let no_part = || Failure::new(FailureKind::Broken, silence("the list", patience));
         while let Some(part) = time::timeout(patience, chunk(&mut body)).await.map_err(|_| no_part())?? {
             items.take(&part, &mut each)?;
@@ -84,8 +93,9 @@ impl Requests {
             ..WatchParams::default()
         };
         let request = Request::new(&self.path).watch(&params, &version.to_string());
-        let body = self.sent(request, patience).await?;
-        Ok(Lines { body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence })
+        let Answer { encoding, body } = self.sent(request, WATCH_IN_PROTOBUF, patience).await?;
+        let until = Instant::now() + silence;
+        Ok(Lines { encoding, body, buffer: Vec::new(), searched: 0, silence, until })
     }
 
     /// Lists and starts to watch once. On failure, also what was tried.
@@ -96,27 +106,83 @@ impl Requests {
         watch.map(drop).map_err(|failure| ("watch", failure))
     }
 
-    /// The body of a successful answer.
+    /// A successful answer. `protobuf`: what is accepted, if the server may answer in protobuf.
     async fn sent(
         &self,
         request: Result<http::Request<Vec<u8>>, Error>,
+        protobuf: &'static str,
         patience: Duration,
-    ) -> Result<Body, Failure> {
-        let request = request.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
+    ) -> Result<Answer, Failure> {
+        let mut request = request.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
+        if self.accepts_protobuf {
+            request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(protobuf));
+        }
         let answer = async {
             let response = self.client.send(request.map(Body::from)).await;
             let response = response.map_err(|error| Failure::new(FailureKind::Broken, api_causes(&error)))?;
             let (head, body) = response.into_parts();
             self.is_http1.store(head.version < http::Version::HTTP_2, Ordering::Relaxed);
+            let encoding = Encoding::of(&head.headers);
             if head.status.is_success() {
-                return Ok(body);
+                return Ok(Answer { encoding, body });
             }
             let body = Limited::new(body, LARGEST_REFUSAL).collect().await;
-            let status = body.ok().and_then(|body| serde_json::from_slice::<Status>(&body.to_bytes()).ok());
+            let status = body.ok().and_then(|body| refusal(encoding, &body.to_bytes()));
             Err(Failure::refused(head.status.as_u16(), &status.unwrap_or_default(), &head.headers))
         };
         let no_answer = || Failure::new(FailureKind::Broken, silence("the API server", patience));
         time::timeout(patience, answer).await.map_err(|_| no_answer())?
+    }
+}
+
+/// A successful answer.
+struct Answer {
+    encoding: Encoding,
+    body: Body,
+}
+
+/// What a refusal says, if it is Kubernetes' own.
+fn refusal(encoding: Encoding, body: &[u8]) -> Option<Status> {
+    let bytes = match encoding {
+        Encoding::Json => body,
+        Encoding::Protobuf => without_envelope(body)?,
+    };
+    Encoded { encoding, bytes }.status().ok()
+}
+
+/// The part of a list that has arrived.
+enum Parts {
+    Json(Items),
+    Protobuf(ProtobufItems),
+}
+
+impl Parts {
+    fn new(encoding: Encoding) -> Self {
+        match encoding {
+            Encoding::Json => Self::Json(Items::default()),
+            Encoding::Protobuf => Self::Protobuf(ProtobufItems::default()),
+        }
+    }
+
+    fn take(
+        &mut self,
+        part: &[u8],
+        mut each: impl FnMut(Encoded<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Json(items) => items.take(part, |bytes| each(Encoded::json(bytes))),
+            Self::Protobuf(items) => {
+                items.take(part, |bytes| each(Encoded { encoding: Encoding::Protobuf, bytes }))
+            }
+        }
+    }
+
+    /// Passes on the last objects. Returns the version of the list.
+    fn end(self, mut each: impl FnMut(Encoded<'_>) -> Result<(), Failure>) -> Result<u64, Failure> {
+        match self {
+            Self::Json(items) => items.end(|bytes| each(Encoded::json(bytes))),
+            Self::Protobuf(items) => items.end(),
+        }
     }
 }
 
@@ -134,8 +200,9 @@ async fn chunk(body: &mut Body) -> Result<Option<Bytes>, Failure> {
     }
 }
 
-/// The lines of a watch.
+/// The events of a watch: lines of JSON, or protobuf, each with its length before it.
 pub(super) struct Lines {
+    pub(super) encoding: Encoding,
     body: Body,
     buffer: Vec<u8>,
     /// This many bytes of the buffer are known to contain no end of a line.
@@ -146,12 +213,16 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The next line; `None` at the end of the watch. An incomplete line at the end is dropped. If the future is dropped,
+    /// The next event; `None` at the end of the watch. An incomplete event at the end is dropped. If the future is dropped,
     /// nothing is lost.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
         loop {
-            if let Some(line) = self.complete() {
-                return Ok(Some(line));
+            let complete = match self.encoding {
+                Encoding::Json => self.line(),
+                Encoding::Protobuf => self.frame()?,
+            };
+            if complete.is_some() {
+                return Ok(complete);
             }
             let Ok(part) = time::timeout_at(self.until, chunk(&mut self.body)).await else {
                 let message = format!("the watch was silent for {} s", self.silence.as_secs_f32());
@@ -166,7 +237,7 @@ impl Lines {
         }
     }
 
-    /// A line that has arrived, or an end that has.
+    /// An event that has arrived, or an end that has.
     pub(super) async fn ready(&mut self) -> Option<Result<Option<Vec<u8>>, Failure>> {
         if let Some(next) = self.next().now_or_never() {
             return Some(next);
@@ -176,7 +247,22 @@ impl Lines {
         self.next().now_or_never()
     }
 
-    fn complete(&mut self) -> Option<Vec<u8>> {
+    /// An event in protobuf that has arrived: its length in four bytes, and a `WatchEvent`.
+    fn frame(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let Some((length, _)) = self.buffer.split_first_chunk::<LENGTH>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        if length > LARGEST {
+            return Err(unreadable("an event"));
+        }
+        if self.buffer.len() < LENGTH + length {
+            return Ok(None);
+        }
+        let rest = self.buffer.split_off(LENGTH + length);
+        let frame = std::mem::replace(&mut self.buffer, rest);
+        Ok(Some(frame[LENGTH..].to_vec()))
+    }
+
+    fn line(&mut self) -> Option<Vec<u8>> {
         let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
         let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') else {
             self.searched = self.buffer.len();
@@ -196,7 +282,8 @@ mod tests {
     async fn a_line_is_found_that_arrives_with_the_end_of_a_longer_one() {
         let (body, buffer) = (Body::from(b"1}\n{}\n".to_vec()), br#"{"a":1"#.to_vec());
         let (searched, silence) = (buffer.len(), Duration::from_secs(60));
-        let mut lines = Lines { body, buffer, searched, silence, until: Instant::now() + silence };
+        let (encoding, until) = (Encoding::Json, Instant::now() + silence);
+        let mut lines = Lines { encoding, body, buffer, searched, silence, until };
         for expected in [&b"{\"a\":11}\n"[..], b"{}\n"] {
             assert_eq!(lines.next().await.unwrap().as_deref(), Some(expected));
         }
@@ -210,8 +297,38 @@ mod tests {
             let mut text = vec![b'x'; length];
             text[length - 1] = b'\n';
             let (body, until) = (Body::from(text), Instant::now() + silence);
-            let mut lines = Lines { body, buffer: Vec::new(), searched: 0, silence, until };
+            let encoding = Encoding::Json;
+            let mut lines = Lines { encoding, body, buffer: Vec::new(), searched: 0, silence, until };
             assert_eq!(lines.next().await.is_ok(), is_whole, "{length}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_event_in_protobuf_is_found_wherever_its_bytes_are_split() {
+        let silence = Duration::from_secs(60);
+        let bytes = b"\0\0\0\x05first\0\0\0\0\0\0\0\x06second\0\0\0\x04cut";
+        for size in [1, 3, bytes.len()] {
+            let (encoding, body, until) = (Encoding::Protobuf, Body::empty(), Instant::now() + silence);
+            let mut lines = Lines { encoding, body, buffer: Vec::new(), searched: 0, silence, until };
+            let mut found = Vec::new();
+            for part in bytes.chunks(size) {
+                lines.buffer.extend_from_slice(part);
+                while let Some(event) = lines.frame().unwrap() {
+                    found.push(event);
+                }
+            }
+            assert_eq!(found, [&b"first"[..], b"", b"second"], "{size}");
+            assert_eq!(lines.next().await.unwrap(), None, "{size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_in_protobuf_beyond_the_limit_ends_the_watch() {
+        let silence = Duration::from_secs(60);
+        let length = u32::try_from(LARGEST + 1).unwrap().to_be_bytes();
+        let (encoding, body, until) =
+            (Encoding::Protobuf, Body::from(length.to_vec()), Instant::now() + silence);
+        let mut lines = Lines { encoding, body, buffer: Vec::new(), searched: 0, silence, until };
+        assert_eq!(lines.next().await.unwrap_err().kind, FailureKind::NoProtobuf);
     }
 }

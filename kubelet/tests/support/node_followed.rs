@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::Pauses;
+use pod_index_kubelet::protobuf::encode_pod;
+use pod_index_kubelet::protobuf::message::put;
 use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
 use serde_json::{Value, json};
@@ -20,6 +22,20 @@ pub fn pod(name: &str, node: &str) -> Value {
         "metadata": { "namespace": "a", "name": name, "labels": { "app": name } },
         "spec": { "nodeName": node, "containers": [{ "name": "c", "image": "i" }] },
     })
+}
+
+/// A pod in protobuf. Of one that no type can hold, the first container's `stdin`, which is no text, is a text.
+pub fn encoded(pod: &Value) -> Vec<u8> {
+    if let Ok(pod) = serde_json::from_value::<Pod>(pod.clone()) {
+        return encode_pod(&pod);
+    }
+    let metadata = serde_json::from_value(json!({ "metadata": pod["metadata"] })).unwrap();
+    let [mut container, mut spec] = [Vec::new(), Vec::new()];
+    put(&mut container, 16, pod["spec"]["containers"][0]["stdin"].as_str().unwrap().as_bytes());
+    put(&mut spec, 2, &container);
+    let mut encoded = encode_pod(&metadata);
+    put(&mut encoded, 2, &spec);
+    encoded
 }
 
 /// A later version of a pod.
@@ -49,7 +65,17 @@ pub fn of_n1(pod: &Pod) -> bool {
 
 /// A server with three lasting pods and one of another node, and an index that follows it and has them.
 pub async fn followed() -> (ApiServer, Followed) {
+    followed_of(ApiServer::start().await).await
+}
+
+/// The same with a server that speaks protobuf.
+pub async fn followed_in_protobuf() -> (ApiServer, Followed) {
     let server = ApiServer::start().await;
+    server.speak_protobuf(encoded);
+    followed_of(server).await
+}
+
+async fn followed_of(server: ApiServer) -> (ApiServer, Followed) {
     for number in 0..3 {
         server.put("pods", &pod(&format!("{STAYS}-{number}"), "n1"));
     }

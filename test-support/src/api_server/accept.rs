@@ -1,4 +1,4 @@
-//! The `Accept` header. This server speaks JSON alone; a real one also YAML, protobuf and tables.
+//! The `Accept` header. This server speaks JSON, and of pods protobuf (see `protobuf`); a real one also YAML and tables.
 
 use super::answer::Refusal;
 

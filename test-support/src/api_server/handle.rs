@@ -12,10 +12,29 @@ use super::fault::Fault;
 use super::identity::PeerCertificate;
 use super::request::{Request, Verb};
 use super::write::Write;
-use super::{Shared, admission, list, review, watch, write};
+use super::{Shared, admission, list, protobuf, review, watch, write};
 
 /// The answer; an error closes the connection without one.
 pub(super) async fn handle(
+    shared: Arc<Shared>,
+    request: hyper::Request<Incoming>,
+) -> Result<Response<Body>, Cut> {
+    let encode_pod = shared.lock().protobuf;
+    let encode_pod = encode_pod.filter(|_| protobuf::is_wanted(request.uri().path(), request.headers()));
+    let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+    let answer = answer_in_json(Arc::clone(&shared), request).await?;
+    let Some(encode_pod) = encode_pod else { return Ok(answer) };
+    {
+        let mut state = shared.lock();
+        state.answers_in_protobuf += 1;
+        if state.breaks_protobuf {
+            return Ok(protobuf::broken());
+        }
+    }
+    protobuf::translated(answer, is_watch, encode_pod).await
+}
+
+async fn answer_in_json(
     shared: Arc<Shared>,
     request: hyper::Request<Incoming>,
 ) -> Result<Response<Body>, Cut> {

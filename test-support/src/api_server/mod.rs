@@ -3,7 +3,7 @@
 //!
 //! It has pods, nodes, Secrets, `ConfigMaps` and some more kinds. It supports get, list (selectors, pages,
 //! versions), watch (bookmarks, streaming lists, 410 Gone, silence for a future version), create, replace,
-//! delete (preconditions, grace), metadata only, and a node's restrictions. It speaks HTTP/1.1, and over TLS
+//! delete (preconditions, grace), metadata only, and a node's restrictions. It speaks JSON, of pods also protobuf, over HTTP/1.1, and over TLS
 //! also HTTP/2 with a real server's limit of streams per connection. Its answers equal a real one's, word for
 //! word where clients depend on the words. Any request can be made to fail (see [`Fault`]), every request is
 //! counted, and every write is recorded.
@@ -31,6 +31,7 @@ mod faults;
 mod handle;
 mod identity;
 mod list;
+mod protobuf;
 mod request;
 mod review;
 mod rights;
@@ -52,6 +53,7 @@ use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 pub use fault::Fault;
+pub use protobuf::EncodePod;
 pub use request::Verb;
 pub use rights::{Right, shipped};
 pub use store::{Key, Object, Store};
@@ -125,6 +127,10 @@ struct State {
     gone_as_status: bool,
     /// The reason of 410: `Expired` or `Gone`.
     gone: &'static str,
+    /// Encodes pods, if this server speaks protobuf.
+    protobuf: Option<EncodePod>,
+    breaks_protobuf: bool,
+    answers_in_protobuf: u64,
     /// Field selectors are ignored.
     ignores_fields: bool,
     counts: [u64; Verb::ALL.len()],

@@ -10,7 +10,9 @@ use kube::{Client, Resource};
 use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 use serde::de::DeserializeOwned;
 
-use crate::reflector::{Reflector, Requests, Times, Update};
+use crate::memory;
+use crate::protobuf;
+use crate::reflector::{DecodeProtobuf, Reflector, Requests, Times, Update};
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, Updates, redact_env};
 
@@ -100,7 +102,11 @@ impl ApiServer {
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
     ) -> Updates<P> {
         let redacts = self.redact_env;
-        self.follow(move |mut pod| {
+        let decode: DecodeProtobuf<Pod> = |bytes| {
+            let bounded = protobuf::decode_pod_within(memory::LIMIT, bytes);
+            bounded.map_err(|error| (error.field().to_owned(), error.reason()))
+        };
+        self.follow(Some(decode), move |mut pod| {
             if redacts {
                 redact_env(&mut pod);
             }
@@ -126,7 +132,7 @@ impl ApiServer {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
     {
-        self.follow(|object| object)
+        self.follow(None, |object| object)
     }
 
     /// Requests the pods' metadata, and a watch of them, with the rights that [`pods`](Self::pods) needs.
@@ -156,11 +162,16 @@ impl ApiServer {
             fields,
             labels: self.labels.clone(),
             is_metadata,
+            accepts_protobuf: false,
             is_http1: Arc::default(),
         }
     }
 
-    fn follow<K, P>(self, mut transform: impl FnMut(K) -> P + Send + 'static) -> Updates<P>
+    fn follow<K, P>(
+        self,
+        decode_protobuf: Option<DecodeProtobuf<K>>,
+        mut transform: impl FnMut(K) -> P + Send + 'static,
+    ) -> Updates<P>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
         P: Send + Sync + 'static,
@@ -172,7 +183,10 @@ impl ApiServer {
             object.meta_mut().managed_fields = None;
             Some(Arc::new(transform(object)))
         };
-        let reflector = Reflector::new(requests, self.times, Arc::clone(&status), keep);
+        let mut reflector = Reflector::new(requests, self.times, Arc::clone(&status), keep);
+        if let Some(decode) = decode_protobuf {
+            reflector = reflector.in_protobuf(decode);
+        }
         let updates = unfold((reflector, status), async |(mut reflector, status)| {
             loop {
                 let Ok(update) = AssertUnwindSafe(reflector.next()).catch_unwind().await else {

@@ -2,6 +2,7 @@
 
 use pod_index::PodUid;
 
+use crate::protobuf;
 use crate::protobuf::wire::{Fields, WireError};
 
 pub(super) const LIST_PODS: &str = "/v1alpha1.Pods/ListPods";
@@ -61,18 +62,6 @@ pub(super) struct Identity {
 
 /// The identity in these bytes of a pod. What cannot be read of it is empty.
 pub(super) fn identity(pod: &[u8]) -> Identity {
-    let mut identity = Identity { name: String::new(), namespace: String::new(), uid: PodUid::from("") };
-    for (number, value) in Fields(pod).map_while(Result::ok) {
-        let (1, Ok(metadata)) = (number, value.bytes()) else { continue };
-        for (number, value) in Fields(metadata).map_while(Result::ok) {
-            let Ok(text) = value.bytes().map(String::from_utf8_lossy) else { continue };
-            match number {
-                1 => identity.name = text.into_owned(),
-                3 => identity.namespace = text.into_owned(),
-                5 => identity.uid = PodUid::from(&*text),
-                _ => {}
-            }
-        }
-    }
-    identity
+    let protobuf::Identity { name, namespace, uid, .. } = protobuf::identity(pod);
+    Identity { name, namespace, uid: PodUid::from(&*uid) }
 }
