@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use api_server::{ApiServer, DEADLINE, Fault, Verb};
 use followed::{Followed, STAYS, Said, truth};
 use node_followed::{
-    QUICK, changed, encoded, follow_with, followed, followed_in_protobuf, follows_on, of_n1, pod, quick,
-    source,
+    QUICK, changed, follow_with, followed, followed_in_protobuf, follows_on, of_n1, pod, quick, source,
 };
 use pod_index_kubelet::Pauses;
 use pod_index_kubelet::sources::ProblemKind;
@@ -330,7 +329,6 @@ async fn mixture_of_changes_and_faults(server: ApiServer, mut followed: Followed
 async fn after_an_answer_in_protobuf_that_cannot_be_read_all_are_in_json() {
     let server = ApiServer::start().await;
     server.put("pods", &pod("stays-0", "n1"));
-    server.speak_protobuf(encoded);
     server.break_protobuf();
     let mut followed = Followed::whole(source(&server).pods());
     followed.equals(&server, |_| true).await;

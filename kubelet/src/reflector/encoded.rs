@@ -234,7 +234,9 @@ mod tests {
     /// A message with these fields of bytes.
     fn message(fields: &[(u32, &[u8])]) -> Vec<u8> {
         let mut message = Vec::new();
-        fields.iter().for_each(|(number, bytes)| put(&mut message, *number, bytes));
+        for (number, bytes) in fields {
+            put(&mut message, *number, bytes);
+        }
         message
     }
 

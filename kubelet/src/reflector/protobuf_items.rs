@@ -162,7 +162,9 @@ mod tests {
         put(&mut metadata, 1, b"");
         put(&mut metadata, 2, b"7");
         put(&mut list, 1, &metadata);
-        items.iter().for_each(|item| put(&mut list, 2, item));
+        for item in items {
+            put(&mut list, 2, item);
+        }
         put(&mut envelope, 1, b"\x0a\x02v1\x12\x07PodList");
         put(&mut envelope, 2, &list);
         put(&mut envelope, 3, b"");

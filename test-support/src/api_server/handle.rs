@@ -10,6 +10,7 @@ use serde_json::json;
 use super::answer::{Body, Cut, Refusal, json_answer, too_many_requests};
 use super::fault::Fault;
 use super::identity::PeerCertificate;
+use super::protobuf::Protobuf;
 use super::request::{Request, Verb};
 use super::write::Write;
 use super::{Shared, admission, list, protobuf, review, watch, write};
@@ -19,19 +20,16 @@ pub(super) async fn handle(
     shared: Arc<Shared>,
     request: hyper::Request<Incoming>,
 ) -> Result<Response<Body>, Cut> {
-    let encode_pod = shared.lock().protobuf;
-    let encode_pod = encode_pod.filter(|_| protobuf::is_wanted(request.uri().path(), request.headers()));
+    let protobuf = shared.lock().protobuf;
+    let protobuf = protobuf.filter(|_| protobuf::is_wanted(request.uri().path(), request.headers()));
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
     let answer = answer_in_json(Arc::clone(&shared), request).await?;
-    let Some(encode_pod) = encode_pod else { return Ok(answer) };
-    {
-        let mut state = shared.lock();
-        state.answers_in_protobuf += 1;
-        if state.breaks_protobuf {
-            return Ok(protobuf::broken());
-        }
+    let Some(protobuf) = protobuf else { return Ok(answer) };
+    shared.lock().answers_in_protobuf += 1;
+    match protobuf {
+        Protobuf::Good(encode_pod) => protobuf::translated(answer, is_watch, encode_pod).await,
+        Protobuf::Broken => Ok(protobuf::broken()),
     }
-    protobuf::translated(answer, is_watch, encode_pod).await
 }
 
 async fn answer_in_json(

@@ -54,6 +54,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 
 pub use fault::Fault;
 pub use protobuf::EncodePod;
+use protobuf::Protobuf;
 pub use request::Verb;
 pub use rights::{Right, shipped};
 pub use store::{Key, Object, Store};
@@ -128,8 +129,7 @@ struct State {
     /// The reason of 410: `Expired` or `Gone`.
     gone: &'static str,
     /// Encodes pods, if this server speaks protobuf.
-    protobuf: Option<EncodePod>,
-    breaks_protobuf: bool,
+    protobuf: Option<Protobuf>,
     answers_in_protobuf: u64,
     /// Field selectors are ignored.
     ignores_fields: bool,

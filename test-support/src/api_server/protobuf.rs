@@ -13,17 +13,25 @@ use super::answer::{Body, Cut};
 /// Encodes a pod as Go's `v1.Pod.Marshal()` does.
 pub type EncodePod = fn(&Value) -> Vec<u8>;
 
+/// How a server speaks protobuf.
+#[derive(Clone, Copy)]
+pub(super) enum Protobuf {
+    Good(EncodePod),
+    /// Its answers cannot be read.
+    Broken,
+}
+
 const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 
 impl ApiServer {
     /// From now on, clients that accept protobuf get lists, watches and errors of pods in it.
     pub fn speak_protobuf(&self, encode_pod: EncodePod) {
-        self.shared.lock().protobuf = Some(encode_pod);
+        self.shared.lock().protobuf = Some(Protobuf::Good(encode_pod));
     }
 
-    /// Answers in protobuf cannot be read.
+    /// From now on, clients that accept protobuf get answers that cannot be read.
     pub fn break_protobuf(&self) {
-        self.shared.lock().breaks_protobuf = true;
+        self.shared.lock().protobuf = Some(Protobuf::Broken);
     }
 
     /// Number of answers that were in protobuf.
