@@ -117,6 +117,8 @@ fn load(agent: SocketAddr, manifests: &Directory, stay: &BTreeSet<String>, tally
         }
     };
     let list = |_| match ask(agent, "/pods") {
+        // On a busy machine, the last publication may not be in the history yet. The client is to ask again.
+        Some(answer) if answer.code == 503 => pause(),
         Some(answer) => {
             let missing: Vec<_> = stay.difference(&names(&answer.json())).cloned().collect();
             assert_eq!(missing, [""; 0], "not in /pods");
@@ -175,7 +177,7 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
         // Every fifth is stopped before it has read its pods.
         if life % 5 != 0 {
             agent.has("/readyz");
-            assert_eq!(names(&agent.get("/pods").json()), expected(&manifests.0), "life {life}");
+            assert_eq!(names(&agent.has("/pods").json()), expected(&manifests.0), "life {life}");
             let held = held(&agent);
             let (descriptors, threads, memory) = of_first_life.get_or_insert(held);
             assert!(held.0 <= *descriptors + 8 && held.1 <= *threads + 8, "life {life}: {held:?}");

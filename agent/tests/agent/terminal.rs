@@ -34,8 +34,15 @@ fn some(cells: u16) -> NonZeroU16 {
 
 impl Terminal {
     /// Runs the program in a terminal of this size.
-    pub fn run(args: &(impl Args + ?Sized), (width, height): (u16, u16)) -> Self {
+    pub fn run(args: &(impl Args + ?Sized), size: (u16, u16)) -> Self {
+        Self::run_after("", args, size)
+    }
+
+    /// As [`run`](Self::run), in a terminal in which these keys were pressed before.
+    pub fn run_after(keys: &str, args: &(impl Args + ?Sized), (width, height): (u16, u16)) -> Self {
         let pair = native_pty_system().openpty(size((width, height))).unwrap();
+        let mut keyboard = pair.master.take_writer().unwrap();
+        keyboard.write_all(keys.as_bytes()).unwrap();
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pod-index"));
         command.args(args.list());
         command.env("TERM", "xterm-256color");
@@ -61,7 +68,6 @@ impl Terminal {
                 }
             }
         });
-        let keyboard = pair.master.take_writer().unwrap();
         Self { child, master: pair.master, keyboard, shared }
     }
 
