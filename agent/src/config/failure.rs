@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -44,11 +45,17 @@ impl Failure {
     }
 }
 
+/// How long an error waits until it is printed, if no signal ends the agent: on a busy machine, the thread that prints may not
+/// run for a second. A signal that comes meanwhile has to be obeyed within three.
+const UNHURRIED: Duration = Duration::from_secs(3);
+
 /// Prints the message on standard error, in this format, and returns the exit code.
 pub(crate) fn code(done: Result<(), Failure>, format: LogFormat) -> ExitCode {
     let Err(failure) = done else { return ExitCode::SUCCESS };
     if let Some(message) = failure.message() {
-        print(message, format);
+        // This is also the message after a signal.
+        let patience = if matches!(failure, Failure::No(_)) { LAST_LINES } else { UNHURRIED };
+        print_within(patience, message, format);
     }
     ExitCode::from(match failure {
         Failure::No(_) => 1,
@@ -63,12 +70,16 @@ pub(crate) fn code(done: Result<(), Failure>, format: LogFormat) -> ExitCode {
 ///
 /// A terminal that was stopped, or a pipe that nobody reads, must not keep the process. So this waits for a limited time.
 pub(crate) fn print(message: &str, format: LogFormat) {
+    print_within(UNHURRIED, message, format);
+}
+
+fn print_within(patience: Duration, message: &str, format: LogFormat) {
     let text = text(message, format);
     let (done, printed) = mpsc::channel();
     let work = move || drop((io::stderr().write_all(text.as_bytes()), done));
     if thread::Builder::new().spawn(work).is_ok() {
         // Nothing is sent: the sender is dropped.
-        let _ = printed.recv_timeout(LAST_LINES) as Result<(), _>;
+        let _ = printed.recv_timeout(patience) as Result<(), _>;
     }
 }
 
