@@ -14,7 +14,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pod_index::{
-    Change, Changes, FullName, Key, Moment, Options, PodManager, PodUid, Reader, Step, Time, WaitError,
+    Change, Changes, FullName, Key, Moment, Operation, Options, PodManager, PodUid, Reader, Step, Time,
+    WaitError, Writer,
 };
 use support::{TestPod, guarded};
 
@@ -227,6 +228,37 @@ fn a_publication_wakes_each_sleeper_once_on_the_writers_thread_before_it_returns
     woken.try_recv().expect("a wake-up is lost");
     assert!(matches!(poll(&mut changes, &waker), Poll::Ready(None)));
     assert_eq!(waker.wakes.load(Ordering::SeqCst), 2);
+}
+
+/// A removal is a publication like any other: it wakes who sleeps, and frees what was replaced before.
+#[test]
+fn a_removal_alone_wakes_followers_and_frees_what_was_replaced() {
+    let options = Options::new().keep_removed(Duration::from_secs(60), 10);
+    for options in [Options::new(), options] {
+        let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
+        for uid in ["p", "q", "r"] {
+            writer.add_pod(TestPod::plain(uid, uid)).expect("a good pod");
+        }
+        let mut changes = reader.changes();
+        while changes.try_next().is_ok() {}
+        // All three ways to remove a pod.
+        let ways: [(&str, fn(&mut Writer<TestPod>)); 3] = [
+            ("p", |writer| drop(writer.remove_pod_by_uid("p").expect("it is there"))),
+            ("q", |writer| drop(writer.remove_pod(&TestPod::plain("q", "q")).expect("it is there"))),
+            ("r", |writer| drop(writer.apply([Operation::Remove("r".into())]))),
+        ];
+        for (uid, remove) in ways {
+            let (waker, woken) = counter();
+            assert!(poll(&mut changes, &waker).is_pending());
+            remove(&mut writer);
+            woken.try_recv().expect("a wake-up is lost");
+            let step = changes.try_next().expect("it was published");
+            assert_eq!(summary(&step), [format!("-{uid}")]);
+            drop(step);
+            // The subscriber holds the snapshot that it saw. Those before it are freed by the removal itself.
+            assert!(writer.retired_snapshots() <= 1, "{} are left", writer.retired_snapshots());
+        }
+    }
 }
 
 #[test]
