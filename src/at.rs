@@ -1,6 +1,6 @@
 //! Which pod held a key at a time?
 //!
-//! [`AtTime`] has the rules; `snapshot::times` what the index learnt.
+//! [`AtTime`] has the rules; `pods::times` what the index learnt.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use crate::identity::{ContainerLog, Identity};
 use crate::moment::Coverage;
-use crate::pod::{KeyRef, Life, PodKind, PodMeta, Time, ip_number, nanos};
-use crate::snapshot::{End, EndCause, Found, FoundBy, Hold, Key, Learned, OwnedKey, Snapshot, Stay, Times};
+use crate::pod::{ClaimRef, Life, OwnedClaim, PodKind, PodMeta, Time, ip_number, nanos};
+use crate::pods::{End, EndCause, Found, FoundBy, Hold, Key, Learned, Stay, Times};
+use crate::snapshot::Snapshot;
 
 /// The lookups of a snapshot at a time; see [`Snapshot::at`] for an example.
 ///
@@ -254,7 +255,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         }
         // The copy is made here only, so that the values above stay in registers.
         let copy = *self;
-        copy.search(KeyRef::Ip(ip), FoundBy::Ip)
+        copy.search(ClaimRef::Ip(ip), FoundBy::Ip)
     }
 
     /// The key for which a text stands: a UID, if a pod has it or had it.
@@ -323,8 +324,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         if last.plus(self.delay) >= times.covered_until() || first < times.clock_set() {
             return None;
         }
-        let (_, pod) = self.snapshot.live.find(KeyRef::Ip(ip), &self.snapshot.hashing)?;
-        if self.snapshot.live.first_contender(KeyRef::Ip(ip)).is_some() {
+        let (_, pod) = self.snapshot.live.find(ClaimRef::Ip(ip), &self.snapshot.hashing)?;
+        if self.snapshot.live.contenders.first_of(ClaimRef::Ip(ip)).is_some() {
             return None;
         }
         let life = pod.life();
@@ -332,11 +333,11 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     #[inline(never)]
-    fn search(&self, key: KeyRef<'_>, by: FoundBy) -> Holder<'a, P> {
+    fn search(&self, key: ClaimRef<'_>, by: FoundBy) -> Holder<'a, P> {
         self.judge(key, by).into()
     }
 
-    fn judge(&self, key: KeyRef<'_>, by: FoundBy) -> Verdict<'a, P> {
+    fn judge(&self, key: ClaimRef<'_>, by: FoundBy) -> Verdict<'a, P> {
         let Some(times) = self.snapshot.times.as_deref() else { return Verdict::Nobody(NotFound::NoTimes) };
         let range @ Range { first, last } = self.range();
         if first < times.clock_set() {
@@ -347,7 +348,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let stays = self.stays(key);
         let certain = stays.iter().filter(|stay| stay.window.contains(range));
         let possible = stays.iter().filter(|stay| stay.window.touches(range)).count();
-        let is_exclusive = !matches!(key, KeyRef::Own(..));
+        let is_exclusive = !matches!(key, ClaimRef::Custom(..));
         let is_any_current = certain.clone().any(|stay| stay.is_current);
         let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
         if let (Some(stay), None) = (certain.next(), certain.next())
@@ -382,7 +383,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// The pods that had a key.
-    fn stays(&self, key: KeyRef<'_>) -> Vec<Bounded<'a, P>> {
+    fn stays(&self, key: ClaimRef<'_>) -> Vec<Bounded<'a, P>> {
         let Some(times) = self.snapshot.times.as_deref() else { return Vec::new() };
         let settled = self.settled(times);
         let bounded = |(stay, hold): (&Stay, &Hold)| {
@@ -402,8 +403,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let created_by =
             life.created.map(|created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
         let (not_before, by) = match stay.key {
-            OwnedKey::Ip(_) => (life.ip_not_before, life.ip_by),
-            OwnedKey::Name(..) => (created, created_by),
+            OwnedClaim::Ip(_) => (life.ip_not_before, life.ip_by),
+            OwnedClaim::Name(..) => (created, created_by),
             _ => (created, None),
         };
         let began_by = hold.by.min(by.unwrap_or(Time::MAX));
@@ -411,7 +412,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let not_before = not_before.unwrap_or(Time::MIN).min(began_by);
         let from = Between { earliest: after(&hold.begun).max(not_before), latest: began_by };
 
-        let is_ip = matches!(stay.key, OwnedKey::Ip(_));
+        let is_ip = matches!(stay.key, OwnedClaim::Ip(_));
         let end = hold.end.as_deref();
         let held_until = if is_ip && life.may_lack_sandbox {
             let stopped = hold.stopped.unwrap_or(Learned { after: Time::MIN, ..hold.begun });
@@ -450,15 +451,15 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
 /// What pods, and mirror pods, claim with a key that needs a time.
 struct Claimed<'k> {
-    by_pods: Option<KeyRef<'k>>,
-    by_mirrors: Option<KeyRef<'k>>,
+    by_pods: Option<ClaimRef<'k>>,
+    by_mirrors: Option<ClaimRef<'k>>,
 }
 
 impl<'k> Claimed<'k> {
     fn of(key: Key<'k>) -> Self {
         match key {
             Key::Uid(_) | Key::Text(_) | Key::ContainerId(_) => Self { by_pods: None, by_mirrors: None },
-            Key::Name { .. } | Key::Ip(_) | Key::Own(..) => {
+            Key::Name { .. } | Key::Ip(_) | Key::Custom(..) => {
                 Self { by_pods: key.claimed(PodKind::Pod), by_mirrors: key.claimed(PodKind::Mirror) }
             }
         }

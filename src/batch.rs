@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use crate::at::{AtTime, Holder, NotFound};
 use crate::pod::{PodMeta, Time};
-use crate::snapshot::{Found, Key, Snapshot};
+use crate::pods::{Found, Key};
+use crate::snapshot::Snapshot;
 
 /// What an event says of its pod: a key, and when the event happened.
 ///

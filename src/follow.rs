@@ -8,8 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use crate::pod::PodMeta;
+use crate::pods::Key;
 use crate::reader::{OwnedSnapshot, Reader};
-use crate::snapshot::{Change, Key, Snapshot};
+use crate::snapshot::{Change, Snapshot};
 use crate::table::wake::Follower;
 pub use crate::table::wake::WaitError;
 

@@ -138,6 +138,7 @@ mod manager;
 mod moment;
 mod options;
 mod pod;
+mod pods;
 mod reader;
 mod resolve;
 mod snapshot;
@@ -161,8 +162,9 @@ pub use pod::{
 };
 #[cfg(feature = "k8s-openapi")]
 pub use pod::{name_keys, workload};
+pub use pods::{Found, FoundBy, Key};
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
-pub use snapshot::{Change, Found, FoundBy, Key, KeyCounts, RemovedPods, Snapshot};
+pub use snapshot::{Change, KeyCounts, RemovedPods, Snapshot};
 #[cfg(any(pod_index_loom, pod_index_shuttle))]
 #[doc(hidden)]
 pub use table::sync::freed_by_this_thread;
@@ -202,7 +204,7 @@ pub fn new<P: PodMeta>() -> (Writer<P>, Reader<P>) {
 /// See [`Options`].
 #[must_use]
 pub fn with_options<P: PodMeta>(options: Options) -> (Writer<P>, Reader<P>) {
-    let versions = table::versions::Versions::new(options);
+    let versions = table::versions::Versions::new(Snapshot::empty(options));
     let published = versions.published().clone();
     let wake = std::sync::Arc::new(table::wake::Wake::default());
     let announcer = table::wake::Announcer(std::sync::Arc::clone(&wake));

@@ -5,7 +5,8 @@
 use std::ops::Deref;
 
 use crate::pod::PodMeta;
-use crate::snapshot::{Found, Key, Snapshot};
+use crate::pods::{Found, Key};
+use crate::snapshot::Snapshot;
 use crate::table::sync::{self, Published};
 use crate::table::versions::Version;
 use crate::table::wake::Wake;
@@ -34,7 +35,7 @@ use crate::table::wake::Wake;
 /// # Ok::<(), pod_index::Error>(())
 /// ```
 pub struct Reader<P> {
-    pub(crate) published: Published<Version<P>>,
+    pub(crate) published: Published<Version<Snapshot<P>>>,
     pub(crate) wake: std::sync::Arc<Wake>,
 }
 
@@ -123,7 +124,7 @@ impl<P: PodMeta> Reader<P> {
 ///
 /// Dropping it frees nothing, however long it was held: the writer frees replaced snapshots. Exception: a
 /// guard that outlives all other handles of its index frees what is left of the index.
-pub struct Guard<P>(sync::Guard<Version<P>>);
+pub struct Guard<P>(sync::Guard<Version<Snapshot<P>>>);
 
 impl<P> Deref for Guard<P> {
     type Target = Snapshot<P>;
@@ -138,7 +139,7 @@ impl<P> Deref for Guard<P> {
 ///
 /// Cloning or dropping one changes a shared reference count, allocates nothing and frees nothing. Exception:
 /// the last handle, after the writer is gone, frees what is left.
-pub struct OwnedSnapshot<P>(sync::Arc<Version<P>>);
+pub struct OwnedSnapshot<P>(sync::Arc<Version<Snapshot<P>>>);
 
 #[cfg(not(any(pod_index_loom, pod_index_shuttle)))]
 impl<P> OwnedSnapshot<P> {
@@ -190,7 +191,7 @@ impl<P> Clone for OwnedSnapshot<P> {
 /// # }
 /// ```
 pub struct CachedReader<P> {
-    cached: sync::Cached<Version<P>>,
+    cached: sync::Cached<Version<Snapshot<P>>>,
 }
 
 impl<P> CachedReader<P> {

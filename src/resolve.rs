@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::id::UidRef;
 use crate::identity::{Cgroup, ContainerId, ContainerLog, Identity, PodLog};
 use crate::pod::PodMeta;
-use crate::snapshot::{Found, FoundBy, Key, Snapshot};
+use crate::pods::{Found, FoundBy, Key};
+use crate::snapshot::Snapshot;
 
 impl<'a> Identity<'a> {
     /// The pod that this identity belongs to, in a snapshot.

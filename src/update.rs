@@ -23,13 +23,21 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use keys::IgnoredKeys;
+
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
 use crate::moment::Moment;
-use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta};
-use crate::snapshot::{Contender, Mirror, RemovedSet, Snapshot, Translation, UidKey, between};
-use crate::table::versions::Draft;
+use crate::pod::{ClaimRef, Claims, NamedClaim, OwnedClaim, PodKind, PodMeta};
+use crate::pods::{
+    Contender, HashedUid, History, Mirror, Removals, RemovedPod, RemovedSet, Tables, Times, Translation,
+};
+use crate::snapshot::{Snapshot, between};
+use crate::table::versions::{self, TablesMut};
 use crate::table::{Entry, Place};
+
+/// The next snapshot, while it is being written.
+pub(crate) type Draft<'w, P> = versions::Draft<'w, Snapshot<P>>;
 
 /// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
 /// [`Writer::update_pod`](crate::Writer::update_pod).
@@ -46,7 +54,7 @@ pub enum Upserted<P> {
 impl<P: PodMeta> Snapshot<P> {
     /// The pod or mirror with this UID.
     pub(crate) fn find_known(&self, uid: UidRef<'_>) -> Option<Known<P>> {
-        let key = UidKey::new(uid, &self.hashing);
+        let key = HashedUid::new(uid, &self.hashing);
         let (place, kind, pod) = self.live.known(key, |words, pod| key.is(words, pod))?;
         Some(Known { place, kind, pod: Arc::clone(pod) })
     }
@@ -77,15 +85,15 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(crate) fn store(&mut self, pod: &Arc<P>) -> Result<Upserted<P>, Error> {
         if let Err(error) = check(&**pod) {
             // Its `Drop` may panic.
-            self.memory().drop_later(Arc::clone(pod));
+            self.drop_later(Arc::clone(pod));
             return Err(error);
         }
         let kind = PodKind::of(&**pod);
-        let key = UidKey::new(UidRef::from(pod.uid()), &self.hashing);
+        let key = HashedUid::new(UidRef::from(pod.uid()), &self.hashing);
         let known = self.known(key);
         if let Some((place, known_kind, old)) = known
             && known_kind == kind
-            && let Some(name) = self.name_of(kind, old, &**pod)
+            && let Some(name) = self.place_if_held(full_name(kind, &**pod), old)
         {
             if Arc::ptr_eq(old, pod) {
                 return Ok(Upserted::Unchanged);
@@ -145,15 +153,15 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Replaces the keys of the old pod by those of the new one.
     fn change_keys(&mut self, uid: UidRef<'_>, old: Option<&Arc<P>>, new: Option<&Arc<P>>) {
-        let [had, has] = self.live_mut().change_claims(uid, old, new);
-        if had != has {
-            let ignored = &mut self.history().ignored_keys;
-            *ignored = ignored.wrapping_sub(had).wrapping_add(has);
+        let IgnoredKeys { before, after } = self.live_mut().change_claims(uid, old, new);
+        if before != after {
+            let ignored = &mut self.history_mut().ignored_keys;
+            *ignored = ignored.wrapping_sub(before).wrapping_add(after);
         }
     }
 
     /// Stores a pod whose UID is not in the index.
-    fn insert(&mut self, kind: PodKind, key: UidKey<'_>, pod: &Arc<P>) {
+    fn insert(&mut self, kind: PodKind, key: HashedUid<'_>, pod: &Arc<P>) {
         self.reconsider_tombstones(kind, pod);
         if self.removed.is_some() {
             self.drop_removed(key.uid);
@@ -171,21 +179,21 @@ impl<P: PodMeta> Draft<'_, P> {
         let stored = self.any_by_uid(uid.as_uid_ref());
         if stored.is_some_and(|stored| Arc::ptr_eq(stored, &previous)) {
             let contender = name_contender(kind, &*previous, uid);
-            self.live_mut().contenders(contender.key.as_ref()).insert(contender);
+            self.live_mut().contenders_mut().insert(contender);
         }
     }
 
     /// Removes a pod or mirror that was just found under this UID, and passes on the keys and the name that it held.
     fn remove_known(&mut self, uid: UidRef<'_>, Known { place, kind, pod }: Known<P>) -> Arc<P> {
-        if let Some(name) = self.name_of(kind, &pod, &*pod) {
-            let key = KeyRef::Name(kind, pod.name(), pod.namespace());
+        let key = full_name(kind, &*pod);
+        if let Some(name) = self.place_if_held(key, &pod) {
             match self.live_mut().pass_on(key, name) {
                 Some(next) => self.link(kind, &next, Some(&pod)),
                 None => self.unlink(kind, &pod),
             }
         } else {
             let contender = name_contender(kind, &*pod, uid.into());
-            self.live_mut().contenders(contender.key.as_ref()).remove(&contender);
+            self.live_mut().contenders_mut().remove(&contender);
         }
         // What was changed so far moved no entry of this table: a translation is replaced in its place.
         self.live_mut().remove_pod(kind, place);
@@ -196,24 +204,55 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// The pod or mirror with the UID of `key`, and its place.
-    fn known(&self, key: UidKey<'_>) -> Option<(Place, PodKind, &Arc<P>)> {
+    fn known(&self, key: HashedUid<'_>) -> Option<(Place, PodKind, &Arc<P>)> {
         self.live.known(key, |words, pod| key.is(words, pod))
+    }
+}
+
+/// What a draft writes to.
+impl<P> Draft<'_, P> {
+    /// Marks the draft as one that changes no pods and no mirror pods.
+    pub(crate) fn keeps_pods(&mut self) {
+        let generation = self.base().pods_generation;
+        self.state_mut().pods_generation = generation;
+    }
+
+    fn history_mut(&mut self) -> &mut History {
+        &mut self.state_mut().history
+    }
+
+    fn times_mut(&mut self) -> Option<&mut Times> {
+        self.state_mut().times.as_deref_mut()
+    }
+
+    fn queue_mut(&mut self) -> Option<&mut Removals> {
+        Some(&mut self.state_mut().removed.as_mut()?.queue)
+    }
+
+    /// The tables of the current pods.
+    #[inline]
+    fn live_mut(&mut self) -> TablesMut<'_, Tables<Arc<P>>> {
+        self.tables_mut(|snapshot| &mut snapshot.live)
+    }
+
+    /// The tables of the removed pods, if the index keeps those.
+    fn removed_mut(&mut self) -> Option<TablesMut<'_, Tables<RemovedPod<P>>>> {
+        self.optional_tables_mut(|snapshot| Some(&mut snapshot.removed.as_mut()?.tables))
     }
 }
 
 /// Holders of full names.
 impl<P: PodMeta> Draft<'_, P> {
-    /// The place of `holder` in the table by name, if it holds the full name of `pod`.
-    fn name_of(&self, kind: PodKind, holder: &Arc<P>, pod: &P) -> Option<Place> {
-        let name = KeyRef::Name(kind, pod.name(), pod.namespace());
-        let (place, known) = self.live.find(name, &self.hashing)?;
-        Arc::ptr_eq(known, holder).then_some(place)
+    /// The place of a full name's entry, if this pod holds the name.
+    fn place_if_held(&self, full_name: ClaimRef<'_>, pod: &Arc<P>) -> Option<Place> {
+        let (place, holder) = self.live.find(full_name, &self.hashing)?;
+        Arc::ptr_eq(holder, pod).then_some(place)
     }
 
     /// Makes `holder` the holder of its full name. Returns the previous one.
     fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>) -> Option<Arc<P>> {
-        let key = KeyRef::Name(kind, holder.name(), holder.namespace());
-        let named = NamedKey { key, container: None };
+        let key = full_name(kind, &**holder);
+        let named = NamedClaim { key, container: None };
         let mut tables = self.live_mut();
         let Some((place, known)) = tables.find(key, tables.hashing) else {
             tables.add_entry(named, holder);
@@ -255,7 +294,7 @@ impl<P: PodMeta> Draft<'_, P> {
             PodKind::Pod if self.live.mirrors.len() > 0 && self.mirror_pod_by_pod(pod).is_some() => {
                 // The mirror still translates to the removed pod.
                 if let Ok(full_name) = FullName::new(pod.namespace(), pod.name()) {
-                    self.history().tombstones.insert(PodUid::from(pod.uid()), full_name);
+                    self.history_mut().tombstones.insert(PodUid::from(pod.uid()), full_name);
                 }
             }
             PodKind::Pod => {}
@@ -268,7 +307,7 @@ impl<P: PodMeta> Draft<'_, P> {
             return;
         }
         if let Some(Translation::Pod(uid)) = self.exchange_target(mirror, target) {
-            self.history().tombstones.remove(&uid);
+            self.history_mut().tombstones.remove(&uid);
         }
     }
 
@@ -283,7 +322,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// The entry of this very mirror.
     fn locate_mirror(&self, mirror: &Arc<P>) -> Option<(Place, &Mirror<Arc<P>>)> {
-        let key = UidKey::new(UidRef::from(mirror.uid()), &self.hashing);
+        let key = HashedUid::new(UidRef::from(mirror.uid()), &self.hashing);
         let is = |entry: &Entry<_, _>| key.is(entry.key, &entry.value);
         let (place, entry) = self.live.mirrors.find(key.hash, key.tag, is)?;
         Arc::ptr_eq(&entry.value.pod, mirror).then_some((place, &entry.value))
@@ -295,7 +334,7 @@ impl<P: PodMeta> Draft<'_, P> {
         if self.history.tombstones.is_empty() {
             return;
         }
-        let Some(full_name) = self.history().tombstones.remove(&PodUid::from(pod.uid())) else { return };
+        let Some(full_name) = self.history_mut().tombstones.remove(&PodUid::from(pod.uid())) else { return };
         let same = full_name.name() == pod.name() && full_name.namespace() == pod.namespace();
         if (kind == PodKind::Mirror || !same)
             && let Some(mirror) = self.mirror_pod_by_full_name(full_name.as_str()).cloned()
@@ -317,8 +356,13 @@ impl<P> fmt::Debug for Upserted<P> {
 
 /// The claim of a pod to its full name, which another pod holds. All such claims are equally strong.
 fn name_contender<P: PodMeta>(kind: PodKind, pod: &P, uid: PodUid) -> Contender {
-    let key = OwnedKey::new(KeyRef::Name(kind, pod.name(), pod.namespace()));
+    let key = OwnedClaim::new(full_name(kind, pod));
     Contender { key, strength: Claims::NONE.strength, uid }
+}
+
+/// A pod's full name, as it claims it.
+fn full_name<P: PodMeta>(kind: PodKind, pod: &P) -> ClaimRef<'_> {
+    ClaimRef::Name(kind, pod.name(), pod.namespace())
 }
 
 /// Refuses pods that could not be found again.

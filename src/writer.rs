@@ -11,9 +11,9 @@ use crate::id::{PodUid, UidRef};
 use crate::moment::{Moment, StepDetector};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
-use crate::table::versions::{Draft, Versions};
+use crate::table::versions::Versions;
 use crate::table::wake::Announcer;
-use crate::update::Upserted;
+use crate::update::{Draft, Upserted};
 
 /// Number of retired snapshots that a publication checks. More than one, so that the queue shrinks after
 /// readers held many; few, so that a thousand idle readers do not slow down each publication.
@@ -51,7 +51,7 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// assert_clone::<pod_index::Writer<pod_index::SimplePod>>();
 /// ```
 pub struct Writer<P> {
-    pub(crate) versions: Versions<P>,
+    pub(crate) versions: Versions<Snapshot<P>>,
     /// Tells followers, on drop, that the writer is gone.
     pub(crate) announcer: Announcer,
     pub(crate) steps: StepDetector,

@@ -38,6 +38,8 @@ pub struct KeyKind(pub u16);
 /// once, but each time it is named counts towards the limit.
 pub struct PodKeys<'a> {
     claims: &'a mut Claims,
+    /// Whether only the strength is asked for, so that the keys themselves need no list.
+    only_strength: bool,
 }
 
 /// The strength of a pod's claim to its keys; the smallest is the strongest. If two are equally strong, the
@@ -49,26 +51,26 @@ pub(crate) struct Strength {
     created: Reverse<i64>,
 }
 
-/// A key.
+/// A key as pods claim it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum AnyKey<B, S> {
+pub(crate) enum AnyClaim<B, S> {
     ContainerId(ContainerId),
     Ip(u128),
-    Own(KeyKind, B),
+    Custom(KeyKind, B),
     /// A full name, of a pod or a mirror pod.
     Name(PodKind, S, S),
 }
 
-/// A key that borrows its bytes.
-pub(crate) type KeyRef<'a> = AnyKey<&'a [u8], &'a str>;
+/// A claimed key that borrows its bytes.
+pub(crate) type ClaimRef<'a> = AnyClaim<&'a [u8], &'a str>;
 
-/// A key that owns its bytes, with the same order.
-pub(crate) type OwnedKey = AnyKey<Arc<[u8]>, Arc<str>>;
+/// A claimed key that owns its bytes, with the same order.
+pub(crate) type OwnedClaim = AnyClaim<Arc<[u8]>, Arc<str>>;
 
-/// A key as named by a pod.
+/// A key as a pod names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NamedKey<'a> {
-    pub(crate) key: KeyRef<'a>,
+pub(crate) struct NamedClaim<'a> {
+    pub(crate) key: ClaimRef<'a>,
     /// The container's name, if the key is a container ID.
     pub(crate) container: Option<&'a Arc<str>>,
 }
@@ -77,7 +79,7 @@ pub(crate) struct NamedKey<'a> {
 pub(crate) struct Claims {
     pub(crate) strength: Strength,
     /// Sorted, each once. Beside a container ID, the container's name.
-    pub(crate) keys: Vec<(OwnedKey, Option<Arc<str>>)>,
+    pub(crate) keys: Vec<(OwnedClaim, Option<Arc<str>>)>,
     /// Number of ignored keys.
     pub(crate) ignored: usize,
 }
@@ -98,9 +100,9 @@ impl PodKeys<'_> {
     /// Name the containers of all kinds, including the last terminated ones. An empty ID, of a container that
     /// has not started, is skipped. An invalid ID, such as its first 12 digits, is ignored and counted.
     pub fn container_id(&mut self, container: &str, id: &str) {
-        if !id.is_empty() {
+        if !id.is_empty() && !self.only_strength {
             let id = ContainerId::parse(id).filter(|_| container.len() <= MAX_KEY_LENGTH);
-            self.add(id.map(OwnedKey::ContainerId), Some(container));
+            self.add(id.map(OwnedClaim::ContainerId), Some(container));
         }
     }
 
@@ -108,21 +110,24 @@ impl PodKeys<'_> {
     ///
     /// A pod in its node's network has none.
     pub fn ip(&mut self, ip: IpAddr) {
-        self.add(Some(OwnedKey::Ip(ip_number(ip))), None);
+        self.add(Some(OwnedClaim::Ip(ip_number(ip))), None);
     }
 
     /// Like [`ip`](Self::ip), from text. Empty text is skipped; an invalid address is ignored and counted.
     pub fn ip_text(&mut self, ip: &str) {
-        if !ip.is_empty() {
-            self.add(ip.parse().ok().map(|ip| OwnedKey::Ip(ip_number(ip))), None);
+        if !ip.is_empty() && !self.only_strength {
+            self.add(ip.parse().ok().map(|ip| OwnedClaim::Ip(ip_number(ip))), None);
         }
     }
 
     /// A custom key, which several pods may have. An empty key, and one of more than [`MAX_KEY_LENGTH`]
     /// bytes, is ignored and counted.
     pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
+        if self.only_strength {
+            return;
+        }
         let key = Some(key.as_ref()).filter(|key| (1..=MAX_KEY_LENGTH).contains(&key.len()));
-        self.add(key.map(|key| OwnedKey::Own(kind, key.into())), None);
+        self.add(key.map(|key| OwnedClaim::Custom(kind, key.into())), None);
     }
 
     /// When the pod was created, in whole seconds since 1970. If several pods name one key, the one created
@@ -144,7 +149,10 @@ impl PodKeys<'_> {
     }
 
     /// Ignores and counts an invalid key, which is `None`, and one too many.
-    fn add(&mut self, key: Option<OwnedKey>, container: Option<&str>) {
+    fn add(&mut self, key: Option<OwnedClaim>, container: Option<&str>) {
+        if self.only_strength {
+            return;
+        }
         match key.filter(|_| self.claims.keys.len() < MAX_KEYS_PER_POD) {
             Some(key) => self.claims.keys.push((key, container.map(Arc::from))),
             None => self.claims.ignored += 1,
@@ -155,6 +163,13 @@ impl PodKeys<'_> {
 impl Strength {
     /// Of a pod that says nothing about itself.
     const DEFAULT: Self = Self { finished: false, terminating: false, created: Reverse(i64::MIN) };
+
+    /// That of a pod's claims: what a contested key is decided by. Makes no list of the keys.
+    pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
+        let mut claims = Claims::NONE;
+        pod.keys(&mut PodKeys { claims: &mut claims, only_strength: true });
+        claims.strength
+    }
 
     /// The claims of a removed pod: those of the last removal are the strongest.
     pub(crate) const fn of_removal(number: u64) -> Self {
@@ -168,7 +183,7 @@ impl Claims {
 
     pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
         let mut claims = Self::NONE;
-        pod.keys(&mut PodKeys { claims: &mut claims });
+        pod.keys(&mut PodKeys { claims: &mut claims, only_strength: false });
         // Stable, so that of a key that is named twice, the first one stays.
         claims.keys.sort_by(|(one, _), (other, _)| one.cmp(other));
         claims.keys.dedup_by(|(one, _), (other, _)| one == other);
@@ -182,31 +197,33 @@ impl Claims {
     }
 
     /// Whether the pod named this key.
-    pub(crate) fn has(&self, key: KeyRef<'_>) -> bool {
+    pub(crate) fn has(&self, key: ClaimRef<'_>) -> bool {
         self.keys.binary_search_by(|(other, _)| other.as_ref().cmp(&key)).is_ok()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = NamedKey<'_>> {
-        self.keys.iter().map(|(key, container)| NamedKey { key: key.as_ref(), container: container.as_ref() })
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NamedClaim<'_>> {
+        self.keys
+            .iter()
+            .map(|(key, container)| NamedClaim { key: key.as_ref(), container: container.as_ref() })
     }
 }
 
-impl OwnedKey {
-    pub(crate) fn new(key: KeyRef<'_>) -> Self {
+impl OwnedClaim {
+    pub(crate) fn new(key: ClaimRef<'_>) -> Self {
         match key {
-            KeyRef::ContainerId(id) => Self::ContainerId(id),
-            KeyRef::Ip(ip) => Self::Ip(ip),
-            KeyRef::Own(kind, bytes) => Self::Own(kind, bytes.into()),
-            KeyRef::Name(kind, name, namespace) => Self::Name(kind, name.into(), namespace.into()),
+            ClaimRef::ContainerId(id) => Self::ContainerId(id),
+            ClaimRef::Ip(ip) => Self::Ip(ip),
+            ClaimRef::Custom(kind, bytes) => Self::Custom(kind, bytes.into()),
+            ClaimRef::Name(kind, name, namespace) => Self::Name(kind, name.into(), namespace.into()),
         }
     }
 
-    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+    pub(crate) fn as_ref(&self) -> ClaimRef<'_> {
         match self {
-            Self::ContainerId(id) => KeyRef::ContainerId(*id),
-            Self::Ip(ip) => KeyRef::Ip(*ip),
-            Self::Own(kind, key) => KeyRef::Own(*kind, key),
-            Self::Name(kind, name, namespace) => KeyRef::Name(*kind, name, namespace),
+            Self::ContainerId(id) => ClaimRef::ContainerId(*id),
+            Self::Ip(ip) => ClaimRef::Ip(*ip),
+            Self::Custom(kind, key) => ClaimRef::Custom(*kind, key),
+            Self::Name(kind, name, namespace) => ClaimRef::Name(*kind, name, namespace),
         }
     }
 }

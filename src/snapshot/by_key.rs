@@ -4,11 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Snapshot;
-use super::found::{Found, Key};
-use super::tables::Tables;
 use crate::identity::ContainerId;
-use crate::pod::{KeyKind, KeyRef, PodKind, PodMeta, ip_number};
-use crate::table::OrdSet;
+use crate::pod::{ClaimRef, KeyKind, PodKind, PodMeta, ip_number};
+use crate::pods::{Found, Key, Tables};
 
 /// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -68,7 +66,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn is_contested<'k>(&self, key: impl Into<Key<'k>>) -> bool {
         let key = self.live.meant(key.into(), &self.hashing);
-        key.claimed(PodKind::Pod).is_some_and(|key| self.live.first_contender(key).is_some())
+        key.claimed(PodKind::Pod).is_some_and(|key| self.live.contenders.first_of(key).is_some())
     }
 
     /// All current pods that claim this key: the pod that [`get`](Self::get) returns, then the others, the strongest claim
@@ -169,7 +167,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_ip(&self, ip: IpAddr) -> Option<&Arc<P>> {
-        Some(self.live.find(KeyRef::Ip(ip_number(ip)), &self.hashing)?.1)
+        Some(self.live.find(ClaimRef::Ip(ip_number(ip)), &self.hashing)?.1)
     }
 
     /// The pods that name this custom key, strongest claim first; see [`PodMeta::keys`].
@@ -191,7 +189,7 @@ impl<P: PodMeta> Snapshot<P> {
     pub fn key_counts(&self) -> KeyCounts {
         let Tables { container_ids, ips, keys, contenders, .. } = &self.live;
         let (container_ids, ips, keys) = (container_ids.len(), ips.len(), keys.len());
-        KeyCounts { container_ids, ips, keys, contended: contenders.iter().map(OrdSet::len).sum() }
+        KeyCounts { container_ids, ips, keys, contended: contenders.len() }
     }
 
     /// Number of ignored keys of all pods: those beyond [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD), empty

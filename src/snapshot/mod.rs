@@ -6,17 +6,12 @@
 //! | pods by full name · mirrors by full name | one table |
 //! | mirror UID → static UID | stored with each mirror |
 //!
-//! Three more tables are by additional keys. `tables` lists all six. Removed pods have a second set of these tables; see
-//! `removed`. A snapshot is read-only data: `update` creates one from another. This module does not depend on threads.
+//! Three more tables are by additional keys. `pods` declares all six, and has a second set of them for removed pods. A
+//! snapshot is read-only data: `update` creates one from another. This module does not depend on threads.
 
 mod by_key;
 mod changes;
-mod found;
-mod key;
-mod queue;
 mod removed;
-mod tables;
-mod times;
 mod translations;
 
 use std::ops::ControlFlow;
@@ -25,20 +20,14 @@ use std::sync::Arc;
 pub use by_key::KeyCounts;
 pub use changes::Change;
 pub(crate) use changes::between;
-pub use found::{Found, FoundBy, Key};
-pub(crate) use key::{Mirror, Translation, UidKey};
 pub use removed::RemovedPods;
-pub(crate) use removed::{Removals, RemovedPod, RemovedSet};
-pub(crate) use tables::{
-    Claimant, Container, Contender, EachTable, OwnedKey, Tables, container_key, ip_key, name_key, own_key,
-    set_of,
-};
-pub(crate) use times::{End, EndCause, Hold, Learned, Stay, Times};
 
 use crate::id::{self, FullName, PodUid, ResolvedPodUid, UidRef};
 use crate::options::Options;
-use crate::pod::{KeyRef, PodKind, PodMeta, is_mirror_pod, is_static_pod};
-use crate::table::{Hashing, OrdMap};
+use crate::pod::{ClaimRef, PodKind, PodMeta, is_mirror_pod, is_static_pod};
+use crate::pods::{Found, History, Key, Mirror, RemovedSet, Tables, Times, Translation};
+use crate::table::Hashing;
+use crate::table::versions::{Clearing, Sharing, State, TableSet};
 
 /// One complete, immutable state of the index.
 ///
@@ -85,15 +74,6 @@ pub struct Snapshot<P> {
     pub(crate) times: Option<Box<Times>>,
 }
 
-/// Data that is not in the tables. The map is nearly always empty.
-#[derive(Clone, PartialEq, Default)]
-pub(crate) struct History {
-    /// Removed pods to which a mirror still translates, with their full names.
-    pub(crate) tombstones: OrdMap<PodUid, FullName>,
-    /// Number of ignored keys of all pods.
-    pub(crate) ignored_keys: usize,
-}
-
 impl<P> Snapshot<P> {
     pub(crate) fn empty(options: Options) -> Self {
         Self {
@@ -125,6 +105,37 @@ impl<P> Snapshot<P> {
     #[must_use]
     pub fn pods_generation(&self) -> u64 {
         self.pods_generation
+    }
+}
+
+impl<P> State for Snapshot<P> {
+    type Shared = P;
+
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn hashing(&self) -> &Hashing {
+        &self.hashing
+    }
+
+    fn next(&self, sharing: &Sharing) -> Self {
+        Self {
+            generation: self.generation + 1,
+            pods_generation: self.generation + 1,
+            hashing: self.hashing.clone(),
+            live: self.live.next(sharing),
+            history: self.history.clone(),
+            removed: self.removed.as_deref().map(|removed| Box::new(removed.next(sharing))),
+            times: self.times.clone(),
+        }
+    }
+
+    fn clear(&mut self, clearing: &mut Clearing<'_, P>) {
+        self.live.clear(clearing);
+        if let Some(removed) = &mut self.removed {
+            removed.tables.clear(clearing);
+        }
     }
 }
 
@@ -426,7 +437,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
     pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
-        Some(self.live.find(KeyRef::Name(kind, name, namespace), &self.hashing)?.1)
+        Some(self.live.find(ClaimRef::Name(kind, name, namespace), &self.hashing)?.1)
     }
 
     /// The translation of a mirror, if not to itself.

@@ -1,38 +1,12 @@
-//! Removed pods that are kept for a time, and the reads that find them.
-//!
-//! They are in a second set of tables: a lookup of a current pod reads nothing of it. Of several removed pods with one
-//! key, the one removed last holds it, and the others are contenders.
+//! The reads that find removed pods. A lookup of a current pod reads nothing of them.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::Snapshot;
-use super::found::{Found, FoundBy, Key};
-use super::key::Mirror;
-use super::queue::Queue;
-use super::tables::{Claimant, Tables};
-use crate::id::{PodUid, UidRef};
-use crate::options::KeepRemoved;
-use crate::pod::{Claims, PodMeta, Strength};
-use crate::table::{Hashing, Value};
-
-/// The removed pods of a snapshot. Only an index that keeps them has one.
-pub(crate) struct RemovedSet<P> {
-    pub(crate) tables: Tables<RemovedPod<P>>,
-    /// Only the writer reads it.
-    pub(crate) queue: Removals,
-}
-
-/// The removals, by their number.
-pub(crate) type Removals = Queue<PodUid>;
-
-/// A removed pod or mirror.
-pub(crate) struct RemovedPod<P> {
-    pub(crate) pod: Arc<P>,
-    pub(crate) at: Instant,
-    /// The number of the removal. Each removal has its own.
-    pub(crate) number: u64,
-}
+use crate::id::UidRef;
+use crate::pod::PodMeta;
+use crate::pods::{Claimant, Found, FoundBy, Key, Mirror, RemovedPod, Tables};
+use crate::table::Hashing;
 
 /// The removed pods that are kept; see [`Snapshot::removed`].
 ///
@@ -85,44 +59,10 @@ pub struct RemovedPods<'a, P> {
     hashing: &'a Hashing,
 }
 
-impl<P> RemovedSet<P> {
-    pub(crate) fn new(limits: KeepRemoved) -> Self {
-        Self { tables: Tables::new(), queue: Queue::new(limits) }
-    }
-}
-
 impl<P> Snapshot<P> {
     /// When the writer next has a removed pod to drop. Keys that a pod had are dropped with the next publication.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.removed.as_ref()?.queue.deadline()
-    }
-}
-
-impl<P> Value for RemovedPod<P> {
-    type Pod = P;
-
-    fn pod(&self) -> &Arc<P> {
-        &self.pod
-    }
-
-    fn into_parts(self) -> (Arc<P>, Option<Arc<str>>) {
-        (self.pod, None)
-    }
-}
-
-impl<P: PodMeta> Claimant for RemovedPod<P> {
-    fn strength(&self) -> Strength {
-        Strength::of_removal(self.number)
-    }
-
-    fn claims(&self) -> Claims {
-        let mut claims = Claims::of(&*self.pod);
-        claims.strength = self.strength();
-        claims
-    }
-
-    fn removed_at(&self) -> Option<Instant> {
-        Some(self.at)
     }
 }
 
@@ -186,11 +126,5 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
 }
 
 copied!(RemovedPods);
-
-impl<P> Clone for RemovedPod<P> {
-    fn clone(&self) -> Self {
-        Self { pod: Arc::clone(&self.pod), ..*self }
-    }
-}
 
 shown!(RemovedPods<'_>, |removed| len: removed.len());

@@ -19,7 +19,7 @@ use std::num::NonZero;
 use std::ops::ControlFlow;
 
 use super::node::{Array, MAX_LEN, Memory, Page, PageLink, Root, Slot};
-use super::{Entry, Hashing, Key, Value};
+use super::{Entry, Hashing, TableKey, Value};
 
 type Chunk<E> = Array<PageLink<E>>;
 
@@ -35,7 +35,7 @@ pub(crate) struct Table<K, V> {
 /// A draft's table, for writing.
 pub(crate) struct TableMut<'a, K, V: Value> {
     pub(super) table: &'a mut Table<K, V>,
-    pub(super) memory: &'a mut Memory<V::Pod>,
+    pub(super) memory: &'a mut Memory<V::Shared>,
     pub(super) hashing: &'a Hashing,
 }
 
@@ -145,7 +145,7 @@ fn count<E>(chunk: &Chunk<E>) -> usize {
     chunk.children().iter().flat_map(each_page).map(Page::len).sum()
 }
 
-impl<K: Key, V: Value> TableMut<'_, K, V> {
+impl<K: TableKey, V: Value> TableMut<'_, K, V> {
     /// Replaces the value at `place`, which was just found.
     pub(crate) fn replace(&mut self, Place { hash, index }: Place, value: V) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
@@ -217,7 +217,7 @@ impl<K: Key, V: Value> TableMut<'_, K, V> {
         if bits == 0 {
             return;
         }
-        let chunk = |memory: &mut Memory<V::Pod>| {
+        let chunk = |memory: &mut Memory<V::Shared>| {
             Array::new((0..1 << chunk_bits).map(|_| PageLink::EMPTY).collect(), memory)
         };
         let chunks = (0..1 << root_bits).map(|_| chunk(self.memory)).collect();
@@ -280,10 +280,10 @@ fn index(hash: u64, bits: u32) -> usize {
 }
 
 /// Doubles the number of a chunk's pages: one more bit of the hash separates entries.
-fn double_chunk<K: Key, V: Value>(
+fn double_chunk<K: TableKey, V: Value>(
     chunk: &mut Chunk<Entry<K, V>>,
     root_bits: u32,
-    memory: &mut Memory<V::Pod>,
+    memory: &mut Memory<V::Shared>,
     hashing: &Hashing,
 ) {
     let bits = chunk.bits();
@@ -300,7 +300,7 @@ fn double_chunk<K: Key, V: Value>(
 }
 
 /// Halves the number of a chunk's pages.
-fn halve_chunk<K: Key, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Memory<V::Pod>) {
+fn halve_chunk<K: TableKey, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Memory<V::Shared>) {
     let mut slots = Vec::new();
     let mut links = Vec::with_capacity(chunk.children().len() / 2);
     let mut old = std::mem::replace(chunk, Array::EMPTY_CHUNK).take(memory).into_iter();

@@ -7,6 +7,7 @@
 //!
 //! Only this module names the map crate and the hasher. It does not know what a pod is.
 
+mod declare;
 mod hash;
 mod hash_table;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
@@ -20,6 +21,7 @@ pub(crate) mod wake;
 use std::num::NonZero;
 use std::sync::Arc;
 
+pub(crate) use declare::tables;
 pub(crate) use hash::Hashing;
 pub(crate) use hash_table::{Place, Side, Table, TableMut};
 pub(crate) use im::{OrdMap, OrdSet};
@@ -32,7 +34,7 @@ pub(crate) struct Entry<K, V> {
 }
 
 /// A key as stored in a page. Pages are copied bitwise, so it owns nothing except what `into_text` returns.
-pub(crate) trait Key: Clone {
+pub(crate) trait TableKey: Clone {
     /// The hash of the key.
     fn hash(&self, hashing: &Hashing) -> u64;
     /// What the key owns.
@@ -41,13 +43,14 @@ pub(crate) trait Key: Clone {
     }
 }
 
-/// The value of a key: a pod, perhaps with more. As a key, it owns nothing except what `into_parts` returns.
+/// The value of a key: an object that versions share, perhaps with more. As a key, it owns nothing except what `into_parts`
+/// returns.
 pub(crate) trait Value {
-    /// The pods of the index.
-    type Pod;
-    fn pod(&self) -> &Arc<Self::Pod>;
+    /// The objects.
+    type Shared;
+    fn shared(&self) -> &Arc<Self::Shared>;
     /// What the value owns.
-    fn into_parts(self) -> (Arc<Self::Pod>, Option<Arc<str>>);
+    fn into_parts(self) -> (Arc<Self::Shared>, Option<Arc<str>>);
 }
 
 /// A key of sixteen bytes.
@@ -62,23 +65,23 @@ pub(crate) enum Text {
     Elsewhere { first: usize, bytes: Arc<[u8]> },
 }
 
-/// Maximum length of a text in an entry: with the pod and its birth, the entry fills a line.
+/// Maximum length of a text in an entry: with the object and its birth, the entry fills a line.
 const TEXT_HERE: usize = 45;
 
-impl Key for [Words; 2] {
+impl TableKey for [Words; 2] {
     fn hash(&self, hashing: &Hashing) -> u64 {
         let [Words(a, b), Words(c, d)] = *self;
         hashing.four_words([a, b, c, d])
     }
 }
 
-impl Key for Words {
+impl TableKey for Words {
     fn hash(&self, hashing: &Hashing) -> u64 {
         hashing.words((self.0, self.1))
     }
 }
 
-impl Key for Text {
+impl TableKey for Text {
     fn hash(&self, hashing: &Hashing) -> u64 {
         let (first, texts) = self.parts();
         let (first, second) = texts.split_at(first);
@@ -146,10 +149,10 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl<P> Value for Arc<P> {
-    type Pod = P;
+    type Shared = P;
 
     #[inline]
-    fn pod(&self) -> &Self {
+    fn shared(&self) -> &Self {
         self
     }
 
@@ -176,7 +179,7 @@ pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Hashing, Key, TEXT_HERE, Text, same};
+    use super::{Hashing, TEXT_HERE, TableKey, Text, same};
 
     #[test]
     fn a_text_equals_only_its_two_strings() {

@@ -42,7 +42,7 @@ use std::slice;
 use wide::u8x16;
 
 use super::pool::Line;
-use super::{Entry, Key, Value};
+use super::{Entry, TableKey, Value};
 use memory::Dead;
 pub(crate) use memory::{DeadList, Memory};
 
@@ -394,10 +394,10 @@ impl<E> PageLink<E> {
     }
 }
 
-impl<K: Key, V: Value> PageLink<Entry<K, V>> {
+impl<K: TableKey, V: Value> PageLink<Entry<K, V>> {
     /// Replaces the value at `index`, which counts across the pages of a chain: the old entry dies.
-    pub(super) fn replace(&mut self, index: usize, value: V, memory: &mut Memory<V::Pod>) {
-        let replace = |old: &Slot<Entry<K, V>>, memory: &Memory<V::Pod>| {
+    pub(super) fn replace(&mut self, index: usize, value: V, memory: &mut Memory<V::Shared>) {
+        let replace = |old: &Slot<Entry<K, V>>, memory: &Memory<V::Shared>| {
             memory.slot(old.tag, Entry { key: old.entry.key.clone(), value })
         };
         let old = if let Some(page) = self.own(0, memory) {

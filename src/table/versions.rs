@@ -1,12 +1,13 @@
 //! The existing versions, the one being written, and what may be freed.
 //!
-//! `map::node` states what the memory of a version requires, and **this module guarantees it**: the unsafe
+//! `node` states what the memory of a version requires, and **this module guarantees it**: the unsafe
 //! code here promises that a version is gone, or that it still exists. Every published version is held here
 //! until no one else holds it. Only then does the writer free what belonged to it alone. A version that
 //! outlives the writer keeps alive everything that existed when the writer was dropped, until the last
 //! version is dropped.
 //!
-//! It does not depend on the meaning of a write or on when it is published.
+//! What is published is a type parameter, a [`State`]: its tables, and whatever else belongs to a version. This module does not
+//! depend on the meaning of a write or on when it is published.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -15,67 +16,118 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, OnceLock};
 use std::{mem, ptr, thread};
 
-use crate::options::Options;
-use crate::pod::KeyRef;
-use crate::snapshot::{
-    Contender, EachTable, History, Removals, RemovedPod, RemovedSet, Snapshot, Tables, Times, set_of,
-};
 use crate::table::sync::{self, Published};
-use crate::table::{DeadList, Hashing, Key, Memory, OrdSet, Table, TableMut, Value};
+use crate::table::{DeadList, Hashing, Memory, Table, TableKey, TableMut, Value};
 
-/// A published snapshot. All versions share `last`, which is empty until the writer is dropped.
-pub(crate) struct Version<P> {
-    snapshot: Snapshot<P>,
-    last: Arc<FinalDeadList<P>>,
+/// What a version consists of: any number of tables, and data that can be cloned.
+///
+/// The memory of the tables is safe only if an implementation does exactly what these methods say. It cannot make a
+/// [`Sharing`] or a [`Clearing`] itself.
+pub(crate) trait State: Sized {
+    /// What the entries of its tables share.
+    type Shared;
+
+    /// The number of the version: that of the next one is higher.
+    fn generation(&self) -> u64;
+
+    /// The seeds of all its tables. Those of the next version are the same.
+    fn hashing(&self) -> &Hashing;
+
+    /// The next version with the same content: each table is the one that `sharing` returns for the same table of this version.
+    fn next(&self, sharing: &Sharing) -> Self;
+
+    /// Clears each table once.
+    fn clear(&mut self, clearing: &mut Clearing<'_, Self::Shared>);
+}
+
+/// A set of tables; [`tables`](crate::table::tables) declares one.
+pub(crate) trait TableSet {
+    /// What the entries share.
+    type Shared;
+
+    /// Clears each table once.
+    fn clear(&mut self, clearing: &mut Clearing<'_, Self::Shared>);
+}
+
+/// Makes tables of the next version. Only [`Versions`] has one.
+pub(crate) struct Sharing(());
+
+/// Empties tables of a draft. Only a [`Draft`] has one.
+pub(crate) struct Clearing<'a, P> {
+    memory: &'a mut Memory<P>,
+    hashing: &'a Hashing,
+    /// Pages are reserved for as many entries as a table has, but at most so many.
+    capacity: usize,
+}
+
+/// A published state. All versions share `last`, which is empty until the writer is dropped.
+pub(crate) struct Version<S: State> {
+    state: S,
+    last: Arc<FinalDeadList<S::Shared>>,
 }
 
 /// All versions of an index that may still be in use, and their memory.
-pub(crate) struct Versions<P> {
-    published: Published<Version<P>>,
-    current: sync::Arc<Version<P>>,
+pub(crate) struct Versions<S: State> {
+    published: Published<Version<S>>,
+    current: sync::Arc<Version<S>>,
     /// Replaced versions, by ascending generation.
-    retired: VecDeque<Retired<P>>,
+    retired: VecDeque<Retired<S>>,
     /// The retired version to check next.
     next: usize,
-    memory: Memory<P>,
+    memory: Memory<S::Shared>,
 }
 
-struct Retired<P> {
-    version: sync::Arc<Version<P>>,
+struct Retired<S: State> {
+    version: sync::Arc<Version<S>>,
     /// What this version has and the next newer one that remains does not.
-    dead: DeadList<P>,
+    dead: DeadList<S::Shared>,
 }
 
 /// What is left when the writer is dropped. Every version holds it, so the last one frees it.
 pub(crate) struct FinalDeadList<P>(OnceLock<DeadList<P>>);
 
 /// The next version, while it is being written. Dropping it undoes the changes.
-pub(crate) struct Draft<'w, P> {
-    versions: &'w mut Versions<P>,
-    next: Snapshot<P>,
+pub(crate) struct Draft<'w, S: State> {
+    versions: &'w mut Versions<S>,
+    next: S,
 }
 
-/// A draft's tables of the current or of the removed pods, for writing.
-pub(crate) struct TablesMut<'a, V: Value> {
-    tables: &'a mut Tables<V>,
-    memory: &'a mut Memory<V::Pod>,
+/// A draft that ended: neither dropped nor published.
+struct Ended<'w, S: State> {
+    versions: &'w mut Versions<S>,
+    next: S,
+}
+
+/// A set of tables of a draft, for writing.
+pub(crate) struct TablesMut<'a, T: TableSet> {
+    tables: &'a mut T,
+    memory: &'a mut Memory<T::Shared>,
     pub(crate) hashing: &'a Hashing,
 }
 
-/// What is done with each table, given with the same table of another version.
-enum Work<'a, P> {
-    /// Makes the table a draft of the other one.
-    Share,
-    /// Empties the table of a draft, and reserves pages for as many entries as it has, but at most so many.
-    Clear(&'a mut Memory<P>, &'a Hashing, usize),
+impl Sharing {
+    /// The same table, as one of the next version.
+    pub(crate) fn table<K: TableKey, V: Value>(&self, table: &Table<K, V>) -> Table<K, V> {
+        // SAFETY: only `Versions::draft` shares tables, and it starts one draft of a version at a time. The version stays,
+        // because the draft borrows the versions, until the draft is dropped, or it is published and the version is retired.
+        unsafe { table.draft() }
+    }
 }
 
-impl<P> Deref for Version<P> {
-    type Target = Snapshot<P>;
+impl<P> Clearing<'_, P> {
+    pub(crate) fn table<K: TableKey, V: Value<Shared = P>>(&mut self, table: &mut Table<K, V>) {
+        let capacity = table.len().min(self.capacity);
+        // SAFETY: only a draft clears tables: its own ones, with the memory that works on it.
+        unsafe { TableMut::new(table, self.memory, self.hashing) }.clear(capacity);
+    }
+}
+
+impl<S: State> Deref for Version<S> {
+    type Target = S;
 
     #[inline]
-    fn deref(&self) -> &Snapshot<P> {
-        &self.snapshot
+    fn deref(&self) -> &S {
+        &self.state
     }
 }
 
@@ -88,21 +140,21 @@ impl<P> Drop for FinalDeadList<P> {
     }
 }
 
-impl<P> Versions<P> {
-    /// The empty version.
-    pub(crate) fn new(options: Options) -> Self {
+impl<S: State> Versions<S> {
+    /// The first version, whose tables are empty.
+    pub(crate) fn new(state: S) -> Self {
         let last = Arc::new(FinalDeadList(OnceLock::new()));
-        let current = sync::Arc::new(Version { snapshot: Snapshot::empty(options), last });
+        let current = sync::Arc::new(Version { state, last });
         let published = Published::new(sync::Arc::clone(&current));
         Self { published, current, retired: VecDeque::new(), next: 0, memory: Memory::default() }
     }
 
     /// The cell from which readers load.
-    pub(crate) fn published(&self) -> &Published<Version<P>> {
+    pub(crate) fn published(&self) -> &Published<Version<S>> {
         &self.published
     }
 
-    pub(crate) fn current(&self) -> &Snapshot<P> {
+    pub(crate) fn current(&self) -> &S {
         &self.current
     }
 
@@ -111,19 +163,18 @@ impl<P> Versions<P> {
     }
 
     /// Starts a draft of the next version, based on the current one.
-    pub(crate) fn draft(&mut self) -> Draft<'_, P> {
-        let mut next = self.current.next();
-        next.each(&self.current, &mut Work::Share);
+    pub(crate) fn draft(&mut self) -> Draft<'_, S> {
+        let next = self.current.next(&Sharing(()));
         // SAFETY: a draft borrows these versions, so there is no other one; the current version is the newest.
         unsafe { self.memory.begin(next.generation()) };
         Draft { versions: self, next }
     }
 
     /// Checks some of the retired versions, those first that were not checked for longest, and frees what it
-    /// can. Drops the pods that no version has.
+    /// can. Drops the objects that no version has.
     ///
     /// # Panics
-    /// If the `Drop` of a pod panics.
+    /// If the `Drop` of an object panics.
     pub(crate) fn reclaim_some(&mut self, count: usize) {
         self.memory.drop_freed();
         for _ in 0..count.min(self.retired.len()) {
@@ -160,15 +211,12 @@ impl<P> Versions<P> {
 
 /// Drops the writer's side. Versions still in use move to the cell, so that no reader frees one by dropping
 /// its guard.
-impl<P> Drop for Versions<P> {
+impl<S: State> Drop for Versions<S> {
     fn drop(&mut self) {
-        // A pod whose `Drop` panics must not prevent the following steps.
+        // An object whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
-        // No next version will have what the current one has. A draft that is cleared, and not published, lists all of it.
-        let mut draft = self.draft();
-        draft.clear();
-        let mut dead = draft.memory().end();
-        drop(draft);
+        // No next version will have what the current one has.
+        let mut dead = self.draft().into_last_dead_list();
         for retired in self.retired.drain(..) {
             // SAFETY: all lists of these versions belong to one index.
             unsafe { dead.append(retired.dead) };
@@ -185,90 +233,45 @@ impl<P> Drop for Versions<P> {
     }
 }
 
-impl<P> EachTable<P> for Work<'_, P> {
-    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, other: &Table<K, T>) {
-        match self {
-            // SAFETY: only `Versions::draft` shares tables, and it starts one draft of a version at a time. The version
-            // stays, because the draft borrows the versions, until the draft is dropped, or it is published and the version
-            // is retired.
-            Self::Share => *table = unsafe { other.draft() },
-            Self::Clear(memory, hashing, most) => {
-                let capacity = table.len().min(*most);
-                // SAFETY: only a draft clears tables: its own ones, with the memory that works on it.
-                unsafe { TableMut::new(table, memory, hashing) }.clear(capacity);
-            }
-        }
-    }
-}
-
-impl<P> Snapshot<P> {
-    /// Works on each table, given with the same table of another version.
-    fn each(&mut self, other: &Self, work: &mut impl EachTable<P>) {
-        self.live.each(&other.live, work);
-        if let (Some(removed), Some(other)) = (&mut self.removed, &other.removed) {
-            removed.tables.each(&other.tables, work);
-        }
-    }
-
-    /// The next version, with empty tables.
-    fn next(&self) -> Self {
-        let next = |removed: &RemovedSet<P>| RemovedSet {
-            tables: removed.tables.next(),
-            queue: removed.queue.clone(),
-        };
-        Self {
-            generation: self.generation + 1,
-            pods_generation: self.generation + 1,
-            hashing: self.hashing.clone(),
-            live: self.live.next(),
-            history: self.history.clone(),
-            removed: self.removed.as_deref().map(next).map(Box::new),
-            times: self.times.clone(),
-        }
-    }
-}
-
-impl<V: Value> TablesMut<'_, V> {
+impl<T: TableSet> TablesMut<'_, T> {
     /// One of the tables.
     #[inline]
-    pub(crate) fn of<K: Key, T: Value<Pod = V::Pod>>(
+    pub(crate) fn of<K: TableKey, V: Value<Shared = T::Shared>>(
         &mut self,
-        table: impl FnOnce(&mut Tables<V>) -> &mut Table<K, T>,
-    ) -> TableMut<'_, K, T> {
+        table: impl FnOnce(&mut T) -> &mut Table<K, V>,
+    ) -> TableMut<'_, K, V> {
         // SAFETY: only a draft makes a `TablesMut`: of its own tables, and of the memory that works on it. It borrows both
         // from the draft, so the draft does not end meanwhile.
         unsafe { TableMut::new(table(self.tables), self.memory, self.hashing) }
     }
 
+    /// What the set has beside its tables.
+    #[inline]
+    pub(crate) fn beside<D>(&mut self, data: impl FnOnce(&mut T) -> &mut D) -> &mut D {
+        data(self.tables)
+    }
+
     /// Removes everything, and reserves pages for as many entries as now, but at most `capacity` in a table. With 1,000
     /// pods a set then takes a third of the time of one with pages that grow and split, with 100,000 five sixths.
     pub(crate) fn clear(&mut self, capacity: usize) {
-        self.tables.each(&Tables::new(), &mut Work::Clear(self.memory, self.hashing, capacity));
-        self.tables.contenders = Default::default();
-    }
-
-    pub(crate) fn contenders(&mut self, key: KeyRef<'_>) -> &mut OrdSet<Contender> {
-        &mut self.tables.contenders[set_of(key)]
+        self.tables.clear(&mut Clearing { memory: self.memory, hashing: self.hashing, capacity });
     }
 }
 
-impl<V: Value> Deref for TablesMut<'_, V> {
-    type Target = Tables<V>;
+impl<T: TableSet> Deref for TablesMut<'_, T> {
+    type Target = T;
 
-    fn deref(&self) -> &Tables<V> {
+    fn deref(&self) -> &T {
         self.tables
     }
 }
 
-impl<'w, P> Draft<'w, P> {
+impl<'w, S: State> Draft<'w, S> {
     /// Makes the draft the current version. Call [`Versions::reclaim_some`] afterwards.
-    pub(crate) fn publish(self) -> &'w mut Versions<P> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: `this` is neither used nor dropped afterwards.
-        let (versions, snapshot) =
-            unsafe { (ptr::read(&raw const this.versions), ptr::read(&raw const this.next)) };
+    pub(crate) fn publish(self) -> &'w mut Versions<S> {
+        let Ended { versions, next } = self.end();
         let last = Arc::clone(&versions.current.last);
-        let next = sync::Arc::new(Version { snapshot, last });
+        let next = sync::Arc::new(Version { state: next, last });
         versions.current = sync::Arc::clone(&next);
         let version = versions.published.swap(next);
         let dead = versions.memory.end();
@@ -276,63 +279,80 @@ impl<'w, P> Draft<'w, P> {
         versions
     }
 
+    /// Ends the draft of a version that nothing will follow: lists everything that the current version has.
+    fn into_last_dead_list(mut self) -> DeadList<S::Shared> {
+        self.clear();
+        let Ended { versions, .. } = self.end();
+        versions.memory.end()
+    }
+
+    /// Ends the draft, without undoing its changes.
+    fn end(self) -> Ended<'w, S> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: `this` is neither used nor dropped afterwards.
+        unsafe {
+            Ended { versions: ptr::read(&raw const this.versions), next: ptr::read(&raw const this.next) }
+        }
+    }
+
     /// Empties all tables.
     fn clear(&mut self) {
         let Versions { current, memory, .. } = &mut *self.versions;
-        self.next.each(current, &mut Work::Clear(memory, &current.hashing, 0));
+        self.next.clear(&mut Clearing { memory, hashing: current.hashing(), capacity: 0 });
     }
 
     /// The version on which the draft is based.
-    pub(crate) fn base(&self) -> &Snapshot<P> {
+    pub(crate) fn base(&self) -> &S {
         &self.versions.current
     }
 
-    /// Marks the draft as one that changes no pods and no mirror pods.
-    pub(crate) fn keeps_pods(&mut self) {
-        self.next.pods_generation = self.base().pods_generation;
+    /// What the draft has beside its tables. The tables themselves may be written to only by
+    /// [`tables_mut`](Self::tables_mut).
+    pub(crate) fn state_mut(&mut self) -> &mut S {
+        &mut self.next
     }
 
-    pub(crate) fn memory(&mut self) -> &mut Memory<P> {
-        &mut self.versions.memory
-    }
-
-    pub(crate) fn history(&mut self) -> &mut History {
-        &mut self.next.history
-    }
-
-    pub(crate) fn times(&mut self) -> Option<&mut Times> {
-        self.next.times.as_deref_mut()
-    }
-
-    pub(crate) fn queue(&mut self) -> Option<&mut Removals> {
-        Some(&mut self.next.removed.as_mut()?.queue)
-    }
-
-    /// The tables of the current pods.
+    /// A set of its tables.
     #[inline]
-    pub(crate) fn live_mut(&mut self) -> TablesMut<'_, Arc<P>> {
-        let Snapshot { live: tables, hashing, .. } = &mut self.next;
-        TablesMut { tables, memory: &mut self.versions.memory, hashing }
+    pub(crate) fn tables_mut<T: TableSet<Shared = S::Shared>>(
+        &mut self,
+        tables: impl FnOnce(&mut S) -> &mut T,
+    ) -> TablesMut<'_, T> {
+        let Versions { current, memory, .. } = &mut *self.versions;
+        TablesMut { tables: tables(&mut self.next), memory, hashing: current.hashing() }
     }
 
-    /// The tables of the removed pods, if the index keeps those.
-    pub(crate) fn removed_mut(&mut self) -> Option<TablesMut<'_, RemovedPod<P>>> {
-        let Snapshot { removed, hashing, .. } = &mut self.next;
-        let tables = &mut removed.as_mut()?.tables;
-        Some(TablesMut { tables, memory: &mut self.versions.memory, hashing })
+    /// A set of its tables, if it has that.
+    #[inline]
+    pub(crate) fn optional_tables_mut<T: TableSet<Shared = S::Shared>>(
+        &mut self,
+        tables: impl FnOnce(&mut S) -> Option<&mut T>,
+    ) -> Option<TablesMut<'_, T>> {
+        let Versions { current, memory, .. } = &mut *self.versions;
+        Some(TablesMut { tables: tables(&mut self.next)?, memory, hashing: current.hashing() })
+    }
+
+    /// Returns the memory of freed nodes to the allocator.
+    pub(crate) fn trim(&mut self) {
+        self.versions.memory.trim();
+    }
+
+    /// Keeps an object until the draft has ended.
+    pub(crate) fn drop_later(&mut self, object: Arc<S::Shared>) {
+        self.versions.memory.drop_later(object);
     }
 }
 
-impl<P> Deref for Draft<'_, P> {
-    type Target = Snapshot<P>;
+impl<S: State> Deref for Draft<'_, S> {
+    type Target = S;
 
     #[inline]
-    fn deref(&self) -> &Snapshot<P> {
+    fn deref(&self) -> &S {
         &self.next
     }
 }
 
-impl<P> Drop for Draft<'_, P> {
+impl<S: State> Drop for Draft<'_, S> {
     fn drop(&mut self) {
         self.clear();
         self.versions.memory.cancel();

@@ -8,18 +8,26 @@
 //! it is replaced or removed.
 
 use crate::id::{PodUid, UidRef};
-use crate::pod::{Claims, KeyRef, NamedKey, OwnedKey, PodKind, PodMeta, Strength};
-use crate::snapshot::{
-    Claimant, Container, Contender, Mirror, Translation, UidKey, container_key, ip_key, name_key, own_key,
+use crate::pod::{ClaimRef, Claims, NamedClaim, OwnedClaim, PodKind, PodMeta, Strength};
+use crate::pods::{
+    Claimant, Container, Contender, Contenders, HashedUid, Mirror, Tables, Translation, container_key,
+    custom_key, ip_key, name_key,
 };
 use crate::table::versions::TablesMut;
 use crate::table::{Place, Text, any_tag};
 
-impl<V: Claimant> TablesMut<'_, V> {
+/// The numbers of ignored keys of a pod, before and after a change.
+pub(super) struct IgnoredKeys {
+    pub(super) before: usize,
+    pub(super) after: usize,
+}
+
+impl<V: Claimant> TablesMut<'_, Tables<V>> {
     /// Replaces the claims of the old pod by those of the new one, which has the same UID. Returns the numbers of their ignored
     /// keys.
-    pub(super) fn change_claims(&mut self, uid: UidRef<'_>, old: Option<&V>, new: Option<&V>) -> [usize; 2] {
-        let [had, has] = [old, new].map(|pod| pod.map_or(Claims::NONE, Claimant::claims));
+    pub(super) fn change_claims(&mut self, uid: UidRef<'_>, old: Option<&V>, new: Option<&V>) -> IgnoredKeys {
+        let had = old.map_or(Claims::NONE, Claimant::claims);
+        let has = new.map_or(Claims::NONE, Claimant::claims);
         // Most pods of some embedders have no keys.
         if had.any() || has.any() {
             let uid = PodUid::from(uid);
@@ -40,11 +48,11 @@ impl<V: Claimant> TablesMut<'_, V> {
                 }
             }
         }
-        [had.ignored, has.ignored]
+        IgnoredKeys { before: had.ignored, after: has.ignored }
     }
 
     /// Stores the new pod under a key that the old one claimed too. If that one is a contender, only its UID is stored.
-    fn keep(&mut self, named: NamedKey<'_>, old: &V, new: &V) {
+    fn keep(&mut self, named: NamedClaim<'_>, old: &V, new: &V) {
         if let Some((place, holder)) = self.find(named.key, self.hashing)
             && holder.same(old)
         {
@@ -53,11 +61,12 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Adds a key that this pod newly claims.
-    pub(super) fn claim(&mut self, named: NamedKey<'_>, strength: Strength, uid: &PodUid, pod: &V) {
+    pub(super) fn claim(&mut self, named: NamedClaim<'_>, strength: Strength, uid: &PodUid, pod: &V) {
         let Some((place, holder)) = self.find(named.key, self.hashing) else {
             return self.add_entry(named, pod);
         };
-        let (other, other_uid) = (holder.strength(), PodUid::from(holder.pod().uid()));
+        let other = holder.strength();
+        let other_uid = PodUid::from(holder.shared().uid());
         if (strength, uid) < (other, &other_uid) {
             // A pod that answers with another UID than it is stored under would pass the key on to that pod.
             let is_stored =
@@ -72,42 +81,46 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Removes a key that this pod no longer claims.
-    pub(super) fn release(&mut self, key: KeyRef<'_>, strength: Strength, uid: &PodUid, pod: &V) {
+    pub(super) fn release(&mut self, key: ClaimRef<'_>, strength: Strength, uid: &PodUid, pod: &V) {
         let Some((place, holder)) = self.find(key, self.hashing) else { return };
         if holder.same(pod) {
             self.pass_on(key, place);
         } else {
-            let contender = Contender { key: OwnedKey::new(key), strength, uid: uid.clone() };
-            self.contenders(key).remove(&contender);
+            let contender = Contender { key: OwnedClaim::new(key), strength, uid: uid.clone() };
+            self.contenders_mut().remove(&contender);
         }
     }
 
     /// Passes a key on to the first contender, which may give a container another name. Returns that pod. Without a
     /// contender, removes the key.
-    pub(super) fn pass_on(&mut self, key: KeyRef<'_>, place: Place) -> Option<V> {
-        while let Some(contender) = self.first_contender(key).cloned() {
-            self.contenders(key).remove(&contender);
+    pub(super) fn pass_on(&mut self, key: ClaimRef<'_>, place: Place) -> Option<V> {
+        while let Some(contender) = self.contenders.first_of(key).cloned() {
+            self.contenders_mut().remove(&contender);
             // Not found if its own UID changed.
             let Some(next) = self.claimant(key, &contender.uid, self.hashing).cloned() else { continue };
-            let claims = if let KeyRef::ContainerId(_) = key { next.claims() } else { Claims::NONE };
+            let claims = if let ClaimRef::ContainerId(_) = key { next.claims() } else { Claims::NONE };
             let named = claims.iter().find(|named| named.key == key);
-            self.replace_entry(named.unwrap_or(NamedKey { key, container: None }), place, next.clone());
+            self.replace_entry(named.unwrap_or(NamedClaim { key, container: None }), place, next.clone());
             return Some(next);
         }
         self.remove_entry(key, place);
         None
     }
 
-    fn add_contender(&mut self, key: KeyRef<'_>, strength: Strength, uid: PodUid) {
+    pub(super) fn contenders_mut(&mut self) -> &mut Contenders {
+        self.beside(|tables| &mut tables.contenders)
+    }
+
+    fn add_contender(&mut self, key: ClaimRef<'_>, strength: Strength, uid: PodUid) {
         // Contenders of one key share its bytes.
-        let first = self.first_contender(key).map(|other| other.key.clone());
-        let owned = first.unwrap_or_else(|| OwnedKey::new(key));
-        self.contenders(key).insert(Contender { key: owned, strength, uid });
+        let first = self.contenders.first_of(key).map(|other| other.key.clone());
+        let owned = first.unwrap_or_else(|| OwnedClaim::new(key));
+        self.contenders_mut().insert(Contender { key: owned, strength, uid });
     }
 
     /// Stores a pod under a UID that the tables do not have. A mirror pod has a translation.
-    pub(super) fn add_pod(&mut self, kind: PodKind, key: UidKey<'_>, pod: V, target: Translation) {
-        let UidKey { hash, tag, words, .. } = key;
+    pub(super) fn add_pod(&mut self, kind: PodKind, key: HashedUid<'_>, pod: V, target: Translation) {
+        let HashedUid { hash, tag, words, .. } = key;
         match kind {
             PodKind::Pod => self.of(|tables| &mut tables.pods).insert(hash, tag, words, pod),
             PodKind::Mirror => {
@@ -125,24 +138,24 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Stores a key without a holder.
-    pub(super) fn add_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, pod: &V) {
+    pub(super) fn add_entry(&mut self, NamedClaim { key, container }: NamedClaim<'_>, pod: &V) {
         let (hashing, pod) = (self.hashing, pod.clone());
         match key {
-            KeyRef::ContainerId(id) => {
+            ClaimRef::ContainerId(id) => {
                 let (words, hash) = container_key(id, hashing);
                 let container = Container { pod, name: container.cloned().unwrap_or_default() };
                 self.of(|tables| &mut tables.container_ids).insert(hash, any_tag(hash), words, container);
             }
-            KeyRef::Ip(ip) => {
+            ClaimRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, hashing);
                 self.of(|tables| &mut tables.ips).insert(hash, any_tag(hash), words, pod);
             }
-            KeyRef::Own(kind, key) => {
-                let (kind, hash) = own_key(kind, key, hashing);
+            ClaimRef::Custom(kind, key) => {
+                let (kind, hash) = custom_key(kind, key, hashing);
                 let text = Text::new(&kind, key);
                 self.of(|tables| &mut tables.keys).insert(hash, any_tag(hash), text, pod);
             }
-            KeyRef::Name(kind, name, namespace) => {
+            ClaimRef::Name(kind, name, namespace) => {
                 let (tag, hash) = name_key(kind, name, namespace, hashing);
                 let text = Text::new(name.as_bytes(), namespace.as_bytes());
                 self.of(|tables| &mut tables.names).insert(hash, tag, text, pod);
@@ -151,24 +164,29 @@ impl<V: Claimant> TablesMut<'_, V> {
     }
 
     /// Stores another pod in an entry. It may give a container another name.
-    pub(super) fn replace_entry(&mut self, NamedKey { key, container }: NamedKey<'_>, place: Place, pod: V) {
+    pub(super) fn replace_entry(
+        &mut self,
+        NamedClaim { key, container }: NamedClaim<'_>,
+        place: Place,
+        pod: V,
+    ) {
         match key {
-            KeyRef::ContainerId(_) => {
+            ClaimRef::ContainerId(_) => {
                 let container = Container { pod, name: container.cloned().unwrap_or_default() };
                 self.of(|tables| &mut tables.container_ids).replace(place, container);
             }
-            KeyRef::Ip(_) => self.of(|tables| &mut tables.ips).replace(place, pod),
-            KeyRef::Own(..) => self.of(|tables| &mut tables.keys).replace(place, pod),
-            KeyRef::Name(..) => self.of(|tables| &mut tables.names).replace(place, pod),
+            ClaimRef::Ip(_) => self.of(|tables| &mut tables.ips).replace(place, pod),
+            ClaimRef::Custom(..) => self.of(|tables| &mut tables.keys).replace(place, pod),
+            ClaimRef::Name(..) => self.of(|tables| &mut tables.names).replace(place, pod),
         }
     }
 
-    fn remove_entry(&mut self, key: KeyRef<'_>, place: Place) {
+    fn remove_entry(&mut self, key: ClaimRef<'_>, place: Place) {
         match key {
-            KeyRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).remove(place),
-            KeyRef::Ip(_) => self.of(|tables| &mut tables.ips).remove(place),
-            KeyRef::Own(..) => self.of(|tables| &mut tables.keys).remove(place),
-            KeyRef::Name(..) => self.of(|tables| &mut tables.names).remove(place),
+            ClaimRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).remove(place),
+            ClaimRef::Ip(_) => self.of(|tables| &mut tables.ips).remove(place),
+            ClaimRef::Custom(..) => self.of(|tables| &mut tables.keys).remove(place),
+            ClaimRef::Name(..) => self.of(|tables| &mut tables.names).remove(place),
         }
     }
 }

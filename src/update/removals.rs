@@ -6,13 +6,12 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use super::Known;
+use super::{Draft, Known, full_name};
 use crate::id::{PodUid, UidRef};
 use crate::moment::Moment;
-use crate::pod::{KeyRef, NamedKey, PodKind, PodMeta};
-use crate::snapshot::{Claimant, RemovedPod, Translation, UidKey};
+use crate::pod::{NamedClaim, PodKind, PodMeta};
+use crate::pods::{Claimant, HashedUid, RemovedPod, Translation};
 use crate::table::Words;
-use crate::table::versions::Draft;
 
 /// A current pod that a set may remove. For a mirror, with its translation.
 pub(super) struct Living<P> {
@@ -70,17 +69,20 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// Drops a removed pod whose UID returns.
     pub(super) fn drop_removed(&mut self, uid: UidRef<'_>) {
-        let key = UidKey::new(uid, &self.hashing);
+        let key = HashedUid::new(uid, &self.hashing);
         self.drop_removal(key, |words, pod| key.is(words, pod));
     }
 
     /// Forgets the removed pods and the ended holds that are too old. Returns the number of those pods.
     pub(crate) fn forget(&mut self, now: &Moment) -> usize {
-        if let Some(times) = self.times() {
+        if let Some(times) = self.times_mut() {
             times.forget(now.instant);
         }
         let mut forgotten = 0;
-        while self.queue().and_then(|queue| queue.deadline()).is_some_and(|deadline| now.instant >= deadline)
+        while self
+            .queue_mut()
+            .and_then(|queue| queue.deadline())
+            .is_some_and(|deadline| now.instant >= deadline)
         {
             self.drop_first();
             forgotten += 1;
@@ -92,45 +94,49 @@ impl<P: PodMeta> Draft<'_, P> {
         self.drop_removed(uid);
         self.record_removal(pod, now);
         let owner = PodUid::from(uid);
-        let Some(queue) = self.queue() else { return };
+        let Some(queue) = self.queue_mut() else { return };
         let number = queue.number();
         let at = queue.insert(number, now.instant, owner.clone());
         let max_pods = queue.limits.max_pods;
         let removed = RemovedPod { pod: Arc::clone(pod), at, number };
-        let key = UidKey::new(uid, &self.hashing);
+        let key = HashedUid::new(uid, &self.hashing);
         let Some(mut tables) = self.removed_mut() else { return };
-        let name = KeyRef::Name(*kind, pod.name(), pod.namespace());
-        tables.claim(NamedKey { key: name, container: None }, removed.strength(), &owner, &removed);
+        tables.claim(
+            NamedClaim { key: full_name(*kind, &**pod), container: None },
+            removed.strength(),
+            &owner,
+            &removed,
+        );
         if *kind == PodKind::Pod {
             tables.change_claims(uid, None, Some(&removed));
         }
         let target = target.clone().map_or(Translation::Identity, Translation::Pod);
         tables.add_pod(*kind, key, removed, target);
-        while self.queue().is_some_and(|queue| queue.len() > max_pods) {
+        while self.queue_mut().is_some_and(|queue| queue.len() > max_pods) {
             self.drop_first();
         }
     }
 
     /// Drops the pod that was removed first.
     fn drop_first(&mut self) {
-        let Some(queue) = self.queue() else { return };
+        let Some(queue) = self.queue_mut() else { return };
         let Some((number, uid)) = queue.first() else { return };
         queue.remove(number);
         // By its number: the pod itself may answer with another UID by now, although it must not.
-        let key = UidKey::new(uid.as_uid_ref(), &self.hashing);
+        let key = HashedUid::new(uid.as_uid_ref(), &self.hashing);
         self.drop_removal(key, |_, removed| removed.number == number);
     }
 
     /// Drops the removed pod under this UID that `is` accepts.
-    fn drop_removal(&mut self, key: UidKey<'_>, is: impl Fn(Words, &RemovedPod<P>) -> bool) {
+    fn drop_removal(&mut self, key: HashedUid<'_>, is: impl Fn(Words, &RemovedPod<P>) -> bool) {
         let found = self.removed.as_ref().and_then(|removed| removed.tables.known(key, is));
         let Some((place, kind, removed)) = found else { return };
         let (uid, removed) = (key.uid, removed.clone());
-        if let Some(queue) = self.queue() {
+        if let Some(queue) = self.queue_mut() {
             queue.remove(removed.number);
         }
         let Some(mut tables) = self.removed_mut() else { return };
-        let name = KeyRef::Name(kind, removed.pod.name(), removed.pod.namespace());
+        let name = full_name(kind, &*removed.pod);
         tables.release(name, removed.strength(), &uid.into(), &removed);
         tables.remove_pod(kind, place);
         if kind == PodKind::Pod {
@@ -144,7 +150,6 @@ mod tests {
     use std::time::{Duration, Instant, SystemTime};
 
     use crate::pod::{KeyKind, PodKeys, PodMeta};
-    use crate::table::OrdSet;
     use crate::{Moment, Operation, Options, Writer};
 
     struct Pod(String);
@@ -180,11 +185,7 @@ mod tests {
             let tables = &removed.tables;
             let holders =
                 tables.container_ids.len() + tables.ips.len() + tables.keys.len() + tables.names.len();
-            let lens = (
-                tables.pods.len(),
-                removed.queue.len(),
-                holders + tables.contenders.iter().map(OrdSet::len).sum::<usize>(),
-            );
+            let lens = (tables.pods.len(), removed.queue.len(), holders + tables.contenders.len());
             assert_eq!(lens, (left, left, 5 * left));
         };
         let (start, wall) = (Instant::now(), SystemTime::now());

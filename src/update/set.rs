@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Draft;
 use crate::error::Error;
 use crate::moment::Moment;
 use crate::pod::PodMeta;
-use crate::snapshot::History;
-use crate::table::versions::Draft;
+use crate::pods::History;
 
 /// Maximum number of keys of a pod for which pages are reserved.
 const RESERVED: usize = 4;
@@ -16,7 +16,7 @@ impl<P: PodMeta> Draft<'_, P> {
     pub(crate) fn set(&mut self, pods: Vec<Arc<P>>, now: Option<&Moment>) -> Vec<(usize, Error)> {
         let living = self.living();
         self.live_mut().clear(pods.len().saturating_mul(RESERVED));
-        *self.history() = History::default();
+        *self.history_mut() = History::default();
         let mut refused = Vec::new();
         for (position, pod) in pods.into_iter().enumerate() {
             if let Err(error) = self.store(&pod) {
@@ -24,7 +24,7 @@ impl<P: PodMeta> Draft<'_, P> {
             }
         }
         // Growing pages left smaller ones in the pool, more than a write needs.
-        self.memory().trim();
+        self.trim();
         if let Some(now) = now {
             self.keep_missing(living, now);
         }

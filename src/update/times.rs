@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::Draft;
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
-use crate::pod::{Claims, KeyRef, OwnedKey, PodKind, PodMeta};
-use crate::snapshot::EndCause;
-use crate::table::versions::Draft;
+use crate::pod::{ClaimRef, Claims, OwnedClaim, PodKind, PodMeta};
+use crate::pods::EndCause;
 
 impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
     pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>, now: &Moment) {
-        let Some(times) = self.times() else { return };
+        let Some(times) = self.times_mut() else { return };
         let (uid, life) = (PodUid::from(new.uid()), new.life());
         let before = old.map(|old| (keys(&**old), old.life()));
         let new_keys = keys(&**new);
@@ -44,7 +44,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// A pod was removed.
     pub(super) fn record_removal(&mut self, pod: &Arc<P>, now: &Moment) {
-        let Some(times) = self.times() else { return };
+        let Some(times) = self.times_mut() else { return };
         let (uid, life) = (PodUid::from(pod.uid()), pod.life());
         for key in keys(&**pod) {
             times.end(&key, &uid, life, EndCause::PodRemoved, now);
@@ -53,7 +53,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// The wall clock was set. What was known of the past is in the times of another clock.
     pub(crate) fn begin_times_anew(&mut self, now: &Moment) {
-        if let Some(times) = self.times() {
+        if let Some(times) = self.times_mut() {
             times.begin_anew(now);
         }
         self.record_all(std::iter::empty(), now);
@@ -65,19 +65,19 @@ impl<P: PodMeta> Draft<'_, P> {
     /// # Complexity
     /// O(1) without a gap, O(n) for n holds after one.
     pub(crate) fn cover(&mut self, coverage: Coverage, now: &Moment) -> bool {
-        let Some(times) = self.times() else { return false };
+        let Some(times) = self.times_mut() else { return false };
         let gap = times.gap_before(coverage);
         if let Some(gap) = gap {
             for (stay, hold) in times.held_through(gap) {
                 let pod = self.any_by_uid(stay.uid.as_uid_ref());
                 let life = pod.map(|pod| pod.life()).unwrap_or_default();
-                let Some(times) = self.times() else { continue };
+                let Some(times) = self.times_mut() else { continue };
                 times.interrupt(stay, hold, &life, gap, now);
             }
-            let Some(times) = self.times() else { return true };
+            let Some(times) = self.times_mut() else { return true };
             times.doubt_ends(gap);
         }
-        if let Some(times) = self.times() {
+        if let Some(times) = self.times_mut() {
             times.cover(coverage);
         }
         gap.is_some()
@@ -85,11 +85,11 @@ impl<P: PodMeta> Draft<'_, P> {
 }
 
 /// The keys of a pod that may be another's at another time, sorted.
-fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedKey> {
+fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedClaim> {
     let kind = PodKind::of(pod);
     let claims = if kind == PodKind::Pod { Claims::of(pod) } else { Claims::NONE };
     // Names come last.
-    let name = KeyRef::Name(kind, pod.name(), pod.namespace());
-    let timed = claims.iter().map(|named| named.key).filter(|key| !matches!(key, KeyRef::ContainerId(_)));
-    timed.chain([name]).map(OwnedKey::new).collect()
+    let name = ClaimRef::Name(kind, pod.name(), pod.namespace());
+    let timed = claims.iter().map(|named| named.key).filter(|key| !matches!(key, ClaimRef::ContainerId(_)));
+    timed.chain([name]).map(OwnedClaim::new).collect()
 }

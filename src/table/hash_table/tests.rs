@@ -11,12 +11,12 @@ use proptest::prelude::*;
 
 use super::super::pool as audit;
 use super::{Array, Chunk, Entry, Hashing, MAX_LEN, Memory, PRESIZE_LOAD, Side, Table, TableMut, each_entry};
-use crate::table::{DeadList, Key, Place, any_tag};
+use crate::table::{DeadList, Place, TableKey, any_tag};
 
 #[path = "../../../tests/support/seeded.rs"]
 mod seeded;
 
-/// A pod that differs from all others, and the generation in which it was stored.
+/// An object that differs from all others, and the generation in which it was stored.
 #[derive(Debug)]
 struct Token(usize);
 
@@ -27,7 +27,7 @@ struct Chosen {
     text: Arc<[u8]>,
 }
 
-impl Key for Chosen {
+impl TableKey for Chosen {
     fn hash(&self, _: &Hashing) -> u64 {
         self.hash
     }

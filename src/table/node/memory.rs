@@ -17,7 +17,7 @@ pub(crate) struct Memory<P> {
     pool: NodePool,
     /// What the draft's base version has and the draft does not.
     dead: DeadList<P>,
-    /// Pods to drop: those that no version has, and refused ones.
+    /// Objects to drop: those that no version has, and refused ones.
     freed: Vec<Arc<P>>,
     /// An empty list, to reuse its memory.
     spare: DeadList<P>,
@@ -35,7 +35,7 @@ pub(super) enum Dead<P> {
     Node(NonNull<Line>, usize),
     /// A node with everything below it, and what takes it apart.
     Tree(NonNull<Line>, unsafe fn(NonNull<Line>, &mut Sweep<'_, P>)),
-    Pod(Arc<P>),
+    Shared(Arc<P>),
     Text(Arc<[u8]>),
 }
 
@@ -93,15 +93,15 @@ impl<P> Memory<P> {
         self.drop_freed();
     }
 
-    /// Drops the pods that no version has, and the refused ones. Their `Drop` is foreign code and may panic, so a new version
+    /// Drops the objects that no version has, and the refused ones. Their `Drop` is foreign code and may panic, so a new version
     /// must be published first.
     ///
     /// # Panics
-    /// If the `Drop` of a pod panics, after all are dropped.
+    /// If the `Drop` of an object panics, after all are dropped.
     pub(crate) fn drop_freed(&mut self) {
         let mut panic: Option<Box<dyn Any + Send>> = None;
-        for pod in self.freed.drain(..) {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(pod))) {
+        for object in self.freed.drain(..) {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
                 match panic {
                     None => panic = Some(payload),
                     Some(_) => discard(payload),
@@ -117,9 +117,9 @@ impl<P> Memory<P> {
         }
     }
 
-    /// Keeps a pod until [`drop_freed`](Self::drop_freed).
-    pub(crate) fn drop_later(&mut self, pod: Arc<P>) {
-        self.freed.push(pod);
+    /// Keeps an object until [`drop_freed`](Self::drop_freed).
+    pub(crate) fn drop_later(&mut self, object: Arc<P>) {
+        self.freed.push(object);
     }
 
     pub(super) fn allocate(&mut self, lines: usize) -> NonNull<Line> {
@@ -210,7 +210,7 @@ impl<P> Sweep<'_, P> {
             Dead::Node(at, lines) => unsafe { self.free(at, lines) },
             // SAFETY: nothing follows a link to it, by this function's contract.
             Dead::Tree(link, take_apart) => unsafe { take_apart(link, self) },
-            Dead::Pod(pod) => self.freed.push(pod),
+            Dead::Shared(object) => self.freed.push(object),
             Dead::Text(text) => drop(text),
         }
     }

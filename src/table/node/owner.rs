@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use super::super::hash_table::{Table, TableMut};
-use super::super::{Hashing, Key, Value};
+use super::super::{Hashing, TableKey, Value};
 use super::{Array, Memory};
 
-impl<K: Key, V: Value> Table<K, V> {
+impl<K: TableKey, V: Value> Table<K, V> {
     /// A draft of the next version.
     ///
     /// # Safety
@@ -17,12 +17,12 @@ impl<K: Key, V: Value> Table<K, V> {
     }
 }
 
-impl<'a, K: Key, V: Value> TableMut<'a, K, V> {
+impl<'a, K: TableKey, V: Value> TableMut<'a, K, V> {
     /// # Safety
     /// The table must belong to the current draft of `memory`.
     pub(crate) unsafe fn new(
         table: &'a mut Table<K, V>,
-        memory: &'a mut Memory<V::Pod>,
+        memory: &'a mut Memory<V::Shared>,
         hashing: &'a Hashing,
     ) -> Self {
         Self { table, memory, hashing }

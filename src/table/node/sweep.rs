@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::ptr::NonNull;
 
 use super::super::pool::Line;
-use super::super::{Entry, Key, Value};
+use super::super::{Entry, TableKey, Value};
 use super::memory::{Dead, Memory, Sweep};
 use super::{Array, Page, PageHead, PageLink, Root, Slot, array_lines, untagged};
 
@@ -50,7 +50,7 @@ impl<T: Tree<P>, P> Tree<P> for Array<T> {
     }
 }
 
-impl<K: Key, V: Value> Tree<V::Pod> for PageLink<Entry<K, V>> {
+impl<K: TableKey, V: Value> Tree<V::Shared> for PageLink<Entry<K, V>> {
     fn born(&self) -> u64 {
         self.page().read_head().born
     }
@@ -59,7 +59,7 @@ impl<K: Key, V: Value> Tree<V::Pod> for PageLink<Entry<K, V>> {
         self.at
     }
 
-    unsafe fn take_apart(link: NonNull<Line>, sweep: &mut Sweep<'_, V::Pod>) {
+    unsafe fn take_apart(link: NonNull<Line>, sweep: &mut Sweep<'_, V::Shared>) {
         // SAFETY: the link leads to a page of such entries, which exists until it is freed at the end of this function.
         let page = unsafe { Page::<Entry<K, V>>::at(link) };
         for index in 0..page.len() {
@@ -76,14 +76,14 @@ impl<K: Key, V: Value> Tree<V::Pod> for PageLink<Entry<K, V>> {
     }
 }
 
-impl<K: Key, V: Value> Slot<Entry<K, V>> {
+impl<K: TableKey, V: Value> Slot<Entry<K, V>> {
     /// Ends the entry.
-    fn end(self, sweep: &mut Sweep<'_, V::Pod>) {
+    fn end(self, sweep: &mut Sweep<'_, V::Shared>) {
         let Entry { key, value } = ManuallyDrop::into_inner(self.entry);
-        let (pod, text) = value.into_parts();
-        // SAFETY: pods and texts are owned, and of the copies of an entry only this one dies: rule 5.
+        let (object, text) = value.into_parts();
+        // SAFETY: objects and texts are owned, and of the copies of an entry only this one dies: rule 5.
         let mut end = |dead| unsafe { sweep.end(self.born, dead) };
-        end(Dead::Pod(pod));
+        end(Dead::Shared(object));
         if let Some(text) = key.into_text() {
             end(Dead::Text(text));
         }
@@ -96,7 +96,10 @@ impl<K: Key, V: Value> Slot<Entry<K, V>> {
 impl<P> Memory<P> {
     /// Marks the tree as dead.
     #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
-    pub(in super::super) fn retire_tree<K: Key, V: Value<Pod = P>>(&mut self, root: Root<Entry<K, V>>) {
+    pub(in super::super) fn retire_tree<K: TableKey, V: Value<Shared = P>>(
+        &mut self,
+        root: Root<Entry<K, V>>,
+    ) {
         let (born, dead) = root.dead();
         // SAFETY: the draft gave its root away.
         unsafe { self.retire(born, dead) };
@@ -108,7 +111,10 @@ impl<P> Memory<P> {
     }
 
     /// Marks the entry as dead.
-    pub(in super::super) fn retire_slot<K: Key, V: Value<Pod = P>>(&mut self, slot: Slot<Entry<K, V>>) {
+    pub(in super::super) fn retire_slot<K: TableKey, V: Value<Shared = P>>(
+        &mut self,
+        slot: Slot<Entry<K, V>>,
+    ) {
         slot.end(&mut self.sweep());
     }
 }

@@ -7,53 +7,26 @@
 //! of a current pod's name is the one stored last. The others are *contenders*. They are in two ordered sets, sorted by key
 //! and then by strength.
 
-use std::cmp::Ordering;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Instant;
 
-use equivalent::{Comparable, Equivalent};
-
+use super::contenders::Contenders;
 use super::found::{Found, FoundBy, Key as Sought};
-use super::key::{Mirror, UidKey};
+use super::hashed_uid::HashedUid;
+use super::mirror::Mirror;
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
-pub(crate) use crate::pod::OwnedKey;
-use crate::pod::{Claims, KeyKind, KeyRef, PodKind, PodMeta, Strength, ip_number};
-use crate::table::{Hashing, Key, OrdSet, Place, Table, Text, Value, Words, any_tag, tag};
-
-/// Declares the tables. This is the only list of them.
-macro_rules! tables {
-    ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty,)*) => {
-        /// The tables of a set of pods; see the module.
-        pub(crate) struct Tables<V> {
-            $($(#[$doc])* pub(crate) $name: Table<$key, $value>,)*
-            /// Claims to keys that another pod holds: to IPs and container IDs, and to all others. The first set is nearly
-            /// always empty, which makes lookups of IPs at a time fast; many pods share custom keys.
-            pub(crate) contenders: [OrdSet<Contender>; 2],
-        }
-
-        impl<V> Tables<V> {
-            pub(crate) fn new() -> Self {
-                Self { $($name: Table::new(),)* contenders: Default::default() }
-            }
-
-            /// Empty tables for the next version, with the same contenders.
-            pub(crate) fn next(&self) -> Self {
-                Self { contenders: self.contenders.clone(), ..Self::new() }
-            }
-        }
-
-        impl<V: Value> Tables<V> {
-            /// Works on each table, given with the same table of another version.
-            pub(crate) fn each(&mut self, other: &Self, work: &mut impl EachTable<V::Pod>) {
-                $(work.table(&mut self.$name, &other.$name);)*
-            }
-        }
-    };
-}
+use crate::pod::{ClaimRef, Claims, KeyKind, PodKind, PodMeta, Strength, ip_number};
+use crate::table::{Hashing, Place, Table, Text, Value, Words, any_tag, tables, tag};
 
 tables! {
+    /// The tables of a set of pods; see the module. This is the only list of them.
+    pub(crate) struct Tables<V> beside {
+        /// Claims to keys that another pod holds.
+        contenders: Contenders,
+    }
+
     /// Pods by UID.
     pods: Words => V,
     /// Mirror pods by UID, with the UID's translation.
@@ -68,32 +41,27 @@ tables! {
     keys: Text => V,
 }
 
-/// What is done with each table.
-pub(crate) trait EachTable<P> {
-    fn table<K: Key, T: Value<Pod = P>>(&mut self, table: &mut Table<K, T>, other: &Table<K, T>);
-}
-
 /// A pod that can claim keys.
-pub(crate) trait Claimant: Value<Pod: PodMeta> + Clone {
+pub(crate) trait Claimant: Value<Shared: PodMeta> + Clone {
     fn claims(&self) -> Claims {
-        Claims::of(&**self.pod())
+        Claims::of(&**self.shared())
     }
 
-    /// The strength of its claims.
+    /// The strength of its claims, without a list of them.
     fn strength(&self) -> Strength {
-        self.claims().strength
+        Strength::of(&**self.shared())
     }
 
     fn removed_at(&self) -> Option<Instant>;
 
     /// Whether this is the very same object. A removed pod that returned and was removed again may be.
     fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(self.pod(), other.pod())
+        Arc::ptr_eq(self.shared(), other.shared())
     }
 
     #[inline]
-    fn found(&self, by: FoundBy) -> Found<'_, Self::Pod> {
-        Found { pod: self.pod(), container: None, by, removed_at: self.removed_at() }
+    fn found(&self, by: FoundBy) -> Found<'_, Self::Shared> {
+        Found { pod: self.shared(), container: None, by, removed_at: self.removed_at() }
     }
 }
 
@@ -104,48 +72,14 @@ pub(crate) struct Container<V> {
 }
 
 impl<V: Value> Value for Container<V> {
-    type Pod = V::Pod;
+    type Shared = V::Shared;
 
-    fn pod(&self) -> &Arc<V::Pod> {
-        self.pod.pod()
+    fn shared(&self) -> &Arc<V::Shared> {
+        self.pod.shared()
     }
 
-    fn into_parts(self) -> (Arc<V::Pod>, Option<Arc<str>>) {
+    fn into_parts(self) -> (Arc<V::Shared>, Option<Arc<str>>) {
         (self.pod.into_parts().0, Some(self.name))
-    }
-}
-
-/// A pod that claims a key without holding it. Ordered by key, then by strength.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Contender {
-    pub(crate) key: OwnedKey,
-    pub(crate) strength: Strength,
-    pub(crate) uid: PodUid,
-}
-
-/// The place in an ordered set before all items with this key.
-pub(crate) struct Before<'a>(pub(crate) KeyRef<'a>);
-
-/// An item of an ordered set that is sorted by key first.
-pub(crate) trait Keyed {
-    fn key(&self) -> KeyRef<'_>;
-}
-
-impl<T: Keyed> Equivalent<T> for Before<'_> {
-    fn equivalent(&self, _: &T) -> bool {
-        false
-    }
-}
-
-impl<T: Keyed> Comparable<T> for Before<'_> {
-    fn compare(&self, item: &T) -> Ordering {
-        self.0.cmp(&item.key()).then(Ordering::Less)
-    }
-}
-
-impl Keyed for Contender {
-    fn key(&self) -> KeyRef<'_> {
-        self.key.as_ref()
     }
 }
 
@@ -160,23 +94,23 @@ impl<V> Tables<V> {
     /// The holder of a key, with the place of its entry.
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]
-    pub(crate) fn find(&self, key: KeyRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
+    pub(crate) fn find(&self, key: ClaimRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
         match key {
-            KeyRef::ContainerId(id) => {
+            ClaimRef::ContainerId(id) => {
                 let (place, container) = self.find_container(id, hashing)?;
                 Some((place, &container.pod))
             }
-            KeyRef::Ip(ip) => {
+            ClaimRef::Ip(ip) => {
                 let (words, hash) = ip_key(ip, hashing);
                 let (place, entry) = self.ips.find(hash, any_tag(hash), |entry| entry.key == words)?;
                 Some((place, &entry.value))
             }
-            KeyRef::Own(kind, key) => {
-                let (kind, hash) = own_key(kind, key, hashing);
+            ClaimRef::Custom(kind, key) => {
+                let (kind, hash) = custom_key(kind, key, hashing);
                 let (place, entry) = self.keys.find(hash, any_tag(hash), |entry| entry.key.is(&kind, key))?;
                 Some((place, &entry.value))
             }
-            KeyRef::Name(kind, name, namespace) => {
+            ClaimRef::Name(kind, name, namespace) => {
                 let (tag, hash) = name_key(kind, name, namespace, hashing);
                 let (name, namespace) = (name.as_bytes(), namespace.as_bytes());
                 let (place, entry) = self.names.find(hash, tag, |entry| entry.key.is(name, namespace))?;
@@ -192,28 +126,13 @@ impl<V> Tables<V> {
         let (place, entry) = self.container_ids.find(hash, any_tag(hash), |entry| entry.key == words)?;
         Some((place, &entry.value))
     }
-
-    /// The contenders for a key, the strongest claim first.
-    pub(crate) fn contenders_of<'a>(&'a self, key: KeyRef<'a>) -> impl Iterator<Item = &'a Contender> {
-        self.contenders[set_of(key)].range(Before(key)..).take_while(move |contender| contender.key() == key)
-    }
-
-    #[expect(clippy::inline_always, reason = "the key need not be in memory for what is nearly always done")]
-    #[inline(always)]
-    pub(crate) fn first_contender(&self, key: KeyRef<'_>) -> Option<&Contender> {
-        let contenders = &self.contenders[set_of(key)];
-        if contenders.is_empty() {
-            return None;
-        }
-        contenders.get_next(&Before(key)).filter(|contender| contender.key() == key)
-    }
 }
 
 impl<V: Claimant> Tables<V> {
     /// The pod that holds this key, without mirrors.
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]
-    pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
+    pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
         match key {
             Sought::Uid(uid) => Some(self.pod(uid, hashing)?.found(FoundBy::Uid)),
             Sought::Text(text) => self.get_text(text, hashing),
@@ -222,10 +141,12 @@ impl<V: Claimant> Tables<V> {
                 Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) })
             }
             // Not by `claimed`, which would copy the key to memory.
-            Sought::Ip(ip) => Some(self.find(KeyRef::Ip(ip_number(ip)), hashing)?.1.found(FoundBy::Ip)),
-            Sought::Own(kind, key) => Some(self.find(KeyRef::Own(kind, key), hashing)?.1.found(FoundBy::Key)),
+            Sought::Ip(ip) => Some(self.find(ClaimRef::Ip(ip_number(ip)), hashing)?.1.found(FoundBy::Ip)),
+            Sought::Custom(kind, key) => {
+                Some(self.find(ClaimRef::Custom(kind, key), hashing)?.1.found(FoundBy::Key))
+            }
             Sought::Name { namespace, name } => {
-                let key = KeyRef::Name(PodKind::Pod, name, namespace);
+                let key = ClaimRef::Name(PodKind::Pod, name, namespace);
                 Some(self.find(key, hashing)?.1.found(FoundBy::Name))
             }
         }
@@ -233,7 +154,7 @@ impl<V: Claimant> Tables<V> {
 
     /// The pod with this UID, or else with what the text is parsed as.
     #[cold]
-    fn get_text(&self, text: &str, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
+    fn get_text(&self, text: &str, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
         self.get(Sought::Uid(text.into()), hashing).or_else(|| self.get(Sought::parse(text)?, hashing))
     }
 
@@ -245,7 +166,7 @@ impl<V: Claimant> Tables<V> {
     }
 
     /// The mirror pod with this UID or name.
-    pub(crate) fn get_mirror(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Pod>> {
+    pub(crate) fn get_mirror(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
         let pod = match key {
             Sought::Uid(uid) => &self.mirror(uid, hashing)?.pod,
             Sought::Text(text) => {
@@ -263,19 +184,19 @@ impl<V: Claimant> Tables<V> {
         &'a self,
         key: Sought<'a>,
         hashing: &'a Hashing,
-    ) -> impl Iterator<Item = Found<'a, V::Pod>> {
+    ) -> impl Iterator<Item = Found<'a, V::Shared>> {
         let key = self.meant(key, hashing);
         let holder = self.get(key, hashing);
         let claimed = holder.and(key.claimed(PodKind::Pod));
-        let contested = claimed.filter(|claimed| self.first_contender(*claimed).is_some());
-        let contenders = contested.into_iter().flat_map(move |claimed| self.contenders_of(claimed));
+        let contested = claimed.filter(|claimed| self.contenders.first_of(*claimed).is_some());
+        let contenders = contested.into_iter().flat_map(move |claimed| self.contenders.of(claimed));
         let others =
             contenders.filter_map(move |other| self.claimant(other.key.as_ref(), &other.uid, hashing));
         holder.into_iter().chain(others.map(move |pod| pod.found(key.found_by())))
     }
 }
 
-impl<V: Value<Pod: PodMeta>> Tables<V> {
+impl<V: Value<Shared: PodMeta>> Tables<V> {
     #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
     #[inline(always)]
     pub(crate) fn pod(&self, uid: UidRef<'_>, hashing: &Hashing) -> Option<&V> {
@@ -291,7 +212,7 @@ impl<V: Value<Pod: PodMeta>> Tables<V> {
     /// The pod or mirror pod under this UID whose words and value `is` accepts, with the place of its entry.
     pub(crate) fn known(
         &self,
-        key: UidKey<'_>,
+        key: HashedUid<'_>,
         is: impl Fn(Words, &V) -> bool,
     ) -> Option<(Place, PodKind, &V)> {
         if let Some((place, entry)) = self.pods.find(key.hash, key.tag, |entry| is(entry.key, &entry.value)) {
@@ -302,10 +223,10 @@ impl<V: Value<Pod: PodMeta>> Tables<V> {
     }
 
     /// The pod that claims a key and is stored under this UID. `None` if the pod's own UID changed.
-    pub(crate) fn claimant(&self, key: KeyRef<'_>, uid: &PodUid, hashing: &Hashing) -> Option<&V> {
+    pub(crate) fn claimant(&self, key: ClaimRef<'_>, uid: &PodUid, hashing: &Hashing) -> Option<&V> {
         let uid = uid.as_uid_ref();
         match key {
-            KeyRef::Name(PodKind::Mirror, ..) => Some(&self.mirror(uid, hashing)?.pod),
+            ClaimRef::Name(PodKind::Mirror, ..) => Some(&self.mirror(uid, hashing)?.pod),
             _ => self.pod(uid, hashing),
         }
     }
@@ -313,31 +234,25 @@ impl<V: Value<Pod: PodMeta>> Tables<V> {
 
 #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
 #[inline(always)]
-fn by_uid<'a, T: Value<Pod: PodMeta>>(
+fn by_uid<'a, T: Value<Shared: PodMeta>>(
     table: &'a Table<Words, T>,
     uid: UidRef<'_>,
     hashing: &Hashing,
 ) -> Option<&'a T> {
     let Some(packed) = uid.usual else { return by_text_uid(table, uid, hashing) };
-    let key = UidKey::packed(packed, hashing);
+    let key = HashedUid::packed(packed, hashing);
     Some(&table.find(key.hash, key.tag, |entry| entry.key == key.words)?.1.value)
 }
 
 /// For UIDs of unusual spellings; separate, to keep the usual path fast.
 #[cold]
-fn by_text_uid<'a, T: Value<Pod: PodMeta>>(
+fn by_text_uid<'a, T: Value<Shared: PodMeta>>(
     table: &'a Table<Words, T>,
     uid: UidRef<'_>,
     hashing: &Hashing,
 ) -> Option<&'a T> {
-    let key = UidKey::new(uid, hashing);
+    let key = HashedUid::new(uid, hashing);
     Some(&table.find(key.hash, key.tag, |entry| key.is(entry.key, &entry.value))?.1.value)
-}
-
-/// Which of the two sets has the contenders for a key.
-#[inline]
-pub(crate) fn set_of(key: KeyRef<'_>) -> usize {
-    usize::from(matches!(key, KeyRef::Own(..) | KeyRef::Name(..)))
 }
 
 /// The table key of a container ID.
@@ -369,7 +284,7 @@ pub(crate) fn name_key(kind: PodKind, name: &str, namespace: &str, hashing: &Has
 
 /// The number that is stored with a custom key's bytes.
 #[inline]
-pub(crate) fn own_key(kind: KeyKind, key: &[u8], hashing: &Hashing) -> ([u8; 2], u64) {
+pub(crate) fn custom_key(kind: KeyKind, key: &[u8], hashing: &Hashing) -> ([u8; 2], u64) {
     let kind = kind.0.to_ne_bytes();
     (kind, hashing.pair(kind, key))
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::id::{FullName, MirrorPodUid, PodUid, ResolvedPodUid, UidRef};
 use crate::identity::{ContainerId, Identity};
-use crate::pod::{KeyKind, KeyRef, PodKind, ip_number};
+use crate::pod::{ClaimRef, KeyKind, PodKind, ip_number};
 
 /// The result of a lookup: a pod, and by what it was found.
 #[non_exhaustive]
@@ -98,7 +98,7 @@ pub enum Key<'a> {
     /// As for [`Snapshot::pod_by_ip`](crate::Snapshot::pod_by_ip).
     Ip(IpAddr),
     /// As for [`Snapshot::pods_by_key`](crate::Snapshot::pods_by_key).
-    Own(KeyKind, &'a [u8]),
+    Custom(KeyKind, &'a [u8]),
     /// Text that is not a UID in one of the usual spellings: any other UID if a pod has it, else what it is parsed as.
     Text(&'a str),
 }
@@ -111,7 +111,7 @@ impl<'a> Key<'a> {
             Self::Name { .. } => FoundBy::Name,
             Self::ContainerId(_) => FoundBy::ContainerId,
             Self::Ip(_) => FoundBy::Ip,
-            Self::Own(..) => FoundBy::Key,
+            Self::Custom(..) => FoundBy::Key,
         }
     }
 
@@ -119,14 +119,14 @@ impl<'a> Key<'a> {
     /// for text the caller first finds out [what it means](Self::parse). Parsing it here would cost a look-up by IP half
     /// of its instructions again, because the compiler would no longer put this function in its place.
     #[inline]
-    pub(crate) fn claimed(self, kind: PodKind) -> Option<KeyRef<'a>> {
+    pub(crate) fn claimed(self, kind: PodKind) -> Option<ClaimRef<'a>> {
         match self {
             Self::Uid(_) | Self::Text(_) => None,
-            Self::Name { namespace, name } => Some(KeyRef::Name(kind, name, namespace)),
+            Self::Name { namespace, name } => Some(ClaimRef::Name(kind, name, namespace)),
             _ if kind == PodKind::Mirror => None,
-            Self::ContainerId(id) => Some(KeyRef::ContainerId(id)),
-            Self::Ip(ip) => Some(KeyRef::Ip(ip_number(ip))),
-            Self::Own(kind, key) => Some(KeyRef::Own(kind, key)),
+            Self::ContainerId(id) => Some(ClaimRef::ContainerId(id)),
+            Self::Ip(ip) => Some(ClaimRef::Ip(ip_number(ip))),
+            Self::Custom(kind, key) => Some(ClaimRef::Custom(kind, key)),
         }
     }
 
@@ -241,7 +241,7 @@ impl From<SocketAddr> for Key<'_> {
 
 impl<'a> From<(KeyKind, &'a [u8])> for Key<'a> {
     fn from((kind, key): (KeyKind, &'a [u8])) -> Self {
-        Self::Own(kind, key)
+        Self::Custom(kind, key)
     }
 }
 

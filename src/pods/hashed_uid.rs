@@ -1,55 +1,15 @@
-//! The keys and values of a snapshot's tables.
+//! A UID as the tables find it.
 
 use std::num::NonZero;
-use std::sync::Arc;
 
-use crate::id::{Form, Packed, PodUid, UidRef};
+use crate::id::{Form, Packed, UidRef};
 use crate::pod::PodMeta;
 use crate::table::{Hashing, Value, Words, tag};
-
-/// A mirror pod, and its UID's translation.
-pub(crate) struct Mirror<V> {
-    pub(crate) pod: V,
-    pub(crate) target: Translation,
-}
-
-/// The translation of a mirror's UID.
-#[derive(Clone, PartialEq)]
-pub(crate) enum Translation {
-    /// To itself: it never coexisted with a pod of its full name.
-    Identity,
-    /// To the translation of the mirror that holds its full name.
-    ViaHolder,
-    /// To the pod that holds its full name, or held it last.
-    Pod(PodUid),
-}
-
-impl Translation {
-    /// The UID of the pod, if there is one.
-    #[inline]
-    pub(crate) fn uid(&self) -> Option<&PodUid> {
-        if let Self::Pod(uid) = self { Some(uid) } else { None }
-    }
-}
-
-impl<V: Value> Value for Mirror<V> {
-    type Pod = V::Pod;
-
-    #[inline]
-    fn pod(&self) -> &Arc<V::Pod> {
-        self.pod.pod()
-    }
-
-    fn into_parts(self) -> (Arc<V::Pod>, Option<Arc<str>>) {
-        let text = if let Translation::Pod(uid) = self.target { uid.into_text() } else { None };
-        (self.pod.into_parts().0, text)
-    }
-}
 
 /// A UID as compared in the tables. The tag identifies the spelling: each has its own tags, so equal words of
 /// two spellings never match.
 #[derive(Clone, Copy)]
-pub(crate) struct UidKey<'u> {
+pub(crate) struct HashedUid<'u> {
     pub(crate) words: Words,
     pub(crate) tag: NonZero<u8>,
     pub(crate) hash: u64,
@@ -61,7 +21,7 @@ const UUID: (NonZero<u8>, u8) = (NonZero::new(1).unwrap(), 120);
 const HEX: (NonZero<u8>, u8) = (NonZero::new(121).unwrap(), 120);
 const OTHER: (NonZero<u8>, u8) = (NonZero::new(241).unwrap(), 15);
 
-impl<'u> UidKey<'u> {
+impl<'u> HashedUid<'u> {
     pub(crate) fn new(uid: UidRef<'u>, hashing: &Hashing) -> Self {
         match uid.usual {
             Some(packed) => Self::packed(packed, hashing),
@@ -88,13 +48,13 @@ impl<'u> UidKey<'u> {
 
     /// Whether this is the UID of an entry with this tag, these words and this value.
     #[inline]
-    pub(crate) fn is<V: Value<Pod: PodMeta>>(&self, words: Words, value: &V) -> bool {
+    pub(crate) fn is<V: Value<Shared: PodMeta>>(&self, words: Words, value: &V) -> bool {
         words == self.words && (self.uid.usual.is_some() || self.is_text(value))
     }
 
     #[cold]
-    fn is_text<V: Value<Pod: PodMeta>>(&self, value: &V) -> bool {
-        PodMeta::uid(&**value.pod()) == self.uid.other
+    fn is_text<V: Value<Shared: PodMeta>>(&self, value: &V) -> bool {
+        PodMeta::uid(&**value.shared()) == self.uid.other
     }
 }
 
@@ -102,8 +62,9 @@ impl<'u> UidKey<'u> {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Mirror, OTHER, UidKey};
+    use super::{HashedUid, OTHER};
     use crate::pod::PodMeta;
+    use crate::pods::Mirror;
     use crate::table::{Entry, Hashing, Words};
 
     struct Pod(&'static str);
@@ -126,8 +87,8 @@ mod tests {
     /// Not reachable from outside: fingerprints use a random seed.
     #[test]
     fn two_uids_with_one_fingerprint_are_distinguished() {
-        let one = UidKey::new("one".into(), &Hashing::new());
-        let other = UidKey { uid: "other".into(), ..one };
+        let one = HashedUid::new("one".into(), &Hashing::new());
+        let other = HashedUid { uid: "other".into(), ..one };
         let pod = Arc::new(Pod("one"));
         assert!(one.is(one.words, &pod) && !other.is(one.words, &pod));
     }
@@ -146,7 +107,7 @@ mod tests {
                 &digits[16..20],
                 &digits[20..]
             );
-            let tag = |uid: &str| UidKey::new(uid.into(), &hashing).tag.get();
+            let tag = |uid: &str| HashedUid::new(uid.into(), &hashing).tag.get();
             assert!((1..=120).contains(&tag(&uuid)) && (121..=240).contains(&tag(&digits)));
             assert!(tag("any other") >= OTHER.0.get());
         }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
+use super::contenders::{Before, SortedByKey};
 use super::queue::Queue;
-use super::tables::{Before, Keyed, OwnedKey};
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
 use crate::options::KeepRemoved;
-use crate::pod::{KeyRef, Life, Time};
+use crate::pod::{ClaimRef, Life, OwnedClaim, Time};
 use crate::table::OrdMap;
 
 /// All holds of the keys of a snapshot's pods, and of those that ended lately.
@@ -34,7 +34,7 @@ pub(crate) struct Times {
 /// A stay of a key with a pod.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stay {
-    pub(crate) key: OwnedKey,
+    pub(crate) key: OwnedClaim,
     pub(crate) uid: PodUid,
     number: u64,
 }
@@ -91,8 +91,8 @@ pub(crate) struct Gap {
 /// Ended holds for each removed pod at most, on average.
 const ENDED_PER_POD: usize = 6;
 
-impl Keyed for Stay {
-    fn key(&self) -> KeyRef<'_> {
+impl SortedByKey for Stay {
+    fn key(&self) -> ClaimRef<'_> {
         self.key.as_ref()
     }
 }
@@ -183,12 +183,12 @@ impl Times {
     }
 
     /// The holds of a key.
-    pub(crate) fn of<'a>(&'a self, key: KeyRef<'a>) -> impl Iterator<Item = (&'a Stay, &'a Hold)> {
+    pub(crate) fn of<'a>(&'a self, key: ClaimRef<'a>) -> impl Iterator<Item = (&'a Stay, &'a Hold)> {
         self.holds.range(Before(key)..).take_while(move |(stay, _)| stay.key() == key)
     }
 
     /// The last hold of a key by a pod.
-    fn last_of(&self, key: &OwnedKey, uid: &PodUid) -> Option<(Stay, Hold)> {
+    fn last_of(&self, key: &OwnedClaim, uid: &PodUid) -> Option<(Stay, Hold)> {
         let last = Stay { key: key.clone(), uid: uid.clone(), number: u64::MAX };
         let found = self.holds.get_prev(&last).filter(|(stay, _)| (&stay.key, &stay.uid) == (key, uid));
         found.map(|(stay, hold)| (stay.clone(), hold.clone()))
@@ -197,7 +197,7 @@ impl Times {
     /// A pod has a key. `before`: its replaced object, which had the key too.
     pub(crate) fn begin(
         &mut self,
-        key: OwnedKey,
+        key: OwnedClaim,
         uid: &PodUid,
         before: Option<Life>,
         life: &Life,
@@ -205,7 +205,7 @@ impl Times {
     ) {
         // Its sandbox may be another one than before.
         let runs_again = |before: &Life| {
-            matches!(key, OwnedKey::Ip(_)) && before.may_lack_sandbox && !life.may_lack_sandbox
+            matches!(key, OwnedClaim::Ip(_)) && before.may_lack_sandbox && !life.may_lack_sandbox
         };
         if let Some(before) = before.filter(runs_again) {
             self.end(&key, uid, before, EndCause::KeyLost, now);
@@ -236,7 +236,7 @@ impl Times {
     }
 
     /// Stores a hold that goes on.
-    fn insert(&mut self, key: OwnedKey, uid: &PodUid, begun: Learned, life: &Life) {
+    fn insert(&mut self, key: OwnedClaim, uid: &PodUid, begun: Learned, life: &Life) {
         let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };
         // Of a pod that was first seen without a sandbox, nothing is known of how long it had one.
         let stopped = life.may_lack_sandbox.then_some(Learned { after: Time::MIN, ..begun });
@@ -244,7 +244,7 @@ impl Times {
     }
 
     /// A pod has lost a key, or was removed.
-    pub(crate) fn end(&mut self, key: &OwnedKey, uid: &PodUid, life: Life, cause: EndCause, now: &Moment) {
+    pub(crate) fn end(&mut self, key: &OwnedClaim, uid: &PodUid, life: Life, cause: EndCause, now: &Moment) {
         let Some((stay, hold)) = self.last_of(key, uid).filter(|(_, hold)| hold.end.is_none()) else {
             return;
         };
@@ -277,7 +277,10 @@ impl Times {
         let seems_held = |(stay, hold): &(&Stay, &Hold)| {
             let began_before = if gap.start == Time::MIN { hold.by < gap.end } else { hold.by <= gap.start };
             let stopped_before = hold.stopped.is_some_and(|stopped| stopped.after < gap.start);
-            hold.end.is_none() && began_before && !stopped_before && !matches!(stay.key, OwnedKey::Own(..))
+            hold.end.is_none()
+                && began_before
+                && !stopped_before
+                && !matches!(stay.key, OwnedClaim::Custom(..))
         };
         self.holds.iter().filter(seems_held).map(|(stay, hold)| (stay.clone(), hold.clone())).collect()
     }
@@ -288,7 +291,7 @@ impl Times {
     /// again. A container that has run since before the gap excludes that.
     pub(crate) fn interrupt(&mut self, stay: Stay, hold: Hold, life: &Life, gap: Gap, now: &Moment) {
         let proof = match stay.key {
-            OwnedKey::Ip(_) => life.ip_by,
+            OwnedClaim::Ip(_) => life.ip_by,
             _ => life.created,
         };
         if proof.is_some_and(|by| by <= gap.start) {
@@ -354,7 +357,7 @@ impl Times {
 impl Stay {
     /// The earlier one of this time and what a pod's object says, by which the pod had the key.
     fn by_with(&self, by: Time, life: &Life) -> Time {
-        let said = life.ip_by.filter(|_| matches!(self.key, OwnedKey::Ip(_)));
+        let said = life.ip_by.filter(|_| matches!(self.key, OwnedClaim::Ip(_)));
         said.map_or(by, |said| said.min(by))
     }
 }

@@ -1,0 +1,97 @@
+//! The claims to keys that another pod holds, sorted by key and then by strength.
+
+use std::cmp::Ordering;
+
+use equivalent::{Comparable, Equivalent};
+
+use crate::id::PodUid;
+use crate::pod::{ClaimRef, OwnedClaim, Strength};
+use crate::table::OrdSet;
+
+/// All contenders of a set of pods.
+#[derive(Clone, PartialEq, Default)]
+pub(crate) struct Contenders {
+    /// For IPs and container IDs. Nearly always empty, which makes lookups of IPs at a time fast.
+    of_addresses: OrdSet<Contender>,
+    /// For custom keys, which many pods share, and for names.
+    of_texts: OrdSet<Contender>,
+}
+
+/// A pod that claims a key without holding it. Ordered by key, then by strength.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Contender {
+    pub(crate) key: OwnedClaim,
+    pub(crate) strength: Strength,
+    pub(crate) uid: PodUid,
+}
+
+/// The place in an ordered set before all items with this key.
+pub(crate) struct Before<'a>(pub(crate) ClaimRef<'a>);
+
+/// An item of an ordered set that is sorted by key first.
+pub(crate) trait SortedByKey {
+    fn key(&self) -> ClaimRef<'_>;
+}
+
+impl<T: SortedByKey> Equivalent<T> for Before<'_> {
+    fn equivalent(&self, _: &T) -> bool {
+        false
+    }
+}
+
+impl<T: SortedByKey> Comparable<T> for Before<'_> {
+    fn compare(&self, item: &T) -> Ordering {
+        self.0.cmp(&item.key()).then(Ordering::Less)
+    }
+}
+
+impl SortedByKey for Contender {
+    fn key(&self) -> ClaimRef<'_> {
+        self.key.as_ref()
+    }
+}
+
+impl Contenders {
+    pub(crate) fn len(&self) -> usize {
+        self.of_addresses.len() + self.of_texts.len()
+    }
+
+    /// The contenders for a key, the strongest claim first.
+    pub(crate) fn of<'a>(&'a self, key: ClaimRef<'a>) -> impl Iterator<Item = &'a Contender> {
+        self.set(key).range(Before(key)..).take_while(move |contender| contender.key() == key)
+    }
+
+    /// The contender for a key with the strongest claim.
+    #[expect(clippy::inline_always, reason = "the key need not be in memory for what is nearly always done")]
+    #[inline(always)]
+    pub(crate) fn first_of(&self, key: ClaimRef<'_>) -> Option<&Contender> {
+        let contenders = self.set(key);
+        if contenders.is_empty() {
+            return None;
+        }
+        contenders.get_next(&Before(key)).filter(|contender| contender.key() == key)
+    }
+
+    pub(crate) fn insert(&mut self, contender: Contender) {
+        self.set_mut(contender.key()).insert(contender);
+    }
+
+    pub(crate) fn remove(&mut self, contender: &Contender) {
+        self.set_mut(contender.key()).remove(contender);
+    }
+
+    #[inline]
+    fn set(&self, key: ClaimRef<'_>) -> &OrdSet<Contender> {
+        match key {
+            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &self.of_addresses,
+            ClaimRef::Custom(..) | ClaimRef::Name(..) => &self.of_texts,
+        }
+    }
+
+    fn set_mut(&mut self, key: ClaimRef<'_>) -> &mut OrdSet<Contender> {
+        match key {
+            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &mut self.of_addresses,
+            ClaimRef::Custom(..) | ClaimRef::Name(..) => &mut self.of_texts,
+        }
+    }
+}
