@@ -270,7 +270,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let key = self.meant(key);
         let Claimed { by_pods, by_mirrors } = Claimed::of(key);
         let Some(by_pods) = by_pods else { return exact(self.snapshot.find(key)) };
-        let (by, verdict) = (key.found_by(), self.judge(by_pods, key.found_by()));
+        let by = key.found_by();
+        let verdict = self.judge(by_pods, key.found_by());
         match (verdict, by_mirrors) {
             // No pod, so perhaps a mirror pod.
             (Verdict::Nobody(why), Some(by_mirrors)) => match self.judge(by_mirrors, by) {
@@ -442,7 +443,9 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             (Reverse(order), found.pod.uid())
         });
         let candidate = |(Found { pod, .. }, Bounded { window, .. }): (Found<'a, P>, Bounded<'a, P>)| {
-            let (from, until, is_certain) = (window.from.into(), window.until.into(), window.contains(range));
+            let from = window.from.into();
+            let until = window.until.into();
+            let is_certain = window.contains(range);
             Candidate { pod, from, until, is_certain }
         };
         kept.into_iter().map(candidate).collect()
@@ -525,7 +528,9 @@ impl Window {
 impl Between {
     /// How much of the times within the bounds is not after this time, in thousandths.
     fn share_before(self, time: Time) -> i128 {
-        let (time, earliest, latest) = (time.as_nanos(), self.earliest.as_nanos(), self.latest.as_nanos());
+        let time = time.as_nanos();
+        let earliest = self.earliest.as_nanos();
+        let latest = self.latest.as_nanos();
         let width = i128::from(latest) - i128::from(earliest);
         if width <= 0 {
             return i128::from(time >= latest) * 1000;
@@ -537,13 +542,15 @@ impl Between {
 /// Narrows the bounds of each hold of a key by the other holds. One hold came before another if it may have ended before the
 /// other began and the reverse is impossible. Holds that must have overlapped do not narrow each other.
 fn narrow(windows: &mut [Window]) {
-    let (mut by_latest_start, mut by_earliest_end) = (windows.to_vec(), windows.to_vec());
+    let mut by_latest_start = windows.to_vec();
+    let mut by_earliest_end = windows.to_vec();
     by_latest_start.sort_unstable_by_key(|window| window.from.latest);
     by_earliest_end.sort_unstable_by_key(|window| Reverse(window.until.earliest));
     let mut holds: Vec<_> = windows.iter_mut().collect();
 
     // The ends of those that began before the present one ended.
-    let (mut others, mut ends) = (by_latest_start.iter().peekable(), BTreeSet::new());
+    let mut others = by_latest_start.iter().peekable();
+    let mut ends = BTreeSet::new();
     holds.sort_unstable_by_key(|window| window.until.earliest);
     for Window { from, until } in &mut holds {
         let more = iter::from_fn(|| others.next_if(|other| other.from.latest < until.earliest));
@@ -553,7 +560,8 @@ fn narrow(windows: &mut [Window]) {
     }
 
     // The starts of those that ended after the present one began.
-    let (mut others, mut starts) = (by_earliest_end.iter().peekable(), BTreeSet::new());
+    let mut others = by_earliest_end.iter().peekable();
+    let mut starts = BTreeSet::new();
     holds.sort_unstable_by_key(|window| Reverse(window.from.latest));
     for Window { from, until } in &mut holds {
         let more = iter::from_fn(|| others.next_if(|other| from.latest < other.until.earliest));

@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn the_present_is_read_from_both_clocks() {
-        let (before, wall_before) = (Instant::now(), Time::now());
+        let before = Instant::now();
+        let wall_before = Time::now();
         let moment = Moment::now();
         assert!((before..=Instant::now()).contains(&moment.instant));
         assert!(moment.time >= wall_before || moment.time.as_nanos() > 0);

@@ -328,7 +328,8 @@ impl<P: PodMeta> Writer<P> {
         let moment = moment.filter(|_| self.current().removed.is_some());
         let mut steps = self.steps;
         let mut draft = self.versions.draft();
-        let (mut forgotten, mut past_changed) = (0, false);
+        let mut forgotten = 0;
+        let mut past_changed = false;
         if let Some(now) = &moment {
             if draft.times.is_some() && steps.has_stepped(now) {
                 draft.begin_times_anew(now);

@@ -72,7 +72,8 @@ impl FullName {
 /// The two parts of a full name; `None` if it is not one.
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     let at = only_separator(text.as_bytes())?;
-    let (name, namespace) = (text.get(..at)?, text.get(at + 1..)?);
+    let name = text.get(..at)?;
+    let namespace = text.get(at + 1..)?;
     (!name.is_empty() && !namespace.is_empty()).then_some((name, namespace))
 }
 

@@ -92,7 +92,8 @@ fn unhex(first: [u8; 16], second: [u8; 16]) -> ((u64, u64), u128) {
 #[inline]
 pub(crate) fn unhex_64(digits: &[u8; 64]) -> Option<[u64; 4]> {
     let [a, b, c, d] = digits.as_chunks().0 else { return None };
-    let ((first, wrong), (second, more_wrong)) = (unhex(*a, *b), unhex(*c, *d));
+    let (first, wrong) = unhex(*a, *b);
+    let (second, more_wrong) = unhex(*c, *d);
     (wrong | more_wrong == 0).then_some([first.0, first.1, second.0, second.1])
 }
 
@@ -100,7 +101,9 @@ pub(crate) fn unhex_64(digits: &[u8; 64]) -> Option<[u64; 4]> {
 /// last four digits: the digit at that position if those four are repeated. So nothing has to be shifted.
 #[inline]
 fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
-    let (mut first, mut second, mut last) = ([0; 16], [0; 16], [[0; 4]; 4]);
+    let mut first = [0; 16];
+    let mut second = [0; 16];
+    let mut last = [[0; 4]; 4];
     first.copy_from_slice(&text[..16]);
     second.copy_from_slice(&text[16..32]);
     last[0].copy_from_slice(&text[32..]);

@@ -394,7 +394,8 @@ mod tests {
         let mut against = 0;
         for a in &texts {
             for b in &texts {
-                let (left, right) = (PodUid::from(a.as_str()), PodUid::from(b.as_str()));
+                let left = PodUid::from(a.as_str());
+                let right = PodUid::from(b.as_str());
                 assert_eq!(left.cmp(&right), a.cmp(b), "{a} {b}");
                 let words = [&left, &right].map(|uid| uid.as_uid_ref().usual.expect("usual").words);
                 against += usize::from(words[0].cmp(&words[1]) != a.cmp(b));
@@ -426,7 +427,8 @@ mod tests {
     fn uids_are_equal_and_ordered_like_their_strings() {
         for a in SPELLINGS {
             for b in SPELLINGS {
-                let (left, right) = (PodUid::from(a), PodUid::from(b));
+                let left = PodUid::from(a);
+                let right = PodUid::from(b);
                 assert_eq!(left == right, a == b, "{a} {b}");
                 assert_eq!(left.cmp(&right), a.cmp(b), "{a} {b}");
                 assert_eq!(left < right, a < b, "{a} {b}");

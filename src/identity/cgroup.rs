@@ -60,8 +60,10 @@ impl Cgroup {
         }
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
         // Of the names before.
-        let (mut grandparent, mut parent) = ("", "");
-        let (mut container, mut is_below_name) = (None, false);
+        let mut grandparent = "";
+        let mut parent = "";
+        let mut container = None;
+        let mut is_below_name = false;
         let mut found = None;
         let mut names = path.split('/').filter(|name| !name.is_empty());
         while let Some(name) = names.next() {
@@ -127,7 +129,9 @@ fn text_of(line: &[u8]) -> &str {
 /// The path in a line of `/proc/PID/cgroup`. It may contain colons.
 pub(super) fn path_of_line(line: &str) -> Option<&str> {
     let mut fields = line.splitn(3, ':');
-    let (hierarchy, _controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let hierarchy = fields.next()?;
+    let _controllers = fields.next()?;
+    let path = fields.next()?;
     let is_number = !hierarchy.is_empty() && hierarchy.bytes().all(|byte| byte.is_ascii_digit());
     (is_number && path.starts_with('/')).then_some(path)
 }

@@ -51,7 +51,9 @@ impl<'a> PodLog<'a> {
         let (rest, container) = rest.rsplit_once('/')?;
         let pod = rest.rsplit_once('/').map_or(rest, |(_, pod)| pod);
         let mut parts = pod.splitn(3, '_');
-        let (namespace, name, pod_uid) = (parts.next()?, parts.next()?, parts.next()?);
+        let namespace = parts.next()?;
+        let name = parts.next()?;
+        let pod_uid = parts.next()?;
         let is_whole = ![namespace, name, pod_uid, container].contains(&"");
         let log = Self { namespace, name, pod_uid, container, attempt: attempt(file)? };
         (is_whole && is_clean(path)).then_some(log)

@@ -50,8 +50,11 @@ impl PodMeta for Pod {
         });
         let ip_not_before = seconds(&status.start_time);
         let first_start = ip_not_before.unwrap_or(Time::from_seconds(1));
-        let (mut ip_by, mut ip_until) = (None, None);
-        let (mut is_any, mut runs, mut has_run) = (false, false, false);
+        let mut ip_by = None;
+        let mut ip_until = None;
+        let mut is_any = false;
+        let mut runs = false;
+        let mut has_run = false;
         for container in containers(status) {
             let state = container.state.as_ref();
             let running = state.and_then(|state| state.running.as_ref());

@@ -34,7 +34,8 @@ impl<'u> HashedUid<'u> {
     pub(crate) fn packed(uid: Packed, hashing: &Hashing) -> Self {
         let (first, count) = if uid.form == Form::Uuid { UUID } else { HEX };
         let hash = hashing.words(uid.words);
-        let (words, tag) = (Words(uid.words.0, uid.words.1), tag(hash, first, count));
+        let words = Words(uid.words.0, uid.words.1);
+        let tag = tag(hash, first, count);
         Self { words, tag, hash, uid: UidRef { usual: Some(uid), other: "" } }
     }
 

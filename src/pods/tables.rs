@@ -112,7 +112,8 @@ impl<V> Tables<V> {
             }
             ClaimRef::Name(kind, name, namespace) => {
                 let (tag, hash) = name_key(kind, name, namespace, hashing);
-                let (name, namespace) = (name.as_bytes(), namespace.as_bytes());
+                let name = name.as_bytes();
+                let namespace = namespace.as_bytes();
                 let (place, entry) = self.names.find(hash, tag, |entry| entry.key.is(name, namespace))?;
                 Some((place, &entry.value))
             }

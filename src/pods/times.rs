@@ -147,14 +147,16 @@ impl Times {
         } else {
             return None;
         };
-        let (since, until) = (since.max(self.clock_set), until.min(moment.time));
+        let since = since.max(self.clock_set);
+        let until = until.min(moment.time);
         let since = since.min(moment.time);
         (since <= until).then_some(Coverage { since, until })
     }
 
     /// The times that are not covered, if this coverage leaves some out that could have been.
     pub(crate) fn gap_before(&self, coverage: Coverage) -> Option<Gap> {
-        let (known_since, known_until) = (self.covered_since(), self.covered_until());
+        let known_since = self.covered_since();
+        let known_until = self.covered_until();
         let end = coverage.since;
         if known_until == Time::MIN || end > known_until {
             Some(Gap { start: known_until, end })
@@ -311,7 +313,8 @@ impl Times {
             ip_until: None,
             created: life.created,
         };
-        let (key, uid) = (stay.key.clone(), stay.uid.clone());
+        let key = stay.key.clone();
+        let uid = stay.uid.clone();
         let lost = Learned { after: gap.start, at: now.time };
         self.end_hold(&stay, &hold, until_gap, EndCause::Gap, lost, now.instant);
         self.insert(key, &uid, begun, life);

@@ -188,7 +188,9 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn key_counts(&self) -> KeyCounts {
         let Tables { container_ids, ips, keys, contenders, .. } = &self.live;
-        let (container_ids, ips, keys) = (container_ids.len(), ips.len(), keys.len());
+        let container_ids = container_ids.len();
+        let ips = ips.len();
+        let keys = keys.len();
         KeyCounts { container_ids, ips, keys, contended: contenders.len() }
     }
 

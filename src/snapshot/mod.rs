@@ -406,7 +406,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// ```
     #[must_use]
     pub fn changes_since<'a>(&'a self, old: &'a Self) -> Vec<Change<'a, P>> {
-        let (mut removals, mut others) = (Vec::new(), Vec::new());
+        let mut removals = Vec::new();
+        let mut others = Vec::new();
         let _ = changes::between(old, self, |change| {
             if let Change::Removed(_) = change { &mut removals } else { &mut others }.push(change);
             ControlFlow::Continue(())

@@ -110,7 +110,8 @@ impl<'a, P: PodMeta> RemovedPods<'a, P> {
 
     /// All removed pods with this key, without mirrors, the one removed last first. See [`Snapshot::claimants`].
     pub fn claimants(&self, key: impl Into<Key<'a>>) -> impl Iterator<Item = Found<'a, P>> {
-        let (key, hashing) = (key.into(), self.hashing);
+        let key = key.into();
+        let hashing = self.hashing;
         self.tables.into_iter().flat_map(move |tables| tables.all(key, hashing))
     }
 

@@ -54,7 +54,8 @@ impl Hashing {
         if text.len() > 32 {
             self.texts.hash_one(text)
         } else if let Some((first, last)) = ends::<16>(text) {
-            let ((a, b), (c, d)) = (halves(u128::from_ne_bytes(first)), halves(u128::from_ne_bytes(last)));
+            let (a, b) = halves(u128::from_ne_bytes(first));
+            let (c, d) = halves(u128::from_ne_bytes(last));
             self.four_words([a ^ seed, b, c, d])
         } else if let Some((first, last)) = ends::<8>(text) {
             self.words((u64::from_ne_bytes(first) ^ seed, u64::from_ne_bytes(last)))
@@ -163,7 +164,8 @@ mod tests {
     #[cfg(not(pod_index_loom))]
     #[test]
     fn two_indices_hash_one_key_differently() {
-        let (one, other) = (Hashing::new(), Hashing::new());
+        let one = Hashing::new();
+        let other = Hashing::new();
         assert_ne!(one.words((1, 2)), other.words((1, 2)));
         assert_ne!(one.pair("web", "default"), other.pair("web", "default"));
         assert_ne!(one.fingerprint("uid"), other.fingerprint("uid"));

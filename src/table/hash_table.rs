@@ -79,7 +79,8 @@ impl<K, V> Table<K, V> {
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Entry<K, V>> + Clone {
         let mut links = self.root.children().iter().flat_map(Array::children);
         let mut ahead = links.clone().skip(1);
-        let (mut page, mut entries) = (None, None);
+        let mut page = None;
+        let mut entries = None;
         (0..self.len).map(move |_| {
             loop {
                 if let Some(entry) = entries.as_mut().and_then(Iterator::next) {
@@ -213,7 +214,8 @@ impl<K: TableKey, V: Value> TableMut<'_, K, V> {
     /// Builds the arrays of an empty table.
     fn presize(&mut self, capacity: usize) {
         let bits = (capacity / PRESIZE_LOAD + 1).next_power_of_two().ilog2();
-        let (root_bits, chunk_bits) = (bits / 2, bits - bits / 2);
+        let root_bits = bits / 2;
+        let chunk_bits = bits - bits / 2;
         if bits == 0 {
             return;
         }
@@ -289,7 +291,8 @@ fn double_chunk<K: TableKey, V: Value>(
     let bits = chunk.bits();
     let one = |slot: &Slot<Entry<K, V>>| slot.entry().key.hash(hashing) << (root_bits + bits) >> 63 == 1;
     let mut links = Vec::with_capacity(2 << bits);
-    let (mut zeros, mut ones) = (Vec::new(), Vec::new());
+    let mut zeros = Vec::new();
+    let mut ones = Vec::new();
     for mut link in std::mem::replace(chunk, Array::EMPTY_CHUNK).take(memory) {
         link.take(&mut zeros, memory);
         ones.extend(zeros.extract_if(.., |slot| one(slot)));

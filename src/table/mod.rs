@@ -183,8 +183,10 @@ mod tests {
 
     #[test]
     fn a_text_equals_only_its_two_strings() {
-        let (hashing, long) = (Hashing::new(), "x".repeat(1000));
-        let (fits, is_too_long) = (&long[..TEXT_HERE - 7], &long[..TEXT_HERE - 6]);
+        let hashing = Hashing::new();
+        let long = "x".repeat(1000);
+        let fits = &long[..TEXT_HERE - 7];
+        let is_too_long = &long[..TEXT_HERE - 6];
         let texts = [("", ""), ("web", ""), ("", "web"), ("web-0", "default"), (&*long, "ä")];
         for (first, second) in texts.into_iter().chain([(fits, "default"), (is_too_long, "default")]) {
             let text = Text::new(first.as_bytes(), second.as_bytes());

@@ -345,7 +345,8 @@ impl<E> PageLink<E> {
     /// The page, to write to, with room for so many more entries. It is copied if it has no room or is not the draft's yet.
     /// `None` if it would have more than [`MAX_LEN`] entries, or is in a chain.
     fn own<P>(&mut self, more: usize, memory: &mut Memory<P>) -> Option<Page<'_, E>> {
-        let (page, PageHead { born, next, .. }) = (self.page(), self.page().read_head());
+        let page = self.page();
+        let PageHead { born, next, .. } = self.page().read_head();
         let len = page.len();
         if len + more > MAX_LEN || next.is_some() {
             return None;
@@ -356,7 +357,8 @@ impl<E> PageLink<E> {
             // replaced by one to the copy.
             unsafe {
                 copy.head().cast::<[u8; TAGS]>().write(page.read_head().tags);
-                let (from, to) = (page.entry(0).cast::<u8>(), Page::<E>::entry(copy, 0).cast());
+                let from = page.entry(0).cast::<u8>();
+                let to = Page::<E>::entry(copy, 0).cast();
                 from.copy_to_nonoverlapping(to, len * Page::<E>::STRIDE);
                 if !Page::<E>::IS_LINE {
                     page.births(len).copy_to_nonoverlapping(Page::<E>::births(copy, len), len);
@@ -535,7 +537,8 @@ impl<'a, E> Page<'a, E> {
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
     pub(super) fn find(self, tag: NonZero<u8>, is: impl Fn(&'a E) -> bool) -> Option<(usize, &'a E)> {
-        let (mut page, mut before) = (self, 0);
+        let mut page = self;
+        let mut before = 0;
         loop {
             let tags = page.tags();
             let mut hits = tags.cmp_eq(u8x16::splat(tag.get())).move_mask();

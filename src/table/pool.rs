@@ -59,7 +59,8 @@ impl NodePool {
     pub(super) fn put(&mut self, memory: NodeMemory) {
         #[cfg(test)]
         audit::returned(&memory);
-        let (lines, bytes) = (memory.len(), self.bytes + size_of_val(&*memory));
+        let lines = memory.len();
+        let bytes = self.bytes + size_of_val(&*memory);
         if lines >= SIZE_CLASSES || bytes > MAX_CACHED_BYTES || cfg!(any(pod_index_no_pool, fuzzing)) {
             return;
         }

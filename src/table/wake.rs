@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn a_look_that_parks_its_thread_takes_no_wake_up_away() {
         let wake = Arc::new(Wake::default());
-        let (announcer, mut looks) = (Announcer(Arc::clone(&wake)), 0);
+        let announcer = Announcer(Arc::clone(&wake));
+        let mut looks = 0;
         let deadline = Instant::now() + Duration::from_secs(20);
         let found = Follower::new(&wake).block(Some(deadline), || {
             looks += 1;

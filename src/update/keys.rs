@@ -139,7 +139,8 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
 
     /// Stores a key without a holder.
     pub(super) fn add_entry(&mut self, NamedClaim { key, container }: NamedClaim<'_>, pod: &V) {
-        let (hashing, pod) = (self.hashing, pod.clone());
+        let hashing = self.hashing;
+        let pod = pod.clone();
         match key {
             ClaimRef::ContainerId(id) => {
                 let (words, hash) = container_key(id, hashing);

@@ -131,7 +131,8 @@ impl<P: PodMeta> Draft<'_, P> {
     fn drop_removal(&mut self, key: HashedUid<'_>, is: impl Fn(Words, &RemovedPod<P>) -> bool) {
         let found = self.removed.as_ref().and_then(|removed| removed.tables.known(key, is));
         let Some((place, kind, removed)) = found else { return };
-        let (uid, removed) = (key.uid, removed.clone());
+        let uid = key.uid;
+        let removed = removed.clone();
         if let Some(queue) = self.queue_mut() {
             queue.remove(removed.number);
         }
@@ -188,7 +189,8 @@ mod tests {
             let lens = (tables.pods.len(), removed.queue.len(), holders + tables.contenders.len());
             assert_eq!(lens, (left, left, 5 * left));
         };
-        let (start, wall) = (Instant::now(), SystemTime::now());
+        let start = Instant::now();
+        let wall = SystemTime::now();
         let after = |seconds| {
             let passed = Duration::from_secs(seconds);
             Moment::new(start + passed, wall + passed)

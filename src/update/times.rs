@@ -13,7 +13,8 @@ impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
     pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>, now: &Moment) {
         let Some(times) = self.times_mut() else { return };
-        let (uid, life) = (PodUid::from(new.uid()), new.life());
+        let uid = PodUid::from(new.uid());
+        let life = new.life();
         let before = old.map(|old| (keys(&**old), old.life()));
         let new_keys = keys(&**new);
         if let Some((old_keys, life)) = &before {
@@ -45,7 +46,8 @@ impl<P: PodMeta> Draft<'_, P> {
     /// A pod was removed.
     pub(super) fn record_removal(&mut self, pod: &Arc<P>, now: &Moment) {
         let Some(times) = self.times_mut() else { return };
-        let (uid, life) = (PodUid::from(pod.uid()), pod.life());
+        let uid = PodUid::from(pod.uid());
+        let life = pod.life();
         for key in keys(&**pod) {
             times.end(&key, &uid, life, EndCause::PodRemoved, now);
         }

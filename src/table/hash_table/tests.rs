@@ -135,7 +135,8 @@ impl Version {
     /// `compare` reports exactly the differences between the two.
     #[track_caller]
     fn check_differences(&self, old: &Self) {
-        let (mut before, mut after) = (BTreeSet::new(), BTreeSet::new());
+        let mut before = BTreeSet::new();
+        let mut after = BTreeSet::new();
         let told = self.table.compare(&old.table, |side, entry| {
             let reported = if side == Side::Old { &mut before } else { &mut after };
             assert!(reported.insert(entry.value.0), "reported twice");
@@ -143,7 +144,8 @@ impl Version {
         });
         assert!(told.is_continue());
         let tokens = |plain: &Plain| plain.values().copied().collect::<BTreeSet<_>>();
-        let (mine, theirs) = (tokens(&self.plain), tokens(&old.plain));
+        let mine = tokens(&self.plain);
+        let theirs = tokens(&old.plain);
         assert!(before.is_subset(&theirs) && after.is_subset(&mine), "each side reports what it has");
         assert_eq!(&before - &after, &theirs - &mine);
         assert_eq!(&after - &before, &mine - &theirs);
@@ -419,7 +421,8 @@ fn an_empty_table_takes_no_memory() {
 fn arrays_are_sized_to_the_set() {
     for count in [20, 100, 1_000, 10_000, 60_000] {
         let mut all = Versions::of((0..count).map(|key| (scatter(key), key)));
-        let (root, (used, links)) = (all.current.table.root.children().len(), all.current.pages());
+        let root = all.current.table.root.children().len();
+        let (used, links) = all.current.pages();
         let longest = all.current.table.root.children().iter().map(|chunk| chunk.children().len()).max();
         assert!(longest.is_some_and(|longest| longest <= 2 * root), "{count}: {longest:?} beside {root}");
         let count = count as usize;

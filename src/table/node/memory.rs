@@ -60,7 +60,8 @@ impl<P> Default for DeadList<P> {
 
 impl<P> Default for Memory<P> {
     fn default() -> Self {
-        let (dead, spare) = (DeadList::default(), DeadList::default());
+        let dead = DeadList::default();
+        let spare = DeadList::default();
         Self { generation: 0, pool: NodePool::default(), dead, freed: Vec::new(), spare }
     }
 }
