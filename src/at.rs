@@ -104,6 +104,7 @@ pub struct Candidate<'a, P> {
 
 /// Bounds of a time. `None`: there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub struct Bounds {
     /// Not before.
     pub earliest: Option<Time>,

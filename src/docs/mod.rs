@@ -5,6 +5,11 @@ pub mod verification {
     #![doc = include_str!("verification.md")]
 }
 
+/// The lock-free tables below the pods: the algorithm, its rules and orderings, and what it costs.
+pub mod table {
+    #![doc = include_str!("table.md")]
+}
+
 /// How pods are stored, how a write makes the next version, and when memory is freed.
 pub mod internals {
     #![doc = include_str!("internals.md")]

@@ -5,7 +5,7 @@
 //!   ([`Text`]).
 //! - imbl's ordered map and set hold rare data, for which their constant factor does not matter.
 //!
-//! Only this module names the map crate and the hasher. It does not know what a pod is.
+//! Only this module names the map crate and the hasher. It does not know what a pod is: `docs::table` is its front page.
 
 mod declare;
 mod hash;
@@ -14,6 +14,8 @@ mod hash_table;
 mod node;
 mod pool;
 pub(crate) mod sync;
+#[cfg(all(test, not(any(pod_index_loom, pod_index_shuttle))))]
+mod tests;
 #[expect(unsafe_code, reason = "see the file's own account of it")]
 pub(crate) mod versions;
 pub(crate) mod wake;
@@ -178,7 +180,7 @@ pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
 }
 
 #[cfg(test)]
-mod tests {
+mod texts {
     use super::{Hashing, TEXT_HERE, TableKey, Text, same};
 
     #[test]

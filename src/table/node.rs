@@ -5,7 +5,7 @@
 //! The module `versions` contains the rest: it knows which versions exist. Reference counts would make a safe persistent table
 //! expensive: copying a page of `Arc`s writes to everything they point to. Here a node is copied by one
 //! `memcpy`, and freed once no live version can reach it. The scheme is that of ZFS's dead lists, related to
-//! interval-based reclamation: see `docs::internals`.
+//! interval-based reclamation: see `docs::table`.
 //!
 //! # The rules
 //! Every node and every entry is *born* in the generation of the draft that created it, and *dies* in the first
