@@ -103,7 +103,8 @@ pub trait PodMeta {
     }
     /// Names the additional keys of the pod, and the strength of its claim to them. By default it has none.
     ///
-    /// Called when the pod is added, replaced or removed. Not called for mirror pods.
+    /// Called when the pod is added, replaced or removed, and when another pod claims a key that it holds: then only the strength
+    /// is read, and the keys are not listed again. Not called for mirror pods.
     ///
     /// # Consistency
     /// Several pods may name one key: a finished pod keeps its IP in its status while another pod already
