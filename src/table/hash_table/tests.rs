@@ -537,6 +537,22 @@ fn a_comparison_of_two_versions_skips_shared_nodes() {
     all.leave();
 }
 
+/// What died between the second version and the third was born with the first one, which is still held.
+#[test]
+fn what_an_older_version_has_outlives_a_newer_one() {
+    let mut all = Versions::of((0..MANY).map(|key| (spread(key), key)));
+    all.release_all();
+    for key in [1, 2] {
+        all.put(spread(key), key);
+        all.publish();
+    }
+    all.release(1);
+    all.check();
+    all.release_all();
+    all.check();
+    all.leave();
+}
+
 /// A held version costs what it contains, regardless of later changes.
 #[test]
 fn one_held_version_keeps_no_later_nodes() {
