@@ -199,9 +199,11 @@ fn address(book: &Arc<Book>) -> usize {
 fn check(library: &Library<Book>, plain: &Plain) {
     let Shelves { by_number, by_title, lent, rules } = &library.open;
     assert_eq!([by_number.len(), by_title.len(), lent.len()], [plain.len(); 3]);
-    assert_eq!(*rules, if library.generation == 0 { String::new() } else { format!("{} books", plain.len()) });
-    let walked: Plain =
-        by_number.iter().map(|entry| (entry.value.number, address(&entry.value))).collect();
+    assert_eq!(
+        *rules,
+        if library.generation == 0 { String::new() } else { format!("{} books", plain.len()) }
+    );
+    let walked: Plain = by_number.iter().map(|entry| (entry.value.number, address(&entry.value))).collect();
     assert_eq!(walked, *plain);
     for (&number, &book) in plain {
         assert_eq!(library.by_number(number).map(|(_, found)| address(found)), Some(book));
