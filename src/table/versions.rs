@@ -107,6 +107,7 @@ pub(crate) struct TablesMut<'a, T: TableSet> {
 
 impl Sharing {
     /// The same table, as one of the next version.
+    #[expect(clippy::unused_self, reason = "who has it may do this, and nobody else")]
     pub(crate) fn table<K: TableKey, V: Value>(&self, table: &Table<K, V>) -> Table<K, V> {
         // SAFETY: only `Versions::draft` shares tables, and it starts one draft of a version at a time. The version stays,
         // because the draft borrows the versions, until the draft is dropped, or it is published and the version is retired.
