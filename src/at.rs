@@ -104,7 +104,6 @@ pub struct Candidate<'a, P> {
 
 /// Bounds of a time. `None`: there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
 pub struct Bounds {
     /// Not before.
     pub earliest: Option<Time>,

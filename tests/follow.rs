@@ -230,6 +230,9 @@ fn a_publication_wakes_each_sleeper_once_on_the_writers_thread_before_it_returns
     assert_eq!(waker.wakes.load(Ordering::SeqCst), 2);
 }
 
+/// A UID, and one of the ways to remove the pod with it.
+type Removal = (&'static str, fn(&mut Writer<TestPod>));
+
 /// A removal is a publication like any other: it wakes who sleeps, and frees what was replaced before.
 #[test]
 fn a_removal_alone_wakes_followers_and_frees_what_was_replaced() {
@@ -241,8 +244,7 @@ fn a_removal_alone_wakes_followers_and_frees_what_was_replaced() {
         }
         let mut changes = reader.changes();
         while changes.try_next().is_ok() {}
-        // All three ways to remove a pod.
-        let ways: [(&str, fn(&mut Writer<TestPod>)); 3] = [
+        let ways: [Removal; 3] = [
             ("p", |writer| drop(writer.remove_pod_by_uid("p").expect("it is there"))),
             ("q", |writer| drop(writer.remove_pod(&TestPod::plain("q", "q")).expect("it is there"))),
             ("r", |writer| drop(writer.apply([Operation::Remove("r".into())]))),
