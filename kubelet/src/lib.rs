@@ -6,6 +6,7 @@
 //! | [`sources`] | manifests from a directory or a URL, pods from the kubelet or the API server, and the merge of all of them |
 //! | `api_client` | the API server client: few connections, and a timeout for every silence |
 //! | `mirror` | mirror pods: creates and deletes them so that they match the static pods |
+//! | `owners` | the owners of pods, such as `ReplicaSets`, requested from the API server as seldom as possible |
 //! | [`records`] | pods joined with their Namespace, workload and Node, and the attributes for telemetry |
 //! | `references` | the Secrets and `ConfigMaps` that pods name, kept current by watches |
 //! | [`memory`] | what an object takes in memory, and what is left out of one that takes too much |
@@ -19,7 +20,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `api-server` | `sources::api_server`, `mirror` and `references` |
+//! | `api-server` | `sources::api_server`, `mirror`, `owners` and `references` |
 //! | `kubelet-socket` | `sources::kubelet_socket` (Unix) |
 //! | `watcher` | `watcher`, which needs nothing else of this package, and kube's `runtime` |
 //!
@@ -41,6 +42,7 @@ pub mod checkpoint;
 #[doc(hidden)]
 pub mod dns;
 mod fnv;
+mod has_pod;
 #[doc(hidden)]
 pub mod https;
 pub mod memory;
@@ -48,6 +50,8 @@ pub mod memory;
 pub mod mirror;
 #[doc(hidden)]
 pub mod names;
+#[cfg(feature = "api-server")]
+pub mod owners;
 #[cfg(target_os = "linux")]
 pub mod process;
 pub mod protobuf;
@@ -61,6 +65,7 @@ pub mod sources;
 pub mod watcher;
 
 pub use backoff::Pauses;
+pub use has_pod::HasPod;
 
 /// Marks a pod that was read from a checkpoint and that no source has sent yet.
 const RESTORED: &str = "pod-index/restored";

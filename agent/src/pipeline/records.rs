@@ -14,6 +14,7 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pod_index::{Change as OfPod, Changes, Moment, Operation, PodMeta, Reader, Writer};
+use pod_index_kubelet::owners::OwnerUpdate;
 use pod_index_kubelet::records::{Change, Extract, Join, Record, Rules};
 use pod_index_kubelet::sources::SourceUpdate;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -43,8 +44,10 @@ impl Feed {
         self.tell(Change::Nodes(update));
     }
 
-    pub(crate) fn owners(&self, update: SourceUpdate<ObjectMeta>) {
-        self.tell(Change::Owners(update));
+    pub(crate) fn owners(&self, update: &OwnerUpdate) {
+        if let Some(change) = update.change() {
+            self.tell(change);
+        }
     }
 
     fn tell(&self, change: Change) {

@@ -9,15 +9,15 @@ use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::Client;
 use pod_index::{Changes, Reader, WaitError};
+use pod_index_kubelet::owners::{Needed, Options, Owners};
 use pod_index_kubelet::records::Change;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
 
 use super::collection::{Begin, Collection, Origin};
 use super::history::History;
-use super::owners::{self, Owners};
 use super::watch_limits::WatchLimits;
-use super::{PodApi, cluster, follow, followed, keep, metrics, pod};
+use super::{PodApi, cluster, follow, followed, keep, metrics, owner, pod};
 use crate::config::failure::Failure;
 use crate::config::values::{Extra, StaticPods};
 use crate::config::{Settings, descriptors};
@@ -84,7 +84,7 @@ impl Built {
         let origin =
             Origin::Index { reader: inputs.reader.clone(), reached, readiness: Arc::clone(inputs.readiness) };
         let mut served = vec![Arc::new(Collection { history, origin })];
-        let mut owners = Owners::default();
+        let owners = Owners::default();
         let mut missing = Vec::new();
         let mut tasks = Vec::new();
         for extra in Extra::ALL {
@@ -96,12 +96,7 @@ impl Built {
             let followed = match extra {
                 Extra::Nodes => follow_nodes(settings, client, inputs.feed, begin),
                 Extra::Namespaces => follow_namespaces(client, inputs.feed, begin),
-                Extra::Owners => {
-                    let pods = (inputs.reader, inputs.readiness);
-                    let (follower, collections) = owners::Follower::new(client, pods, begin, inputs.feed);
-                    owners = follower.owners.clone();
-                    Followed { collections, following: follower.run().boxed() }
-                }
+                Extra::Owners => follow_owners(client, inputs, &owners, begin),
             };
             served.extend(followed.collections);
             tasks.push(Task { name: "a follower of resources", work: followed.following });
@@ -187,5 +182,18 @@ fn follow_namespaces(client: &Client, feed: Option<&Feed>, begin: Begin<'_>) -> 
         Box::new(move |update| feed.namespaces(Change::metadata(update)))
     });
     let (collections, following) = followed::follow(&cluster::NAMESPACES, source.objects(), begin, tell);
+    Followed { collections, following }
+}
+
+fn follow_owners(client: &Client, inputs: Inputs<'_>, owners: &Owners, begin: Begin<'_>) -> Followed {
+    let readiness = Arc::clone(inputs.readiness);
+    let feed = inputs.feed.cloned();
+    let is_every = feed.as_ref().is_some_and(|feed| feed.needs_owners);
+    let options = Options {
+        needed: if is_every { Needed::Every } else { Needed::ForNames },
+        are_pods_complete: Box::new(move || readiness.has_pods()),
+    };
+    let tell = move |update: &_| feed.iter().for_each(|feed| feed.owners(update));
+    let (collections, following) = owner::follow(client, inputs.reader, owners, options, begin, tell);
     Followed { collections, following }
 }

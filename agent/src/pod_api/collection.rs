@@ -12,7 +12,7 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
 use super::history::{History, Limits};
-use super::interest::Interest;
+use super::owner::Asked;
 use super::resource::Resource;
 use super::status::Refusal;
 use super::watch_limits::WatchLimits;
@@ -28,7 +28,7 @@ const BYTES: usize = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a request waits for the first answer of the API server. Fluent Bit asks once for a Namespace and remembers a
 /// refusal.
-pub(super) const START: Duration = Duration::from_secs(5);
+const START: Duration = Duration::from_secs(5);
 
 /// What all collections begin with.
 #[derive(Clone, Copy)]
@@ -53,12 +53,30 @@ impl Begin<'_> {
 pub(super) struct Known {
     /// When those of the last run were stored, if they are shown.
     pub(super) stored: Option<SystemTime>,
-    /// Whether all were read, or why not. `None`: the API server has not answered yet.
-    pub(super) read: Option<Result<(), String>>,
+    pub(super) reading: Reading,
+}
+
+/// Whether all objects were read in this run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// The API server has not answered yet.
+    Waiting,
+    Read,
+    /// They could not be read, and why.
+    Failed(String),
 }
 
 impl Known {
-    pub(super) const READ: Self = Self { stored: None, read: Some(Ok(())) };
+    pub(super) const READ: Self = Self { stored: None, reading: Reading::Read };
+
+    /// Nothing yet, but what was stored then.
+    pub(super) fn stored(stored: Option<SystemTime>) -> Self {
+        Self { stored, reading: Reading::Waiting }
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.reading == Reading::Read
+    }
 }
 
 /// Where objects come from.
@@ -74,8 +92,8 @@ pub(super) enum Origin {
     Server {
         known: channel::Receiver<Known>,
         status: Option<channel::Receiver<SourceStatus>>,
-        /// Told of each request. For a kind that is followed without one, it is told in vain.
-        interest: Arc<Interest>,
+        /// Told of each request, if what nobody asks for is requested late.
+        asked: Option<Asked>,
     },
 }
 
@@ -105,17 +123,18 @@ impl Collection {
                     _ => "the history has not reached the latest publication".to_owned(),
                 }
             }
-            Origin::Server { known, status, interest } => {
-                interest.ask();
+            Origin::Server { known, status, asked } => {
+                asked.iter().for_each(Asked::ask);
                 let mut known = known.clone();
                 // The first pass over owners takes a request for each.
-                let is_known =
-                    |known: &Known| known.read.is_some() || (status.is_none() && known.stored.is_some());
+                let is_known = |known: &Known| {
+                    known.reading != Reading::Waiting || (status.is_none() && known.stored.is_some())
+                };
                 let _ = timeout(START, known.wait_for(is_known)).await;
                 let why = match known.borrow().clone() {
-                    Known { stored: Some(_), .. } | Known { read: Some(Ok(())), .. } => return Ok(()),
-                    Known { read: Some(Err(why)), .. } => format!(": {why}"),
-                    Known { read: None, .. } => String::new(),
+                    Known { stored: Some(_), .. } | Known { reading: Reading::Read, .. } => return Ok(()),
+                    Known { reading: Reading::Failed(why), .. } => format!(": {why}"),
+                    Known { reading: Reading::Waiting, .. } => String::new(),
                 };
                 format!("{} have not been read yet{why}", self.of().name)
             }
@@ -133,12 +152,6 @@ impl Collection {
     pub(super) fn known(&self) -> Option<Known> {
         let Origin::Server { known, .. } = &self.origin else { return None };
         Some(known.borrow().clone())
-    }
-
-    /// Whether anybody asks for its objects. `None` for pods.
-    pub(super) fn interest(&self) -> Option<&Arc<Interest>> {
-        let Origin::Server { interest, .. } = &self.origin else { return None };
-        Some(interest)
     }
 
     /// Its name, and the age of its objects in seconds, if they are known only from the last run.

@@ -10,7 +10,7 @@ use pod_index_kubelet::sources::{SourceUpdate, Updates};
 use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 
-use super::collection::{Begin, Collection, Known, key};
+use super::collection::{Begin, Collection, Known, Reading, key};
 use super::history::{History, Shown, State};
 use super::resource::{Item, Resource};
 
@@ -24,7 +24,7 @@ pub(super) fn follow<K: Item>(
     begin: Begin<'_>,
     tell: Option<Tell<K>>,
 ) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
-    let (collection, known) = begin.restored(of, Some(source.status()));
+    let (collection, known) = begin.restored(of, Some(source.status()), None);
     let following = show(source, Arc::clone(&collection.history), known, tell).boxed();
     (vec![collection], following)
 }
@@ -50,9 +50,9 @@ async fn show<K: Item>(
             }
             Ok(()) = status.changed() => {
                 let problem = status.borrow_and_update().problems.first().map(|problem| problem.message.clone());
-                let is_read = known.borrow().read == Some(Ok(()));
+                let is_read = known.borrow().is_read();
                 if let Some(problem) = problem.filter(|_| !is_read) {
-                    known.send_modify(|known| known.read = Some(Err(problem)));
+                    known.send_modify(|known| known.reading = Reading::Failed(problem));
                 }
             }
         }

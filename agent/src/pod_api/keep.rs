@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use super::collection::{Begin, Collection, Known, Origin, key};
 use super::history::History;
 use super::list::list;
+use super::owner::Asked;
 use super::resource::Resource;
 use super::shape::Form;
 
@@ -68,6 +69,7 @@ impl Begin<'_> {
         self,
         of: &'static Resource,
         status: Option<channel::Receiver<SourceStatus>>,
+        asked: Option<Asked>,
     ) -> (Arc<Collection>, channel::Sender<Known>) {
         let history = self.history(of);
         let path = self.directory.map(|directory| file(of, directory));
@@ -77,8 +79,8 @@ impl Begin<'_> {
                 None
             })
         });
-        let known = channel::Sender::new(Known { stored, read: None });
-        let origin = Origin::Server { known: known.subscribe(), status, interest: Arc::default() };
+        let known = channel::Sender::new(Known::stored(stored));
+        let origin = Origin::Server { known: known.subscribe(), status, asked };
         (Arc::new(Collection { history, origin }), known)
     }
 }
@@ -125,7 +127,7 @@ mod tests {
         let watch_limits = WatchLimits::new(1, 1);
         let begin = Begin { version: 1, watch_limits: &watch_limits, directory: Some(&directory) };
         let served = [&NAMESPACES, &NODES].map(|of| {
-            let (collection, known) = begin.restored(of, None);
+            let (collection, known) = begin.restored(of, None, None);
             known.send_replace(Known::READ);
             collection
         });

@@ -18,13 +18,11 @@ mod event;
 mod follow;
 mod followed;
 mod history;
-pub(crate) mod interest;
 mod keep;
 mod list;
 mod metrics;
 mod object;
 mod owner;
-pub(crate) mod owners;
 mod pod;
 pub(crate) mod printed;
 mod query;
@@ -42,10 +40,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{any, get};
+use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::sources::SourceStatus;
 
 use self::collection::Collection;
-use self::owners::Owners;
 pub(crate) use self::pod::own_cells;
 pub(crate) use self::printed::since;
 pub(crate) use self::status::Refusal;

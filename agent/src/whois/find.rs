@@ -12,6 +12,7 @@ use pod_index::{
     Bounds as Ends, Coverage, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
     is_mirror_pod,
 };
+use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::process::{Placement, Roots};
 use pod_index_kubelet::records::{Attributes, Record};
 use serde_json::{Map, Value, json};
@@ -21,7 +22,6 @@ use super::attributes;
 use super::processes::Placements;
 use super::query;
 use crate::config::values::Bounds;
-use crate::pod_api::owners::Owners;
 
 /// Maximum number of pods that are suggested.
 const SUGGESTIONS: usize = 3;

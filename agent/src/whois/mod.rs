@@ -20,6 +20,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::identity::Identity;
 use pod_index::{FoundBy, Reader, is_mirror_pod};
+use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::records::Record;
 
 pub(crate) use self::find::suggestion;
@@ -32,7 +33,6 @@ use crate::config::values::Bounds;
 use crate::metrics::Metrics;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
-use crate::pod_api::owners::Owners;
 
 /// Finds pods by any identity. Clones share the counts and the processes.
 #[derive(Clone, Debug)]

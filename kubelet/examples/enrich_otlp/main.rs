@@ -3,6 +3,7 @@
 //!
 //! This file is plain Rust. `otel_arrow.rs` answers the interface that otel-arrow's resource enricher asks for.
 
+mod interface;
 mod otel_arrow;
 
 use std::collections::BTreeMap;

@@ -1,9 +1,5 @@
-//! The interface of otel-arrow's planned resource enricher, answered by an index of records.
-//!
-//! Its design (`rust/otap-dataflow/docs/resource-enricher-processor.md`) asks for one snapshot a batch, and for flat
-//! records by attributes or by the peer's address. Its methods for configuration are left out.
+//! Answers the `interface` of otel-arrow's planned resource enricher by an index of records.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,32 +8,7 @@ use pod_index::identity::ContainerId;
 use pod_index::{Key, Life, OwnedSnapshot, PodKeys, PodMeta, Reader, UidRef};
 use pod_index_kubelet::records::{FromRecord, Record, Rules, Value};
 
-/// Pairs of an attribute's name and its value, all of which have to hold.
-type LookupKey<'a> = &'a [(&'a str, &'a str)];
-type EnrichmentRecord = HashMap<String, EnrichmentValue>;
-
-#[derive(Debug)]
-#[expect(dead_code, reason = "the processor reads them")]
-enum EnrichmentValue {
-    Scalar(String),
-    Array(Vec<String>),
-}
-
-trait MetadataLookup {
-    fn snapshot(&self) -> MetadataSnapshot;
-    fn lookup<'a>(&self, snapshot: &'a MetadataSnapshot, key: LookupKey<'_>) -> Option<&'a EnrichmentRecord>;
-    fn as_connection_lookup(&self) -> Option<&dyn ConnectionLookup> {
-        None
-    }
-}
-
-trait ConnectionLookup {
-    fn lookup_by_connection<'a>(
-        &self,
-        snapshot: &'a MetadataSnapshot,
-        peer: IpAddr,
-    ) -> Option<&'a EnrichmentRecord>;
-}
+use super::interface::{ConnectionLookup, EnrichmentRecord, EnrichmentValue, LookupKey, MetadataLookup};
 
 /// What the index stores: made once, when a pod or what belongs to it changes.
 struct Enriched {
@@ -77,18 +48,20 @@ impl FromRecord for Enriched {
     }
 }
 
-struct MetadataSnapshot(OwnedSnapshot<Enriched>);
+type MetadataSnapshot = OwnedSnapshot<Enriched>;
 
 struct Provider(Reader<Enriched>);
 
 /// A key that several pods claim is ambiguous, and a miss.
 fn certain<'a>(snapshot: &'a MetadataSnapshot, key: Key<'_>) -> Option<&'a EnrichmentRecord> {
-    Some(&snapshot.0.get(key).filter(|_| !snapshot.0.is_contested(key))?.pod.flat)
+    Some(&snapshot.get(key).filter(|_| !snapshot.is_contested(key))?.pod.flat)
 }
 
 impl MetadataLookup for Provider {
+    type Snapshot = MetadataSnapshot;
+
     fn snapshot(&self) -> MetadataSnapshot {
-        MetadataSnapshot(self.0.snapshot())
+        self.0.snapshot()
     }
     fn lookup<'a>(&self, snapshot: &'a MetadataSnapshot, key: LookupKey<'_>) -> Option<&'a EnrichmentRecord> {
         match *key {
@@ -101,12 +74,12 @@ impl MetadataLookup for Provider {
             _ => None,
         }
     }
-    fn as_connection_lookup(&self) -> Option<&dyn ConnectionLookup> {
+    fn as_connection_lookup(&self) -> Option<&dyn ConnectionLookup<MetadataSnapshot>> {
         Some(self)
     }
 }
 
-impl ConnectionLookup for Provider {
+impl ConnectionLookup<MetadataSnapshot> for Provider {
     fn lookup_by_connection<'a>(
         &self,
         snapshot: &'a MetadataSnapshot,

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pod_index::{Life, PodKeys, PodMeta, name_keys, workload};
 
 use super::attributes::{Attribute, Layer};
+use crate::HasPod;
 
 /// A pod, and what was joined to it when it was written. See the [module](super).
 ///
@@ -259,6 +260,12 @@ impl fmt::Debug for Record {
         let mut shown = f.debug_struct("Record");
         shown.field("namespace", &self.namespace()).field("name", &self.name()).field("uid", &self.uid());
         shown.finish_non_exhaustive()
+    }
+}
+
+impl HasPod for Record {
+    fn pod(stored: &Arc<Self>) -> &Arc<Pod> {
+        &stored.pod
     }
 }
 

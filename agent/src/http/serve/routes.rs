@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::workload::Workload;
+use pod_index_kubelet::owners::Owners;
 use serde::Serialize;
 use serde_json::json;
 
@@ -22,7 +23,6 @@ use crate::api::table::escaped;
 use crate::api::types::SourceLine;
 use crate::metrics::{CONTENT_TYPE, Metrics};
 use crate::pipeline::readiness::Readiness;
-use crate::pod_api::owners::Owners;
 use crate::vitals::Vitals;
 use crate::whois;
 use crate::whois::suggestion;

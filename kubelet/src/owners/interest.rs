@@ -1,4 +1,4 @@
-//! Whether anybody asks for the objects of a kind: what nobody asks for is requested late, or not at all.
+//! Whether anybody asks for the owners of a kind: what nobody asks for is requested late, or not at all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Shared by a collection, which asks, and the follower that fills it.
+/// Shared by those who ask, and the follower.
 #[derive(Debug, Default)]
-pub(crate) struct Interest {
+pub(super) struct Interest {
     asked: Mutex<Asked>,
     /// Whether those that are missing are wanted at once.
     is_urgent: AtomicBool,
@@ -17,7 +17,7 @@ pub(crate) struct Interest {
     woken: Notify,
 }
 
-/// The requests of clients for objects of a kind.
+/// The requests for owners of a kind.
 #[derive(Debug, Default)]
 struct Asked {
     last: Option<Instant>,
@@ -29,7 +29,7 @@ struct Asked {
 const WAKE: Duration = Duration::from_secs(60);
 
 impl Interest {
-    /// A client asks for the objects.
+    /// Somebody asks for the owners.
     pub(super) fn ask(&self) {
         let now = Instant::now();
         {
@@ -54,7 +54,7 @@ impl Interest {
         self.is_urgent.load(Ordering::Relaxed)
     }
 
-    /// When a client last asked for objects of the kind.
+    /// When somebody last asked for owners of the kind.
     pub(super) fn asked_at(&self) -> Option<Instant> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).last
     }
