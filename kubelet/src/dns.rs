@@ -9,13 +9,13 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::thread;
 use std::vec;
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::{BoxFuture, Shared, ready};
 use hyper_util::client::legacy::connect::dns::Name;
-use tokio::sync::oneshot;
+
+use crate::blocking;
 
 /// What a lookup found, for all who wait for it.
 type Found = Result<Vec<SocketAddr>, Arc<io::Error>>;
@@ -43,16 +43,19 @@ impl Resolver {
         if let Some(lookup) = under_way.get(name) {
             return lookup.clone();
         }
-        let (found, result) = oneshot::channel();
         let this = self.clone();
         let ask_system = self.look_up;
-        let thread_name = name.to_owned();
-        let started = thread::Builder::new().name("dns".to_owned()).spawn(move || {
-            let addresses = ask_system(&thread_name);
+        let asked = name.to_owned();
+        let started = blocking::start("dns", move || {
+            let addresses = ask_system(&asked);
             // First: who asks from now on wants a new answer.
-            this.lock().remove(&thread_name);
-            let _ = found.send(addresses);
+            this.lock().remove(&asked);
+            addresses
         });
+        let result = match started {
+            Ok(result) => result,
+            Err(error) => return ready(Err(Arc::new(error))).boxed().shared(),
+        };
         let lookup = async move {
             match result.await {
                 Ok(found) => found.map_err(Arc::new),
@@ -60,10 +63,7 @@ impl Resolver {
             }
         };
         let lookup = lookup.boxed().shared();
-        // Without a thread, the lookup fails at once.
-        if started.is_ok() {
-            under_way.insert(name.to_owned(), lookup.clone());
-        }
+        under_way.insert(name.to_owned(), lookup.clone());
         lookup
     }
 

@@ -33,6 +33,9 @@ macro_rules! impl_debug {
     };
 }
 
+/// The message about a file, a pod or another object on which this program panics.
+pub(crate) const PANICKED: &str = "this program has a defect: it panicked on this (see the log)";
+
 /// `text`, cut after 128 bytes: an error about a UID of ten megabytes must stay short.
 pub(crate) fn shorten(text: &str) -> String {
     shorten_to(text, 128)

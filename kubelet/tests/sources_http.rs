@@ -5,6 +5,7 @@ use crate::sources_support;
 
 use std::collections::VecDeque;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -313,4 +314,32 @@ async fn until_problem(mut status: watch::Receiver<SourceStatus>) -> String {
     let problem = status.wait_for(|status| !status.problems.is_empty());
     let status = tokio::time::timeout(DEADLINE, problem).await.expect("a problem").expect("a living source");
     status.problems[0].message.clone()
+}
+
+/// How often the body was decoded on which the source panics.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+#[tokio::test]
+async fn a_body_on_which_the_source_panics_is_decoded_once_and_the_last_pods_stay() {
+    let script = Script::new([ok(&manifest("good"))]);
+    let server = script.serve().await;
+    let mut config = config(&server.url("/"));
+    config.transform = |pod| {
+        if pod.name() == "bad-n1" {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            panic!("the test's panic");
+        }
+    };
+    let mut source = source(config);
+    assert_eq!(names(&next(&mut source).await), ["good-n1"]);
+    script.then(ok(&manifest("bad")));
+    let problem = problem(&mut source).await;
+    assert_eq!(problem.kind, ProblemKind::Defect, "{problem}");
+    let checks = source.status().borrow().checks;
+    let status = until_status(&mut source, |status| status.checks > checks + 5).await;
+    assert_eq!((status.pods, status.problems), (1, vec![problem]));
+    assert_eq!(PANICS.load(Ordering::Relaxed), 1);
+    script.then(ok(&manifest("better")));
+    assert_eq!(names(&next(&mut source).await), ["better-n1"]);
+    assert_eq!(source.status().borrow().problems, []);
 }

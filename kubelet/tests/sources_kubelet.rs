@@ -402,3 +402,27 @@ async fn a_period_without_an_end_waits_for_a_nudge() {
     nudge.notify_one();
     assert_eq!(names(&next(&mut source).await), ["two"]);
 }
+
+#[tokio::test]
+async fn a_pod_on_which_the_source_panics_costs_no_other_and_its_last_version_stays() {
+    let (kubelet, token) = (Kubelet::start("secret", &list(&[])).await, token("secret"));
+    let mut config =
+        kubelet.config(&token).certificate_authorities(kubelet.server.authority.as_bytes()).unwrap();
+    config.transform = |pod| assert!(pod.metadata.labels.is_none(), "the test's panic");
+    let pods = [pod("1", "turns-bad", "file"), pod("2", "stays", "api")];
+    kubelet.answers(&list(&pods));
+    let mut source = kubelet::follow(config).unwrap();
+    assert_eq!(names(&next(&mut source).await), ["stays", "turns-bad"]);
+    let mut bad = pods[0].clone();
+    bad["metadata"]["labels"] = json!({"a": "b"});
+    kubelet.answers(&list(&[bad, pods[1].clone(), pod("3", "new", "api")]));
+    let mut listed = names(&next(&mut source).await).join(" ");
+    assert_eq!(listed, "new stays turns-bad");
+    let problems = source.status().borrow().problems.clone();
+    let [problem] = &problems[..] else { panic!("one problem, not {problems:?}") };
+    assert_eq!((problem.kind, &*problem.origin), (ProblemKind::Defect, "ns/turns-bad"));
+    kubelet.answers(&list(&pods));
+    listed = names(&next(&mut source).await).join(" ");
+    assert_eq!(listed, "stays turns-bad");
+    assert_eq!(source.status().borrow().problems, []);
+}

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 /// no such pod to list; an API server may be away for long.
 pub const INCOMPLETE_FOR: Duration = Duration::from_secs(3600);
 
+/// What to say of a list that may be incomplete.
+pub(crate) const INCOMPLETE: &str = "the kubelet has just answered for the first time, or was restarted or unreachable, and may not list the API server's \
+     pods yet; pods that it listed before stay, unconfirmed";
+
 /// A kubelet takes over the pods of the API server one after the other. If their number did not grow for this long, it
 /// has all of them.
 pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(1);

@@ -21,6 +21,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, is_mirror_pod};
@@ -28,11 +29,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::http::{Decoded, HttpConfig, ask};
+use super::http::{Decoded, HttpConfig, follow_url};
 use super::problem::{limited, undecodable};
 use super::{Problem, ProblemKind, Source, Updates};
 use crate::memory::{self, Bounded, Reduced};
-use crate::text::shorten;
+use crate::text::{PANICKED, shorten};
 
 /// Follows the pods that a kubelet runs. See [`HttpConfig::of_kubelet`].
 ///
@@ -58,7 +59,8 @@ use crate::text::shorten;
 /// # }
 /// ```
 pub fn follow(config: HttpConfig) -> Result<Updates<Pod>, Problem> {
-    ask(Source::Kubelet, config, decode)
+    let transform = config.transform;
+    follow_url(Source::Kubelet, config, move |body| decode(body, transform))
 }
 
 #[derive(Deserialize)]
@@ -70,17 +72,14 @@ struct PodList<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// The pods of a list, sorted: the kubelet's order varies.
-fn decode(body: &[u8]) -> Decoded {
-    let unusable = |kind, field: Option<&str>, message: String| {
-        let problem = Problem::new(kind, "kubelet", None, field.map(str::to_owned), message);
-        Decoded { problems: vec![problem], ..Decoded::default() }
-    };
+/// The pods of a list, sorted: the kubelet's order varies. Each was changed by `transform`.
+fn decode(body: &[u8], transform: fn(&mut Pod)) -> Decoded {
     let list: PodList<'_> = match serde_json::from_slice(body) {
         Ok(list) => list,
         // Only the position: the message could quote a part of the body.
         Err(error) => {
-            let (line, column) = (error.line(), error.column());
+            let line = error.line();
+            let column = error.column();
             let message = format!("the answer is not a list of pods (line {line}, column {column})");
             return unusable(ProblemKind::Syntax, None, message);
         }
@@ -89,46 +88,91 @@ fn decode(body: &[u8]) -> Decoded {
         let message = format!("the answer is a {:?}, not a PodList", shorten(&list.kind));
         return unusable(ProblemKind::Syntax, Some("kind"), message);
     }
-    let (mut pods, mut problems, mut unusable_pods) = (Vec::new(), BTreeMap::new(), HashSet::new());
+    let mut pods = Vec::new();
+    let mut problems = BTreeMap::new();
+    let mut unusable_pods = HashSet::new();
     for item in list.items.unwrap_or_default() {
-        match memory::decode_within::<Pod>(memory::LIMIT, item.get().as_bytes()) {
-            // The URL of an API server, or of another agent, must not become a source of mirror pods.
-            Ok(Bounded { object: pod, .. }) if is_mirror_pod(&pod) => {
-                let (namespace, name) = (shorten(pod.namespace()), shorten(pod.name()));
-                let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
-                let field = "metadata.annotations[kubernetes.io/config.mirror]";
-                return unusable(ProblemKind::Invalid, Some(field), message);
-            }
-            Ok(Bounded { object: mut pod, reduced }) if !pod.uid().is_empty() && !pod.name().is_empty() => {
-                memory::unmark(&mut pod.metadata, reduced.as_ref());
-                if let Some(Reduced { field, message }) = reduced {
-                    let kind = ProblemKind::Warning;
-                    let problem = undecodable(kind, pod.namespace(), pod.name(), &field, &message);
-                    problems.insert(pod.uid().to_owned(), problem);
+        match decode_item(item.get(), transform) {
+            Item::Usable { pod, warning } => {
+                if let Some(warning) = warning {
+                    problems.insert(pod.uid().to_owned(), warning);
                 }
-                // They record which client wrote which field of the API server's object.
-                pod.metadata.managed_fields = None;
                 pods.push(pod);
             }
-            decoded => {
-                let value: Value = serde_json::from_str(item.get()).unwrap_or_default();
-                let part = |key| value["metadata"][key].as_str().unwrap_or_default();
-                let (uid, namespace, name) = (part("uid"), part("namespace"), part("name"));
-                if uid.is_empty() {
-                    let message = format!("is missing from the pod {}/{}", shorten(namespace), shorten(name));
-                    return unusable(ProblemKind::Syntax, Some("items[].metadata.uid"), message);
-                }
-                let (field, message) = match decoded {
-                    Ok(_) => ("metadata.name".to_owned(), "is missing".to_owned()),
-                    Err((field, message)) => (shorten(&field), message),
-                };
-                let problem = undecodable(ProblemKind::Syntax, namespace, name, &field, &message);
-                problems.insert(uid.to_owned(), problem);
-                unusable_pods.insert(uid.to_owned());
+            Item::Unusable { uid, problem } => {
+                problems.insert(uid.clone(), problem);
+                unusable_pods.insert(uid);
             }
+            Item::Forbidden { field, message } => {
+                return unusable(ProblemKind::Invalid, Some(field), message);
+            }
+            Item::Anonymous { field, message } => return unusable(ProblemKind::Syntax, Some(field), message),
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    let problems = limited(problems.into_values());
-    Decoded { pods: Some(pods), problems, unusable: unusable_pods }
+    Decoded { pods: Some(pods), problems: limited(problems.into_values()), unusable: unusable_pods }
+}
+
+/// An answer that is unusable as a whole.
+fn unusable(kind: ProblemKind, field: Option<&str>, message: String) -> Decoded {
+    let problem = Problem::new(kind, "kubelet", None, field.map(str::to_owned), message);
+    Decoded { problems: vec![problem], ..Decoded::default() }
+}
+
+/// One pod of a list.
+enum Item {
+    Usable {
+        pod: Pod,
+        /// It lacks fields, because it was too large.
+        warning: Option<Problem>,
+    },
+    /// The other pods count.
+    Unusable { uid: String, problem: Problem },
+    /// No kubelet lists such a pod, so the list counts for nothing.
+    Forbidden { field: &'static str, message: String },
+    /// It may be any pod, so the list counts for nothing.
+    Anonymous { field: &'static str, message: String },
+}
+
+fn decode_item(json: &str, transform: fn(&mut Pod)) -> Item {
+    // A defect of the decoder costs one pod.
+    let decoded = catch_unwind(AssertUnwindSafe(|| {
+        let mut decoded = memory::decode_within::<Pod>(memory::LIMIT, json.as_bytes())?;
+        let pod = &mut decoded.object;
+        memory::unmark(&mut pod.metadata, decoded.reduced.as_ref());
+        // They record which client wrote which field of the API server's object.
+        pod.metadata.managed_fields = None;
+        if !is_mirror_pod(pod) {
+            transform(pod);
+        }
+        Ok(decoded)
+    }));
+    let (kind, field, message) = match decoded {
+        // The URL of an API server, or of another agent, must not become a source of mirror pods.
+        Ok(Ok(Bounded { object: pod, .. })) if is_mirror_pod(&pod) => {
+            let namespace = shorten(pod.namespace());
+            let name = shorten(pod.name());
+            let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
+            return Item::Forbidden { field: "metadata.annotations[kubernetes.io/config.mirror]", message };
+        }
+        Ok(Ok(Bounded { object: pod, reduced })) if !pod.uid().is_empty() && !pod.name().is_empty() => {
+            let warning = reduced.map(|Reduced { field, message }| {
+                undecodable(ProblemKind::Warning, pod.namespace(), pod.name(), &field, &message)
+            });
+            return Item::Usable { pod, warning };
+        }
+        Ok(Ok(_)) => (ProblemKind::Syntax, "metadata.name".to_owned(), "is missing".to_owned()),
+        Ok(Err((field, message))) => (ProblemKind::Syntax, shorten(&field), message),
+        Err(_panic) => (ProblemKind::Defect, String::new(), PANICKED.to_owned()),
+    };
+    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    let part = |key| value["metadata"][key].as_str().unwrap_or_default();
+    let namespace = part("namespace");
+    let name = part("name");
+    let uid = part("uid");
+    if uid.is_empty() {
+        let message = format!("is missing from the pod {}/{}", shorten(namespace), shorten(name));
+        return Item::Anonymous { field: "items[].metadata.uid", message };
+    }
+    Item::Unusable { uid: uid.to_owned(), problem: undecodable(kind, namespace, name, &field, &message) }
 }

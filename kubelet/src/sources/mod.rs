@@ -66,6 +66,7 @@ mod node;
 mod pod;
 mod problem;
 mod redact;
+mod skeleton;
 pub mod static_pods;
 mod status;
 mod stream;

@@ -75,6 +75,8 @@ pub enum ProblemKind {
     /// The list may lack pods: the kubelet was restarted, or was unreachable, and does not list the API server's pods
     /// yet. Those that it listed before stay.
     Incomplete = "incomplete",
+    /// This program has a defect: it panicked on a manifest, on a pod, or while it read. The panic is in the log.
+    Defect = "defect",
 }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 #[cfg(feature = "api-server")]
 use super::problem::{limited, undecodable};
-use super::{Problem, ProblemKind, Source, SourceUpdate};
+use super::{Problem, ProblemKind, Source};
 #[cfg(feature = "api-server")]
 use crate::reflector::{Failure, Observer, Undecodable};
 
@@ -150,18 +150,12 @@ impl StatusWriter {
         });
     }
 
-    /// The set to emit, unless these pods are the same objects in the same order as those that were `said`.
-    pub(crate) fn news(
-        &self,
-        said: &mut Option<Vec<Arc<Pod>>>,
-        pods: Vec<Arc<Pod>>,
-    ) -> Option<SourceUpdate<Pod>> {
-        if said.as_deref().is_some_and(|said| is_same(said, &pods)) {
-            return None;
-        }
-        self.updated(pods.len());
-        *said = Some(pods.clone());
-        Some(SourceUpdate::Set(pods))
+    /// Records that the source has panicked, and will be read again.
+    pub(crate) fn panicked(&self) {
+        let origin = self.status.borrow().origin.clone();
+        let message = "this program has a defect: it panicked while it read this (see the log). It reads it again after a pause; \
+                       the last pods stay";
+        self.read(None, vec![Problem::new(ProblemKind::Defect, origin, None, None, message)], true);
     }
 
     /// Records that something was heard of the origin. Wakes no subscriber.
@@ -224,8 +218,8 @@ impl Observer for StatusWriter {
 }
 
 /// Whether these are the same objects in the same order.
-pub(crate) fn is_same(said: &[Arc<Pod>], pods: &[Arc<Pod>]) -> bool {
-    said.len() == pods.len() && said.iter().zip(pods).all(|(said, pod)| Arc::ptr_eq(said, pod))
+pub(crate) fn is_same(one: &[Arc<Pod>], other: &[Arc<Pod>]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 /// Logs new problems and solved ones. Continuing problems are logged only once.

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use tokio::runtime::Handle;
-use tokio::task::spawn_blocking;
 
 use crate::api_client::{self, ApiClient, ConnectionOptions};
+use crate::blocking;
 use crate::sources::{Problem, ProblemKind};
 use crate::text::{api_causes, shorten, yaml_problem};
 
@@ -29,10 +29,10 @@ pub async fn connect(path: Option<&Path>) -> Result<Client, Problem> {
 /// # Errors
 /// If the file is missing, or names no server or an unknown user. Errors quote nothing of the file.
 pub async fn load_config(path: Option<&Path>) -> Result<Config, Problem> {
-    let (file, runtime) = (path.map(Path::to_owned), Handle::current());
-    // Reading a file may block.
-    let read = spawn_blocking(move || runtime.block_on(read(file.as_deref()))).await;
-    read.unwrap_or_else(|error| Err(wrong(path, error.to_string())))
+    let file = path.map(Path::to_owned);
+    let runtime = Handle::current();
+    let read = blocking::run("kubeconfig", move || runtime.block_on(read(file.as_deref()))).await;
+    read.unwrap_or_else(|unfinished| Err(wrong(path, unfinished.to_string())))
 }
 
 /// The scheme, host and port of the API server that [`connect`] would use, for messages. `None` if the kubeconfig is
@@ -72,7 +72,7 @@ pub async fn authenticate(api: &ApiClient, path: Option<&Path>) -> Result<(), Pr
 /// Like `connect`; also if the client certificate has expired.
 pub async fn check_kubeconfig(path: Option<&Path>) -> Result<(), Problem> {
     let config = load_config(path).await?;
-    if let Ok(Some(why)) = spawn_blocking(move || api_client::expired(&config)).await {
+    if let Ok(Some(why)) = blocking::run("kubeconfig", move || api_client::expired(&config)).await {
         return Err(wrong(path, why));
     }
     Ok(())

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::read::read;
 use crate::sources::manifest::{self, Origin};
 use crate::sources::{NodeName, Problem, ProblemKind, pod};
+use crate::text::PANICKED;
 use pod_index::PodMeta;
 
 /// The pods and problems of a path at one moment.
@@ -85,15 +86,7 @@ impl Files {
         let failure = match self.names() {
             Ok(names) => {
                 let look = |path: PathBuf| {
-                    let before = self.by_path.get(&path);
-                    // A fault of the decoder costs one file.
-                    let file = catch_unwind(AssertUnwindSafe(|| self.look(&path, before)));
-                    let unread = |_| {
-                        let message = "reading it failed: it panicked";
-                        let file = FileState::skipped(ProblemKind::Unreadable, &path, message);
-                        Some(file.keeping_the_last_good(before))
-                    };
-                    let file = file.unwrap_or_else(unread)?;
+                    let file = self.look(&path, self.by_path.get(&path))?;
                     Some((path, file))
                 };
                 self.by_path = names.into_iter().filter_map(look).collect();
@@ -178,8 +171,16 @@ impl Files {
         if let Some(same) = before.filter(|before| before.content == content) {
             return Arc::clone(same);
         }
-        let mut decoded = manifest::decode(bytes, Origin::File(path), &self.node);
-        decoded.pods.iter_mut().for_each(self.transform);
+        let decoded = catch_unwind(AssertUnwindSafe(|| {
+            let mut decoded = manifest::decode(bytes, Origin::File(path), &self.node);
+            decoded.pods.iter_mut().for_each(self.transform);
+            decoded
+        }));
+        // A defect of the decoder costs one file, which is not decoded again before it has changed.
+        let decoded = decoded.unwrap_or_else(|_panic| manifest::Decoded {
+            pods: Vec::new(),
+            problems: vec![problem(ProblemKind::Defect, path, PANICKED)],
+        });
         let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
         let pods = pod::as_first_seen(decoded.pods, seen_before);
         FileState { content, pods, problems: decoded.problems }.keeping_the_last_good(before)

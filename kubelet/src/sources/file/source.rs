@@ -2,19 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use futures_util::stream::unfold;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::{Notify, oneshot};
-use tokio::time;
 
 use super::hints::Hints;
 use super::list::{Files, Listing, problem};
-use crate::backoff::bounded;
+use crate::blocking::{Job, OneThread};
+use crate::sources::skeleton::{Pace, Read, Reading, poll};
 use crate::sources::status::StatusWriter;
-use crate::sources::{NodeName, Nudge, ProblemKind, Source, SourceUpdate, Updates};
+use crate::sources::{NodeName, Nudge, ProblemKind, Source, Updates};
 
 /// Default time between two listings.
 ///
@@ -35,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// events.
 ///
 /// The first item comes at once, whatever the path holds; then the source counts as seen. Later items come
-/// when the pods have changed. Each is a [`SourceUpdate::Set`] of all pods, in which unchanged pods are the
+/// when the pods have changed. Each is a [`SourceUpdate::Set`](crate::sources::SourceUpdate::Set) of all pods, in which unchanged pods are the
 /// same [`Arc`]s as before.
 ///
 /// The path is listed, and its files are read, on a thread of its own, so that a file system that hangs stops nothing
@@ -73,37 +70,20 @@ pub fn follow_with(
     // Without a trailing separator, so that `manifests` and `manifests/` give the same UIDs.
     let path: PathBuf = path.as_ref().components().collect();
     let status = StatusWriter::new(Source::File, path.display().to_string());
-    let (receiver, hint) = (status.subscribe(), Arc::default());
+    let hint = Nudge::default();
     let look =
         Look { hints: Hints::new(&path, Arc::clone(&hint)), files: Files::new(&path, node, transform) };
-    let following = Following {
-        path,
-        look: Arc::new(Mutex::new(look)),
-        period: bounded(period).max(Duration::from_millis(1)),
-        nudge,
-        hint,
-        status,
-        said: None,
-        cost: None,
-    };
-    let updates = unfold(following, async |mut following| {
-        let update = following.next().await;
-        Some((update, following))
-    });
-    Updates::new(updates, receiver)
+    let reader = Manifests { path, look: Arc::new(Mutex::new(look)), listing: None };
+    let pace = Pace { period, nudge, hint, settle: burst, apart: Duration::ZERO, repeats: false };
+    poll(reader, pace, "manifests", status)
 }
 
-/// The state between two updates.
-struct Following {
+/// Lists the path, and reads its files.
+struct Manifests {
     path: PathBuf,
     look: Arc<Mutex<Look>>,
-    period: Duration,
-    nudge: Nudge,
-    hint: Arc<Notify>,
-    status: StatusWriter,
-    said: Option<Vec<Arc<Pod>>>,
-    /// How long the last listing took; `None` before the first one, which does not wait.
-    cost: Option<Duration>,
+    /// A listing that has not ended.
+    listing: Option<Job<Listed>>,
 }
 
 /// What a thread needs to list the path.
@@ -112,72 +92,68 @@ struct Look {
     files: Files,
 }
 
-impl Following {
-    /// The next set that differs from the last one.
-    async fn next(&mut self) -> SourceUpdate<Pod> {
-        loop {
-            self.wait().await;
-            let began = Instant::now();
-            self.cost.get_or_insert_default();
-            let Some((watched, Listing { pods, mut problems }, failure)) = self.listed().await else {
-                continue;
-            };
-            if let Err(error) = watched {
-                let message = format!("no file events, so the path is only listed periodically: {error}");
-                problems.push(problem(ProblemKind::Unhinted, &self.path, &message));
-            }
-            self.cost = Some(began.elapsed());
-            self.status.read(began, problems, failure.is_some());
-            // Before the first listing, an empty set would mean that all pods are gone.
-            if self.said.is_none() && failure.is_some_and(|kind| kind != ProblemKind::Missing) {
-                continue;
-            }
-            if let Some(update) = self.status.news(&mut self.said, pods) {
-                return update;
-            }
-        }
-    }
+/// What a listing has found.
+struct Listed {
+    /// Whether file events will be reported.
+    watched: notify::Result<()>,
+    listing: Listing,
+    /// Why the path could not be listed.
+    failure: Option<ProblemKind>,
+}
 
-    async fn wait(&mut self) {
-        let Some(cost) = self.cost else { return };
-        tokio::select! {
-            () = time::sleep(self.period) => {}
-            () = self.hint.notified() => {}
-            () = self.nudge.notified() => {}
-        }
-        time::sleep(burst(cost).min(self.period)).await;
+impl Look {
+    /// Watches the path, lists it and reads its files.
+    fn list(&mut self) -> Listed {
+        let watched = self.hints.watch();
+        let failure = self.files.read();
+        Listed { watched, listing: self.files.listing(), failure }
     }
+}
 
-    /// Watches the path, lists it and reads its files, on a thread of its own. On a file system that hangs, this thread
-    /// waits, and neither the runtime nor its end does. Also why the path could not be listed. `None` if there is no answer:
-    /// the last set stays.
-    async fn listed(&self) -> Option<(notify::Result<()>, Listing, Option<ProblemKind>)> {
-        let look = Arc::clone(&self.look);
-        let (sender, mut listed) = oneshot::channel();
-        let work = move || {
-            let mut look = look.lock().unwrap_or_else(PoisonError::into_inner);
-            let watched = look.hints.watch();
-            let failure = look.files.read();
-            // Fails if the receiver was dropped.
-            let _ = sender.send((watched, look.files.listing(), failure));
-        };
-        // On a thread of its own: the runtime has few threads for blocking work.
-        let started = thread::Builder::new().name("manifests".to_owned()).spawn(work);
-        started.map_err(|error| self.failed(&format!("cannot be listed: {error}"))).ok()?;
-        loop {
-            match time::timeout(PATIENCE, &mut listed).await {
-                Ok(Ok(listed)) => return Some(listed),
-                Ok(Err(_)) => {
-                    self.failed("the listing failed: it panicked");
-                    return None;
+impl Read for Manifests {
+    async fn read(&mut self, thread: &OneThread) -> Reading {
+        let mut job = match self.listing.take() {
+            Some(job) => job,
+            None => {
+                let look = Arc::clone(&self.look);
+                let list = move || look.lock().unwrap_or_else(PoisonError::into_inner).list();
+                match thread.start(list) {
+                    Ok(job) => job,
+                    Err(unfinished) => return self.failed(&format!("cannot be listed: {unfinished}")),
                 }
-                Err(_) => self.failed("has not been read for 10 s: its file system hangs, or that of a file"),
             }
+        };
+        if let Ok(listed) = job.within(PATIENCE).await {
+            return self.reading(job.started, listed);
+        }
+        self.listing = Some(job);
+        let failed = self.failed("has not been read for 10 s: its file system hangs, or that of a file");
+        Reading { again_within: Some(Duration::ZERO), ..failed }
+    }
+
+    /// The files that were read before count on: each is replaced as a whole.
+    fn begin_anew(&mut self) {
+        self.listing = None;
+    }
+}
+
+impl Manifests {
+    fn reading(&self, began: Instant, Listed { watched, listing, failure }: Listed) -> Reading {
+        let Listing { pods, mut problems } = listing;
+        if let Err(error) = watched {
+            let message = format!("no file events, so the path is only listed periodically: {error}");
+            problems.push(problem(ProblemKind::Unhinted, &self.path, &message));
+        }
+        match failure {
+            None => Reading::complete(began, Some(pods), problems),
+            // It has no pods, which is known for sure.
+            Some(ProblemKind::Missing) => Reading { pods: Some(pods), ..Reading::failed(began, problems) },
+            Some(_) => Reading::failed(began, problems),
         }
     }
 
-    fn failed(&self, message: &str) {
-        self.status.read(None, vec![problem(ProblemKind::Unreadable, &self.path, message)], true);
+    fn failed(&self, message: &str) -> Reading {
+        Reading::failed(Instant::now(), vec![problem(ProblemKind::Unreadable, &self.path, message)])
     }
 }
 
@@ -196,11 +172,14 @@ mod tests {
     use notify::event::{AccessKind, EventKind};
     use notify::{RecursiveMode, Watcher};
 
+    use std::thread;
+
     use futures_util::StreamExt;
+    use pod_index::PodMeta;
+    use tokio::time;
 
     use super::*;
-    use crate::sources::SourceStatus;
-    use pod_index::PodMeta;
+    use crate::sources::{SourceStatus, SourceUpdate};
 
     fn manifest(name: &str) -> String {
         format!(
@@ -291,18 +270,46 @@ mod tests {
         assert_eq!(READS.load(Ordering::Relaxed), 1);
     }
 
+    /// How often the manifest on which the reader panics was decoded.
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+
     #[tokio::test]
-    async fn a_file_on_which_the_reader_panics_costs_no_other() {
+    async fn a_file_on_which_the_reader_panics_costs_no_other_and_is_not_decoded_again_until_it_changes() {
         let directory = pod_index_test_support::files::Directory::new();
         for name in ["a", "bad", "z"] {
             directory.write(&format!("{name}.yaml"), manifest(name));
         }
-        let transform = |pod: &mut Pod| assert_ne!(pod.name(), "bad-n1", "the test's panic");
-        let (node, period) = (NodeName::new("n1"), Duration::from_secs(3600));
-        let mut source = follow_with(directory.path(), node, period, transform, Nudge::default());
+        let transform = |pod: &mut Pod| {
+            if pod.name() == "bad-n1" {
+                PANICS.fetch_add(1, Ordering::Relaxed);
+                panic!("the test's panic");
+            }
+        };
+        let nudge = Nudge::default();
+        let hour = Duration::from_secs(3600);
+        let mut source =
+            follow_with(directory.path(), NodeName::new("n1"), hour, transform, Arc::clone(&nudge));
+        let mut status = source.status();
         let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
         assert_eq!(pods.iter().map(|pod| pod.name()).collect::<Vec<_>>(), ["a-n1", "z-n1"]);
-        let [problem] = &source.status().borrow().problems.clone()[..] else { panic!("one problem") };
-        assert!(problem.origin.ends_with("bad.yaml") && problem.message.contains("panicked"), "{problem}");
+        {
+            let status = status.borrow();
+            let [problem] = &status.problems[..] else { panic!("one problem, not {:?}", status.problems) };
+            assert_eq!(problem.kind, ProblemKind::Defect, "{problem}");
+            assert!(problem.origin.ends_with("bad.yaml"), "{problem}");
+        }
+        // More listings of the same file.
+        for listing in 2..4 {
+            nudge.notify_one();
+            tokio::select! {
+                _ = source.next() => panic!("nothing has changed"),
+                listed = status.wait_for(|status| status.checks >= listing) => drop(listed.unwrap()),
+            }
+        }
+        assert_eq!(PANICS.load(Ordering::Relaxed), 1);
+        directory.write("bad.yaml", manifest("good"));
+        let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("a set") };
+        assert_eq!(pods.len(), 3);
+        assert_eq!(status.borrow().problems, []);
     }
 }

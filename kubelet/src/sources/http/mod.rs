@@ -17,9 +17,11 @@
 mod config;
 mod fetch;
 mod files;
-mod poll;
+mod kubelet;
+mod read;
+mod requests;
 mod source;
 
 pub use config::HttpConfig;
-pub(super) use poll::{Decoded, ask};
+pub(super) use read::{Decoded, follow_url};
 pub use source::follow;

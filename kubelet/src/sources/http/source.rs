@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Decoded, HttpConfig, ask};
+use super::{Decoded, HttpConfig, follow_url};
 use crate::sources::manifest::{self, Origin};
 use crate::sources::{NodeName, Problem, Source, Updates};
 
@@ -34,12 +34,14 @@ use crate::sources::{NodeName, Problem, Source, Updates};
 #[doc(alias = "NewSourceURL")]
 pub fn follow(config: HttpConfig, node: NodeName) -> Result<Updates<Pod>, Problem> {
     let url = config.url.clone();
+    let transform = config.transform;
     let decode = move |bytes: &[u8]| {
-        let decoded = manifest::decode(bytes, Origin::Url(&url), &node);
+        let mut decoded = manifest::decode(bytes, Origin::Url(&url), &node);
+        decoded.pods.iter_mut().for_each(transform);
         // One bad pod makes the body unusable, as in the kubelet.
         let is_whole = decoded.problems.iter().all(|problem| !problem.kind.is_grave());
         let pods = is_whole.then_some(decoded.pods);
         Decoded { pods, problems: decoded.problems, ..Decoded::default() }
     };
-    ask(Source::Http, config, decode)
+    follow_url(Source::Http, config, decode)
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use futures_util::stream::unfold;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::{sleep_until, timeout};
 
 use super::grpc::{CallError, CallErrorKind, Connection, Messages};
 use super::message::{self, EventKind, LIST_PODS, WATCH_PODS};
 use super::pods::Pods;
-use crate::sources::completeness::Completeness;
+use crate::sources::completeness::{Completeness, INCOMPLETE};
+use crate::sources::skeleton;
+use crate::sources::skeleton::Follow;
 use crate::sources::status::{StatusWriter, is_same};
 use crate::sources::{Nudge, Problem, ProblemKind, Source, SourceUpdate, Updates};
 
@@ -29,9 +30,6 @@ const LEAST_PAUSE: Duration = Duration::from_secs(1);
 const MOST_PAUSE: Duration = Duration::from_secs(30);
 /// A list is requested so long after the last event: two events may have come in the wrong order.
 const SETTLING: Duration = Duration::from_secs(1);
-/// What to say of a list that may be incomplete.
-const INCOMPLETE: &str = "the kubelet has just answered for the first time, or was restarted or unreachable, and may not list \
-    the API server's pods yet; pods that it listed before stay, unconfirmed";
 /// The most events that become one update.
 const MOST_AT_ONCE: usize = 256;
 
@@ -87,12 +85,11 @@ impl KubeletSocket {
 /// Kubelet: `podsServer` (`pkg/kubelet/apis/pods`).
 pub fn follow(socket: KubeletSocket) -> Updates<Pod> {
     let origin = socket.path.display().to_string();
-    let status = StatusWriter::new(Source::Kubelet, &*origin);
-    let receiver = status.subscribe();
+    let status = Arc::new(StatusWriter::new(Source::Kubelet, &*origin));
     let following = Following {
         pods: Pods::new(origin, socket.transform),
         socket,
-        status,
+        status: Arc::clone(&status),
         session: None,
         next_try: None,
         pause: LEAST_PAUSE,
@@ -101,16 +98,12 @@ pub fn follow(socket: KubeletSocket) -> Updates<Pod> {
         said: None,
         doubt: LEAST_PAUSE,
     };
-    let updates = unfold(following, async |mut following| {
-        let update = following.next().await;
-        Some((update, following))
-    });
-    Updates::new(updates, receiver)
+    skeleton::follow(following, status)
 }
 
 struct Following {
     socket: KubeletSocket,
-    status: StatusWriter,
+    status: Arc<StatusWriter>,
     pods: Pods,
     session: Option<Session>,
     /// When to connect next. `None`: at once.
@@ -177,7 +170,7 @@ impl Session {
     }
 }
 
-impl Following {
+impl Follow<Pod> for Following {
     /// The next set that differs from the last one.
     async fn next(&mut self) -> SourceUpdate<Pod> {
         loop {
@@ -190,6 +183,13 @@ impl Following {
         }
     }
 
+    /// Connects again.
+    fn begin_anew(&mut self) {
+        self.session = None;
+    }
+}
+
+impl Following {
     /// The set to emit, unless it says nothing new. Before the first list there is none: events tell of single pods.
     fn news(&mut self) -> Option<SourceUpdate<Pod>> {
         let Listed { is_complete } = self.listed?;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -12,7 +13,7 @@ use crate::memory::{self, Bounded, Reduced};
 use crate::protobuf::decode_pod_within;
 use crate::sources::problem::{limited, undecodable};
 use crate::sources::{Problem, ProblemKind};
-use crate::text::shorten;
+use crate::text::{PANICKED, shorten};
 
 /// The pods of a kubelet.
 #[derive(Debug)]
@@ -127,7 +128,12 @@ impl Pods {
         let (namespace, name) = (&*identity.namespace, &*identity.name);
         let problem_at =
             |kind, field: &str, message: &str| undecodable(kind, namespace, name, field, message);
-        let (object, problem) = match decode_pod_within(memory::LIMIT, bytes) {
+        // A defect of the decoder costs one pod.
+        let Ok(decoded) = catch_unwind(|| decode_pod_within(memory::LIMIT, bytes)) else {
+            let problem = Some(problem_at(ProblemKind::Defect, "", PANICKED));
+            return Ok((identity.uid.clone(), Decoded { object: None, content, problem }));
+        };
+        let (object, problem) = match decoded {
             Ok(Bounded { object: pod, .. }) if is_mirror_pod(&pod) => {
                 let (namespace, name) = (shorten(namespace), shorten(name));
                 let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
