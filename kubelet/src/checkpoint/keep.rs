@@ -61,16 +61,36 @@ struct Written<'a> {
 struct Removed {
     name: String,
     uid: Option<PodUid>,
-    /// The namespace and the name of its pod, if they are known.
-    of: Option<(String, String)>,
+    /// Its pod, if that is known.
+    pod: Option<PodName>,
+}
+
+/// The namespace and the name of a pod.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct PodName {
+    namespace: String,
+    name: String,
+}
+
+impl PodName {
+    fn of(pod: &Pod) -> Self {
+        Self { namespace: pod.namespace().to_owned(), name: pod.name().to_owned() }
+    }
 }
 
 impl<D: Disk> Keeper<D> {
     /// Knows no file yet.
     pub(super) fn new(disk: D, which: Which) -> Self {
-        let (files, unread, failed) = (HashMap::new(), BTreeSet::new(), BTreeMap::new());
-        let (fingerprints, status) = (Fingerprints::default(), CheckpointStatus::default());
-        Self { disk, which, files, fingerprints, unread, seen: None, failed, status }
+        Self {
+            disk,
+            which,
+            files: HashMap::new(),
+            fingerprints: Fingerprints::default(),
+            unread: BTreeSet::new(),
+            seen: None,
+            failed: BTreeMap::new(),
+            status: CheckpointStatus::default(),
+        }
     }
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
@@ -83,8 +103,8 @@ impl<D: Disk> Keeper<D> {
             if let Some(pod) = pod {
                 to_write.push(Written { name, uid, pod });
             } else {
-                let of = uid.as_ref().and_then(|uid| self.name_before(uid));
-                to_remove.push(Removed { name, uid, of });
+                let pod = uid.as_ref().and_then(|uid| self.name_before(uid));
+                to_remove.push(Removed { name, uid, pod });
             }
         }
         let unwritten = self.write_all(to_write);
@@ -94,9 +114,9 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Writes these files. Returns the pods whose files are not known to be on disk, by namespace and name, and why.
-    fn write_all(&mut self, files: Vec<Written<'_>>) -> BTreeMap<(String, String), CheckpointError> {
-        let (mut written, mut unwritten) = (Vec::new(), BTreeMap::new());
-        let full_name = |pod: &Pod| (pod.namespace().to_owned(), pod.name().to_owned());
+    fn write_all(&mut self, files: Vec<Written<'_>>) -> BTreeMap<PodName, CheckpointError> {
+        let mut written = Vec::new();
+        let mut unwritten = BTreeMap::new();
         for Written { name, uid, pod } in files {
             match self.write(&name, pod) {
                 Ok(is_new) => {
@@ -106,7 +126,7 @@ impl<D: Disk> Keeper<D> {
                     }
                 }
                 Err(error) => {
-                    unwritten.insert(full_name(pod), error.clone());
+                    unwritten.insert(PodName::of(pod), error.clone());
                     self.fail(name, uid, error);
                 }
             }
@@ -116,7 +136,7 @@ impl<D: Disk> Keeper<D> {
         {
             let error = self.error(CheckpointErrorKind::Write, "", &error);
             for Written { name, uid, pod } in written {
-                unwritten.insert(full_name(pod), error.clone());
+                unwritten.insert(PodName::of(pod), error.clone());
                 self.unsynced(name, uid, &error);
             }
         }
@@ -124,12 +144,11 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Removes these files, except those of pods that have a new file which could not be written.
-    fn remove_all(&mut self, files: Vec<Removed>, unwritten: &BTreeMap<(String, String), CheckpointError>) {
+    fn remove_all(&mut self, files: Vec<Removed>, unwritten: &BTreeMap<PodName, CheckpointError>) {
         let mut removed = Vec::new();
-        for Removed { name, uid, of } in files {
-            if let Some(error) =
-                of.and_then(|of| unwritten.get(&of)).filter(|_| self.files.contains_key(&name))
-            {
+        for Removed { name, uid, pod } in files {
+            let error = pod.and_then(|pod| unwritten.get(&pod));
+            if let Some(error) = error.filter(|_| self.files.contains_key(&name)) {
                 self.fail(name, uid, error.clone());
                 continue;
             }
@@ -161,9 +180,8 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// The namespace and the name that a pod had when its file was last compared.
-    fn name_before(&self, uid: &PodUid) -> Option<(String, String)> {
-        let pod = of_uid(self.seen.as_ref()?, uid)?;
-        Some((pod.namespace().to_owned(), pod.name().to_owned()))
+    fn name_before(&self, uid: &PodUid) -> Option<PodName> {
+        of_uid(self.seen.as_ref()?, uid).map(|pod| PodName::of(pod))
     }
 
     /// The files to check, with their pods as far as known.

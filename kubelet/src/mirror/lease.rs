@@ -33,10 +33,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 pub struct KubeletWatch {
     leases: Api<Lease>,
     node: String,
-    /// The last renewal time seen, if any, and when it was first seen.
-    seen: Option<(Option<MicroTime>, Instant)>,
+    seen: Option<Renewal>,
     /// Whether the last look failed because the API server did not answer.
     is_blind: bool,
+}
+
+/// The last renewal of the lease that was seen.
+#[derive(Debug)]
+struct Renewal {
+    /// As the lease says. `None`: there is no lease, or it was never renewed.
+    time: Option<MicroTime>,
+    /// When it was first seen, by this program's clock.
+    since: Instant,
 }
 
 /// Whether a kubelet runs on a node.
@@ -73,19 +81,19 @@ impl KubeletWatch {
     fn judge(&mut self, lease: Option<Lease>, asked: Instant, answered: Instant) -> Kubelet {
         // While the API server does not answer, no kubelet can renew its lease: missing renewals prove nothing.
         if std::mem::take(&mut self.is_blind)
-            && let Some((_, since)) = &mut self.seen
+            && let Some(seen) = &mut self.seen
         {
-            *since = answered;
+            seen.since = answered;
         }
         let spec = lease.as_ref().and_then(|lease| lease.spec.as_ref());
-        let (renewed, lasts) =
-            (spec.and_then(|spec| spec.renew_time.clone()), spec.map_or(Duration::ZERO, lasts));
+        let renewed = spec.and_then(|spec| spec.renew_time.clone());
+        let lasts = spec.map_or(Duration::ZERO, lasts);
         let is_renewed = renewed.is_some();
         let since = match &self.seen {
-            Some((before, since)) if *before == renewed => *since,
+            Some(before) if before.time == renewed => before.since,
             before => {
                 let is_first = before.is_none();
-                self.seen = Some((renewed, answered));
+                self.seen = Some(Renewal { time: renewed, since: answered });
                 match lease {
                     Some(lease) if is_renewed && !is_first => return Kubelet::Live(Box::new(lease)),
                     _ => answered,

@@ -17,7 +17,7 @@ use super::attempt::{Expected, Outcome, attempt};
 use super::kube::KubeMirrorClient;
 use super::plan::{MirrorState, Planned, plan};
 use super::status::{MirrorStatus, MirrorsStatus, WaitsFor};
-use super::tries::{Tries, Waits};
+use super::tries::{Awaited, Tries, Waits};
 use crate::backoff::{Pauses, bounded};
 use pod_index::{FullName, PodMeta, Reader, Snapshot};
 
@@ -186,7 +186,7 @@ impl Mirrors {
             false
         });
         let tries = self.tries_of(full_name.clone(), pod.as_ref());
-        tries.expected = expected.map(|expected| (expected, now));
+        tries.awaited = expected.map(|change| Awaited { change, since: now });
         if !tries.is_about(pod.as_ref()) {
             // The pod was edited meanwhile.
             return;
@@ -203,7 +203,7 @@ impl Mirrors {
 
     fn tell(&mut self, pods: Vec<MirrorStatus>) {
         let unseen =
-            |(name, tries): &(&FullName, &Tries)| tries.expected.is_some() && !self.under_way.contains(*name);
+            |(name, tries): &(&FullName, &Tries)| tries.awaited.is_some() && !self.under_way.contains(*name);
         let pending = self.under_way.len() + self.tries.iter().filter(unseen).count();
         self.status.send_modify(|status| {
             status.passes += 1;

@@ -30,16 +30,28 @@ pub(super) struct Waits {
     pub(super) contention: Pauses,
 }
 
+/// A change that was made.
+pub(super) struct Awaited {
+    pub(super) change: Expected,
+    pub(super) since: Instant,
+}
+
+/// How often a mirror pod was corrected, and when last.
+#[derive(Clone, Copy)]
+struct Corrections {
+    count: u32,
+    last: Instant,
+}
+
 pub(super) struct Tries {
     waits: Waits,
     /// The version of the static pod that this state is about; `None` for an orphan.
     pod: Option<Arc<Pod>>,
     /// The number of its last attempt among those of all names. Not its time: the clock is not a reliable order.
     pub(super) last: Option<u64>,
-    /// The change that the index does not show yet, and since when.
-    pub(super) expected: Option<(Expected, Instant)>,
-    /// How often it was corrected, and when last.
-    successes: Option<(u32, Instant)>,
+    /// The change that the index does not show yet.
+    pub(super) awaited: Option<Awaited>,
+    corrections: Option<Corrections>,
     /// The last failure, or the contention.
     pub(super) failure: Option<MirrorFailure>,
     /// The waits after failures.
@@ -51,7 +63,7 @@ pub(super) struct Tries {
 impl Tries {
     pub(super) fn new(pod: Option<Arc<Pod>>, waits: Waits) -> Self {
         let backoff = Backoff::new(waits.failure.first, waits.failure.longest);
-        Self { waits, pod, last: None, expected: None, successes: None, failure: None, backoff, until: None }
+        Self { waits, pod, last: None, awaited: None, corrections: None, failure: None, backoff, until: None }
     }
 
     /// Updates the state to match the index. Returns whether there is anything left to remember.
@@ -61,15 +73,15 @@ impl Tries {
         is_shown: impl Fn(&Expected) -> bool,
         now: Instant,
     ) -> bool {
-        self.expected.take_if(|(expected, since)| {
-            is_shown(expected) || now.saturating_duration_since(*since) >= EXPECTATION
+        self.awaited.take_if(|awaited| {
+            is_shown(&awaited.change) || now.saturating_duration_since(awaited.since) >= EXPECTATION
         });
         // Until both of two competing agents have waited, and a while longer.
         let memory = self.waits.contention.longest.saturating_mul(3);
-        if self.successes.is_some_and(|(_, since)| now.saturating_duration_since(since) >= memory) {
+        if self.corrections.is_some_and(|made| now.saturating_duration_since(made.last) >= memory) {
             self.begin_anew(self.pod.clone());
         }
-        let Some(planned) = planned else { return self.expected.is_some() || self.successes.is_some() };
+        let Some(planned) = planned else { return self.awaited.is_some() || self.corrections.is_some() };
         if !self.is_about(planned.pod.as_ref()) {
             // An edited pod is tried at once, whatever happened to its previous version.
             self.begin_anew(planned.pod.clone());
@@ -77,17 +89,17 @@ impl Tries {
         if planned.state != MirrorState::InSync {
             return true;
         }
-        self.expected = None;
+        self.awaited = None;
         if self.failure.as_ref().is_none_or(|failure| failure.kind != MirrorErrorKind::Contended) {
-            let successes = self.successes;
+            let corrections = self.corrections;
             self.begin_anew(self.pod.clone());
-            self.successes = successes;
+            self.corrections = corrections;
         }
-        self.successes.is_some()
+        self.corrections.is_some()
     }
 
     fn begin_anew(&mut self, pod: Option<Arc<Pod>>) {
-        *self = Self { expected: self.expected.take(), ..Self::new(pod, self.waits) };
+        *self = Self { awaited: self.awaited.take(), ..Self::new(pod, self.waits) };
     }
 
     /// Whether this state is about this version of the pod.
@@ -112,10 +124,11 @@ impl Tries {
 
     /// Records a correction. Returns the contention if this is the first one that shows it.
     pub(super) fn succeed(&mut self, now: Instant) -> Option<&MirrorFailure> {
-        let corrections = self.successes.map_or(1, |(before, _)| before.saturating_add(1));
-        self.successes = Some((corrections, now));
-        (self.failure, self.until) = (None, None);
-        let doublings = corrections.checked_sub(UNDISTURBED)?;
+        let count = self.corrections.map_or(1, |before| before.count.saturating_add(1));
+        self.corrections = Some(Corrections { count, last: now });
+        self.failure = None;
+        self.until = None;
+        let doublings = count.checked_sub(UNDISTURBED)?;
         let Pauses { first, longest } = self.waits.contention;
         let wait = bounded(first.saturating_mul(2_u32.saturating_pow(doublings)).min(longest));
         // Otherwise two agents that started at once would meet each time.
@@ -126,7 +139,7 @@ impl Tries {
 
     /// What has to happen before the next attempt.
     pub(super) fn waits_for(&self, now: Instant) -> Option<WaitsFor> {
-        if self.expected.is_some() {
+        if self.awaited.is_some() {
             return Some(WaitsFor::Index);
         }
         let failure = self.failure.as_ref().filter(|_| self.until.is_some_and(|until| now < until))?;
@@ -206,7 +219,7 @@ mod tests {
             let same = planned(&pod("1", "i"), MirrorState::Missing);
             assert!(tries.settle(Some(&same), |_| false, now));
             assert_eq!(tries.waits_for(now), Some(WaitsFor::BackOff), "another object, the same version");
-            tries.expected = Some((Expected::Gone("uid".into()), now));
+            tries.awaited = Some(Awaited { change: Expected::Gone("uid".into()), since: now });
             assert!(tries.settle(Some(&planned(&other, MirrorState::Missing)), |_| false, now));
             assert_eq!(tries.waits_for(now), Some(WaitsFor::Index));
             assert!(tries.settle(Some(&planned(&other, MirrorState::Missing)), |_| true, now));

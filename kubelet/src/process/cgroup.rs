@@ -133,11 +133,17 @@ pub struct CgroupResolver {
     /// Events were lost.
     pub(super) is_stale: bool,
     pub(super) scans: u64,
-    /// The end of the last scan, and its duration.
-    pub(super) scanned: (Duration, Duration),
+    pub(super) last_scan: LastScan,
     /// The file system that the root belongs to.
     pub(super) device: u64,
     next_read: Duration,
+}
+
+/// When the last scan ended, by the resolver's clock, and how long it took.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LastScan {
+    pub(super) ended: Duration,
+    pub(super) took: Duration,
 }
 
 impl CgroupResolver {
@@ -162,7 +168,7 @@ impl CgroupResolver {
             problem: None,
             is_stale: false,
             scans: 0,
-            scanned: (Duration::ZERO, Duration::ZERO),
+            last_scan: LastScan::default(),
             device: 0,
             next_read: Duration::ZERO,
         };
@@ -234,8 +240,8 @@ impl CgroupResolver {
 
     /// Whether the last scan ended long enough ago.
     fn may_scan(&self, interval: Duration) -> bool {
-        let (end, took) = self.scanned;
-        self.options.clock.now() >= end.saturating_add(interval.max(took.saturating_mul(REST)))
+        let LastScan { ended, took } = self.last_scan;
+        self.options.clock.now() >= ended.saturating_add(interval.max(took.saturating_mul(REST)))
     }
 }
 

@@ -18,8 +18,8 @@ pub(super) struct Tree {
     cgroups: BTreeMap<Arc<Path>, Node>,
     paths: HashMap<Watch, Arc<Path>>,
     by_id: HashMap<u64, Entry, ahash::RandomState>,
-    /// IDs of removed cgroups, and when to forget them. New cgroups may have some of these IDs.
-    removed: VecDeque<(Duration, u64)>,
+    /// The removed cgroups, in the order of their removal. New cgroups may have some of their IDs.
+    removed: VecDeque<Removed>,
 }
 
 /// The cgroup that an ID identifies.
@@ -27,6 +27,12 @@ struct Entry {
     resolved: Placement,
     /// `None` once the cgroup has been removed.
     watch: Option<Watch>,
+}
+
+/// A removed cgroup whose ID is still known.
+struct Removed {
+    id: u64,
+    until: Duration,
 }
 
 /// A cgroup.
@@ -90,7 +96,7 @@ impl Tree {
             // Another cgroup may have the ID by now.
             if let Some(entry) = self.by_id.get_mut(&id).filter(|entry| entry.watch == Some(watch)) {
                 entry.watch = None;
-                self.removed.push_back((until, id));
+                self.removed.push_back(Removed { id, until });
             }
             Some(watch)
         });
@@ -104,7 +110,7 @@ impl Tree {
 
     /// Forgets removed cgroups whose time is over, and earlier ones if there are more than `most`.
     pub(super) fn expire(&mut self, now: Duration, most: usize) {
-        while let Some(&(until, id)) = self.removed.front() {
+        while let Some(&Removed { id, until }) = self.removed.front() {
             if now < until && self.removed.len() <= most {
                 return;
             }

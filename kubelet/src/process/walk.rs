@@ -2,16 +2,18 @@
 //! methods of [`CgroupResolver`]; the public ones, in `cgroup`, call them.
 
 use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 
+use super::cgroup::LastScan;
 use super::error::ResolveError;
 use super::read::is_gone;
-use super::tree::Node;
+use super::tree::{Node, Watch};
 use super::{CgroupResolver, Placement};
 
 /// The events to watch for: entries created in a directory and removed from it. Follows no symbolic link.
@@ -32,13 +34,14 @@ impl CgroupResolver {
     pub(super) fn scan(&mut self) {
         let start = self.options.clock.now();
         self.scans += 1;
-        (self.problem, self.is_stale) = (None, false);
+        self.problem = None;
+        self.is_stale = false;
         self.enter(Path::new(""));
         for path in self.tree.unseen(self.scans) {
             self.remove(&path);
         }
         let end = self.options.clock.now();
-        self.scanned = (end, end.saturating_sub(start));
+        self.last_scan = LastScan { ended: end, took: end.saturating_sub(start) };
     }
 
     /// Applies an event of a watched directory.
@@ -77,62 +80,17 @@ impl CgroupResolver {
 
     /// A directory that is gone is no error.
     fn try_to_enter(&mut self, below: &Path) -> Result<(), ResolveError> {
-        let parent = below.parent();
-        // Without a slash at the end.
-        let path = parent.map_or_else(|| self.root.clone(), |_| self.root.join(below));
-        let unreadable = |error: Errno| ResolveError::unreadable(&path, &error.into());
+        let path = self.full_path(below);
         if self.tree.node(below).is_none() {
             self.check_limits(below, &path)?;
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = open(&path, flags, Mode::empty()).and_then(|open| Ok((fstat(&open)?, open)));
-        let (stat, directory) = match opened {
-            Ok(opened) => opened,
-            Err(error) if parent.is_some() && is_no_directory(error) => return Ok(()),
-            Err(error) => return Err(unreadable(error)),
-        };
-        if parent.is_none() {
-            self.device = stat.st_dev;
-        } else if self.device != stat.st_dev {
-            let detail = "belongs to another file system, in which IDs mean other cgroups";
-            return Err(ResolveError::new(&path, detail));
+        let Some(opened) = open_directory(&path, below)? else { return Ok(()) };
+        self.check_file_system(&opened, below, &path)?;
+        if !self.follow(below, &path, opened.id)? {
+            return Ok(());
         }
-        let (id, scan) = (stat.st_ino, self.scans);
-        match self.tree.node(below) {
-            Some(known) if known.id == id => known.scan = scan,
-            known => {
-                if known.is_some() {
-                    self.remove(below);
-                }
-                // Set before the directory is listed, so that one that is created meanwhile causes an event.
-                let watch = match inotify::add_watch(&self.inotify, &path, HEARD) {
-                    Ok(watch) => watch,
-                    Err(error) if is_no_directory(error) => return Ok(()),
-                    Err(error @ (Errno::NOSPC | Errno::NOMEM)) => {
-                        let detail = format!("cannot be watched: {}", std::io::Error::from(error));
-                        return Err(ResolveError::new(&path, detail));
-                    }
-                    Err(error) => return Err(unreadable(error)),
-                };
-                if let Some(other) = self.tree.path(watch).cloned() {
-                    if self.tree.node(&other).is_some_and(|other| other.scan == scan) {
-                        // A directory that is mounted below itself.
-                        return Ok(());
-                    }
-                    // It was renamed while events were lost. The watches stay: they are those of the new name.
-                    self.tree.remove(&other, self.options.clock.now());
-                }
-                let resolved = match (below.to_str(), parent) {
-                    (Some(below), _) => self.options.roots.placement(below),
-                    // A container may choose any names for the cgroups below its own. A cgroup whose name is not
-                    // UTF-8 has the placement of its parent.
-                    (None, Some(parent)) => self.tree.placement(parent),
-                    (None, None) => Placement::NoPod,
-                };
-                self.tree.insert(below.into(), Node { id, watch, scan }, resolved);
-            }
-        }
-        for entry in Dir::new(directory).map_err(unreadable)? {
+        let unreadable = |error: Errno| ResolveError::unreadable(&path, &error.into());
+        for entry in Dir::new(opened.directory).map_err(unreadable)? {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) if is_gone(error) => break,
@@ -147,10 +105,79 @@ impl CgroupResolver {
         Ok(())
     }
 
+    /// The path of a cgroup, without a slash at the end.
+    fn full_path(&self, below: &Path) -> PathBuf {
+        if is_root(below) { self.root.clone() } else { self.root.join(below) }
+    }
+
+    /// Only the file system of the root has cgroups whose IDs are looked up.
+    fn check_file_system(&mut self, opened: &Opened, below: &Path, path: &Path) -> Result<(), ResolveError> {
+        if is_root(below) {
+            self.device = opened.device;
+        } else if self.device != opened.device {
+            let detail = "belongs to another file system, in which IDs mean other cgroups";
+            return Err(ResolveError::new(path, detail));
+        }
+        Ok(())
+    }
+
+    /// Records the cgroup that has this ID and this path, and watches it. Returns whether to look below it: not if it is gone,
+    /// or was seen already.
+    fn follow(&mut self, below: &Path, path: &Path, id: u64) -> Result<bool, ResolveError> {
+        let scan = self.scans;
+        match self.tree.node(below) {
+            Some(known) if known.id == id => {
+                known.scan = scan;
+                return Ok(true);
+            }
+            // Another cgroup had the path.
+            Some(_) => self.remove(below),
+            None => {}
+        }
+        // Set before the directory is listed, so that one that is created meanwhile causes an event.
+        let Some(watch) = self.watch(path)? else { return Ok(false) };
+        if let Some(other) = self.tree.path(watch).cloned() {
+            if self.tree.node(&other).is_some_and(|other| other.scan == scan) {
+                // A directory that is mounted below itself.
+                return Ok(false);
+            }
+            // It was renamed while events were lost. The watches stay: they are those of the new name.
+            self.tree.remove(&other, self.options.clock.now());
+        }
+        let placement = self.placement(below);
+        self.tree.insert(below.into(), Node { id, watch, scan }, placement);
+        Ok(true)
+    }
+
+    /// Watches a directory. `None` if it is gone.
+    fn watch(&self, path: &Path) -> Result<Option<Watch>, ResolveError> {
+        match inotify::add_watch(&self.inotify, path, HEARD) {
+            Ok(watch) => Ok(Some(watch)),
+            Err(error) if is_no_directory(error) => Ok(None),
+            Err(error @ (Errno::NOSPC | Errno::NOMEM)) => {
+                let detail = format!("cannot be watched: {}", std::io::Error::from(error));
+                Err(ResolveError::new(path, detail))
+            }
+            Err(error) => Err(ResolveError::unreadable(path, &error.into())),
+        }
+    }
+
+    /// What the path says about the pod of a cgroup.
+    fn placement(&self, below: &Path) -> Placement {
+        match (below.to_str(), below.parent()) {
+            (Some(below), _) => self.options.roots.placement(below),
+            // A container may choose any names for the cgroups below its own. A cgroup whose name is not UTF-8 has the
+            // placement of its parent.
+            (None, Some(parent)) => self.tree.placement(parent),
+            (None, None) => Placement::NoPod,
+        }
+    }
+
     /// Whether another cgroup may be followed.
     fn check_limits(&self, below: &Path, path: &Path) -> Result<(), ResolveError> {
         let Some(parent) = below.parent() else { return Ok(()) };
-        let (cgroups, in_pod) = (self.options.max_cgroups, self.options.max_in_pod);
+        let cgroups = self.options.max_cgroups;
+        let in_pod = self.options.max_in_pod;
         let detail = if below.iter().count() > DEEPEST {
             format!("is deeper than {DEEPEST} cgroups")
         } else if self.tree.len() >= cgroups {
@@ -162,6 +189,33 @@ impl CgroupResolver {
         };
         Err(ResolveError::new(path, detail))
     }
+}
+
+/// An open directory.
+struct Opened {
+    directory: OwnedFd,
+    /// The cgroup's ID is the number of its inode.
+    id: u64,
+    device: u64,
+}
+
+/// Opens the directory of a cgroup. `None` if it is gone; the root must exist.
+fn open_directory(path: &Path, below: &Path) -> Result<Option<Opened>, ResolveError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = open(path, flags, Mode::empty()).and_then(|directory| {
+        let stat = fstat(&directory)?;
+        Ok(Opened { directory, id: stat.st_ino, device: stat.st_dev })
+    });
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
+        Err(error) if !is_root(below) && is_no_directory(error) => Ok(None),
+        Err(error) => Err(ResolveError::unreadable(path, &error.into())),
+    }
+}
+
+/// Whether a path below the root is the root itself.
+fn is_root(below: &Path) -> bool {
+    below.parent().is_none()
 }
 
 /// Whether a directory is gone, or something else has its name.
