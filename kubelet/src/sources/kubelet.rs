@@ -97,7 +97,7 @@ fn decode(body: &[u8], transform: fn(&mut Pod)) -> Decoded {
                 if let Some(warning) = warning {
                     problems.insert(pod.uid().to_owned(), warning);
                 }
-                pods.push(pod);
+                pods.push(*pod);
             }
             Item::Unusable { uid, problem } => {
                 problems.insert(uid.clone(), problem);
@@ -122,7 +122,7 @@ fn unusable(kind: ProblemKind, field: Option<&str>, message: String) -> Decoded 
 /// One pod of a list.
 enum Item {
     Usable {
-        pod: Pod,
+        pod: Box<Pod>,
         /// It lacks fields, because it was too large.
         warning: Option<Problem>,
     },
@@ -159,7 +159,7 @@ fn decode_item(json: &str, transform: fn(&mut Pod)) -> Item {
             let warning = reduced.map(|Reduced { field, message }| {
                 undecodable(ProblemKind::Warning, pod.namespace(), pod.name(), &field, &message)
             });
-            return Item::Usable { pod, warning };
+            return Item::Usable { pod: Box::new(pod), warning };
         }
         Ok(Ok(_)) => (ProblemKind::Syntax, "metadata.name".to_owned(), "is missing".to_owned()),
         Ok(Err((field, message))) => (ProblemKind::Syntax, shorten(&field), message),
