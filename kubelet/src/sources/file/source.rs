@@ -112,15 +112,14 @@ impl Look {
 
 impl Read for Manifests {
     async fn read(&mut self, thread: &OneThread) -> Reading {
-        let mut job = match self.listing.take() {
-            Some(job) => job,
-            None => {
-                let look = Arc::clone(&self.look);
-                let list = move || look.lock().unwrap_or_else(PoisonError::into_inner).list();
-                match thread.start(list) {
-                    Ok(job) => job,
-                    Err(unfinished) => return self.failed(&format!("cannot be listed: {unfinished}")),
-                }
+        let mut job = if let Some(job) = self.listing.take() {
+            job
+        } else {
+            let look = Arc::clone(&self.look);
+            let list = move || look.lock().unwrap_or_else(PoisonError::into_inner).list();
+            match thread.start(list) {
+                Ok(job) => job,
+                Err(unfinished) => return self.failed(&format!("cannot be listed: {unfinished}")),
             }
         };
         if let Ok(listed) = job.within(PATIENCE).await {

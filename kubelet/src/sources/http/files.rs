@@ -40,13 +40,12 @@ impl Files {
     }
 
     async fn content(&mut self, thread: &OneThread, patience: Duration) -> Result<Content, Unfinished> {
-        let mut reading = match self.reading.take() {
-            Some(reading) => reading,
-            None => {
-                let token = self.token.clone();
-                let authorities = self.authorities.clone();
-                thread.start(move || read(token, authorities))?
-            }
+        let mut reading = if let Some(reading) = self.reading.take() {
+            reading
+        } else {
+            let token = self.token.clone();
+            let authorities = self.authorities.clone();
+            thread.start(move || read(token, authorities))?
         };
         let content = reading.within(patience).await;
         if content.is_err() {

@@ -35,6 +35,8 @@ pub(in crate::sources) struct Decoded {
     pub(in crate::sources) unusable: HashSet<String>,
 }
 
+type Decode = dyn Fn(&[u8]) -> Decoded + Send + Sync;
+
 /// Requests the configured URL for ever, and decodes its bodies.
 ///
 /// # Errors
@@ -54,7 +56,7 @@ pub(in crate::sources) fn follow_url(
         apart: SOON,
         repeats: true,
     };
-    let reader = Url {
+    let reader = Served {
         url: config.url.clone(),
         requests: Requests::new(config)?,
         decode: Arc::new(decode),
@@ -67,10 +69,10 @@ pub(in crate::sources) fn follow_url(
 }
 
 /// Requests a URL and decodes what it serves.
-struct Url {
+struct Served {
     url: String,
     requests: Requests,
-    decode: Arc<dyn Fn(&[u8]) -> Decoded + Send + Sync>,
+    decode: Arc<Decode>,
     hasher: RandomState,
     last: Option<LastBody>,
     /// The pods that exist according to the last usable bodies. `None` before the first one.
@@ -101,7 +103,7 @@ impl KnownPods {
     }
 }
 
-impl Read for Url {
+impl Read for Served {
     async fn read(&mut self, thread: &OneThread) -> Reading {
         let began = Instant::now();
         let answer = self.requests.send(thread).await;
@@ -127,7 +129,7 @@ impl Read for Url {
     }
 }
 
-impl Url {
+impl Served {
     /// What an empty body says.
     fn empty(&mut self, began: Instant) -> Reading {
         let failed = self.failed(began, "answered with nothing");
