@@ -340,7 +340,41 @@ fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
         assert!(owned, "{}", host.path);
         directories += 1;
     }
-    assert_eq!(directories, 1);
+    assert_eq!(directories, 2);
+}
+
+/// A rollout replaces the pod, and what is in its own volumes is gone. While the API server is away, the new one has nothing
+/// but the node's directory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs kubectl: .ci/run deploy"]
+async fn checkpoints_on_the_node_outlive_the_pod_of_the_agent() {
+    let server = ApiServer::start().await;
+    server.put("pods", &crate::api::pod("web", "node-7", &json!({})));
+    // Each pod has directories of its own, and the node's are there for all.
+    let on_the_node = Directory::new();
+    let start = |components: &[&str]| {
+        let pod = pod(daemonset(components));
+        let container = &pod.containers[0];
+        let volumes = pod.volumes.as_deref().unwrap();
+        let volume = volumes.iter().find(|volume| volume.name == "checkpoints").unwrap();
+        assert_ne!(volume.empty_dir.is_some(), volume.host_path.is_some(), "{volume:?}");
+        let (kubeconfig, own) = (Directory::new(), Directory::new());
+        let directory = if volume.host_path.is_some() { &on_the_node } else { &own };
+        let mut command = binary(&container.args.as_ref().unwrap()[..]);
+        command.envs(environment(container, directory));
+        command.env("KUBECONFIG", crate::api::kubeconfig(&kubeconfig, &server));
+        (Agent::spawn(command), kubeconfig, own)
+    };
+    for (components, is_known) in [(&[][..], false), (&["node-checkpoints"], true)] {
+        server.accept_again().await;
+        let (mut old, ..) = start(components);
+        old.has("/pods/default/web");
+        old.end();
+        server.refuse();
+        let (new, ..) = start(components);
+        let code = if is_known { 200 } else { 404 };
+        assert_eq!(new.get("/pods/default/web").code, code, "{components:?}");
+    }
 }
 
 #[test]

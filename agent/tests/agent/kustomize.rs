@@ -227,14 +227,18 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
         "image": { "repository": "registry.example/pod-index", "tag": "1.2.3", "pullPolicy": "Always" },
         "resources": resources, "extraArgs": ["--verbose"], "extraEnv": variable, "extraVolumes": volume,
         "extraVolumeMounts": mount, "podLabels": { "a": "b" }, "podAnnotations": { "c": "d" },
-        "updateStrategy": { "type": "OnDelete" }, "socketImage": "registry.example/busybox:1",
+        "updateStrategy": { "type": "OnDelete" }, "initImage": "registry.example/busybox:1",
     });
     let mut spec = json!({
         "containers": [{
             "name": "pod-index", "image": image, "imagePullPolicy": "Always", "resources": resources, "env": variable,
             "args": ["--api-server", "--log-format=json", "--redact-env", "--verbose"], "volumeMounts": mount,
         }],
-        "initContainers": [{ "name": "socket-directory", "image": "registry.example/busybox:1" }], "volumes": volume,
+        "initContainers": [
+            { "name": "socket-directory", "image": "registry.example/busybox:1" },
+            { "name": "checkpoint-directory", "image": "registry.example/busybox:1" },
+        ],
+        "volumes": volume,
     });
     for object in [&mut values, &mut spec] {
         object.as_object_mut().unwrap().extend(pod.as_object().unwrap().clone());
@@ -245,8 +249,8 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
             "metadata": { "labels": { "a": "b" }, "annotations": { "c": "d" } }, "spec": spec,
         } },
     });
-    let socket = ["socket".to_owned()];
-    assert_same(&helm(&socket, &values).unwrap(), &patched(&socket, &[patch]), &[]);
+    let chosen = ["socket".to_owned(), "node-checkpoints".to_owned()];
+    assert_same(&helm(&chosen, &values).unwrap(), &patched(&chosen, &[patch]), &[]);
 
     values["commonLabels"] = json!({ "release": "prometheus" });
     for object in helm(&components(), &values).unwrap() {
