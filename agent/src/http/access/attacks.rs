@@ -167,6 +167,74 @@ async fn invented_tokens_of_five_other_addresses_refuse_no_client_with_an_accept
     assert_eq!(under_attack(&server, &access, &addresses).await, BTreeMap::from([("allowed", 720)]));
 }
 
+/// From each of these addresses come six invented tokens a second, each once, or once more five seconds later. Meanwhile, every
+/// five seconds a client comes to the address `loopback` with a valid token that nobody has sent before, and comes back every
+/// five seconds until it is served. Returns after how many requests the unluckiest one was.
+async fn new_tokens_under_attack(addresses: &[&str], come_back: bool) -> usize {
+    let server = Server::default();
+    let access = server.access(&with_tokens(false));
+    let (mut invented, mut last) = (0, Vec::new());
+    let (mut waiting, mut most) = (Vec::<(String, usize)>::new(), 0);
+    const ROUNDS: usize = 60;
+    for round in 0..ROUNDS {
+        let mut attack = std::mem::take(&mut last);
+        if !come_back {
+            attack.clear();
+        }
+        for address in addresses {
+            for _ in 0..30 {
+                invented += 1;
+                last.push((*address, format!("invented-{invented}")));
+            }
+        }
+        attack.extend(last.iter().cloned());
+        for decision in join_all(attack.iter().map(|(address, token)| decide(&access, address, token))).await
+        {
+            assert!([Decision::Unauthorized, Decision::TooManyTokens].contains(&decision), "{decision:?}");
+        }
+        if round < ROUNDS - 20 {
+            let token = format!("of-{round}");
+            server.know(&token, &token, &[]);
+            waiting.push((token, 0));
+        }
+        let mut still = Vec::new();
+        for (token, requests) in waiting {
+            match decide(&access, "loopback", &token).await {
+                Decision::Allowed => most = most.max(requests + 1),
+                refused => {
+                    assert_eq!(refused, Decision::TooManyTokens);
+                    still.push((token, requests + 1));
+                }
+            }
+        }
+        waiting = still;
+        advance(Duration::from_secs(5)).await;
+    }
+    assert_eq!(waiting, [], "never served");
+    // 50 first and 25 returning ones every ten seconds, and those of the clients.
+    let reviewed = server.tokens_reviewed();
+    assert!(reviewed <= ROUNDS / 2 * 75 + ROUNDS, "{reviewed} reviews");
+    most
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_valid_token_is_accepted_at_its_second_request_while_others_are_invented() {
+    let elsewhere = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];
+    for addresses in [&["loopback"][..], &elsewhere, &[&["loopback"][..], &elsewhere].concat()] {
+        assert_eq!(new_tokens_under_attack(addresses, false).await, 2, "{addresses:?}");
+    }
+}
+
+/// Whoever also sends each invented token again competes with it, and cannot keep it away.
+#[tokio::test(start_paused = true)]
+async fn a_new_valid_token_is_accepted_within_a_minute_while_invented_ones_come_back() {
+    for addresses in [&["loopback"][..], &["loopback", "10.0.0.1", "10.0.0.2"]] {
+        let requests = new_tokens_under_attack(addresses, true).await;
+        println!("{addresses:?}: after {requests} requests");
+        assert!(requests <= 12, "{addresses:?}: {requests}");
+    }
+}
+
 /// Known clients are served for an hour, whether they ask all the time or for the first time in the outage. Others get 503.
 #[tokio::test(start_paused = true)]
 async fn while_the_api_server_is_silent_known_clients_are_served_and_the_others_told_so() {

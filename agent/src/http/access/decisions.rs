@@ -140,3 +140,55 @@ impl Decisions {
 fn shortened(text: &str) -> String {
     text.chars().take(SHOWN).flat_map(char::escape_debug).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::Request;
+    use tracing::subscriber::set_default;
+    use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+    use super::*;
+
+    /// Counts the lines of the log.
+    struct Lines(Arc<AtomicUsize>);
+
+    impl<S: tracing::Subscriber> Layer<S> for Lines {
+        fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whoever can reach the port decides how many requests are refused. He must not decide how long the log is.
+    #[tokio::test(start_paused = true)]
+    async fn however_many_requests_are_refused_the_log_has_few_lines_of_them() {
+        let lines = Arc::new(AtomicUsize::new(0));
+        // The test has one thread.
+        let _guard = set_default(tracing_subscriber::registry().with(Lines(Arc::clone(&lines))));
+        let decisions = Decisions::register(&mut Registry::default());
+        let (request, ()) = Request::get("/pods").body(()).unwrap().into_parts();
+        let refuse = |clients: usize| -> usize {
+            for _ in 0..10 {
+                for client in 0..clients {
+                    let client = format!("10.0.{}.{}", client / 256, client % 256);
+                    for decision in [Decision::Unauthorized, Decision::TooManyTokens] {
+                        decisions.add(decision, &client, None, &request);
+                    }
+                }
+            }
+            lines.swap(0, Ordering::Relaxed)
+        };
+        assert_eq!(refuse(1), 2, "one for each reason");
+        tokio::time::advance(PERIOD).await;
+        assert_eq!(refuse(1), 4, "and how many more there were");
+        tokio::time::advance(PERIOD).await;
+        for _ in 0..5 {
+            // New ones, and those of the minute before, summed up.
+            assert!(refuse(3000) <= 2 * LINES);
+            assert_eq!(refuse(3000), 0, "in the same minute");
+            tokio::time::advance(PERIOD).await;
+        }
+    }
+}

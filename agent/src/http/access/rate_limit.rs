@@ -3,6 +3,11 @@
 //!
 //! Tokens that turn out to be valid cost nothing: a client that renews its token, or many clients behind one address, are
 //! not limited by each other, but a client that invents tokens is.
+//!
+//! What about a client whose token is valid and new, while somebody at its address invents tokens? Nothing tells its first
+//! request from the invented ones, so it may be refused. But it comes back with the same token, and whoever invents tokens gains
+//! nothing by that. So tokens that come back have a limit of their own, and of these, the one that came first is first: however
+//! many others there are, they cannot take its place.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,80 +15,205 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::digest::Digest;
+
 /// Rejected tokens of one client, and of all, in each period.
 const OF_ONE: u32 = 10;
 const OF_ALL: u32 = 50;
+/// Rejected tokens of all clients that had been refused before and came back, in each period.
+const OF_RETURNING: u32 = 25;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Counts the reviews of unknown tokens in the current period.
-#[derive(Debug)]
-pub(super) struct RateLimit(Mutex<Spent>);
+/// A refused token is remembered for this long. Clients that scrape metrics come back after up to a minute.
+const REMEMBERED: Duration = Duration::from_secs(65);
+/// A token that is not sent again within this time keeps no other one waiting. Clients are told to come back after 5 s.
+const WAITS: Duration = Duration::from_secs(15);
+/// Maximum number of remembered tokens, of 100 bytes each.
+const MOST: usize = 1024;
 
-#[derive(Debug)]
-struct Spent {
+/// Counts the reviews of unknown tokens in the current period.
+pub(super) struct RateLimit(Mutex<State>);
+
+struct State {
     since: Instant,
     by_client: HashMap<String, u32>,
+    returning: u32,
+    /// The tokens that were refused.
+    refused: HashMap<Digest, Refused>,
+    /// How many tokens were refused so far.
+    count: u64,
+}
+
+/// A token that was refused, because the limit was reached.
+struct Refused {
+    /// Its number: the token that came first has the lowest.
+    number: u64,
+    last: Instant,
+    came_back: bool,
+}
+
+/// Which limit a review counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    New,
+    Returning,
 }
 
 impl RateLimit {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Spent { since: Instant::now(), by_client: HashMap::new() }))
+        Self(Mutex::new(State {
+            since: Instant::now(),
+            by_client: HashMap::new(),
+            returning: 0,
+            refused: HashMap::new(),
+            count: 0,
+        }))
     }
 
-    /// Counts a review for this client. `false`: the limit is reached, and it must not be made.
-    pub(super) fn take(&self, client: &str) -> bool {
-        let mut spent = self.lock();
-        if spent.since.elapsed() >= PERIOD {
-            spent.since = Instant::now();
-            spent.by_client.clear();
+    /// Counts a review of this client's token. `None`: the limit is reached, and it must not be made.
+    ///
+    /// # Complexity
+    /// O([`MOST`]) if the limit of new tokens is reached.
+    pub(super) fn take(&self, client: &str, token: Digest) -> Option<Counted> {
+        let mut state = self.lock();
+        if state.since.elapsed() >= PERIOD {
+            state.since = Instant::now();
+            state.by_client.clear();
+            state.returning = 0;
         }
-        let of_client = spent.by_client.get(client).copied().unwrap_or_default();
-        if of_client >= OF_ONE || spent.by_client.values().sum::<u32>() >= OF_ALL {
-            return false;
+        let of_client = state.by_client.get(client).copied().unwrap_or_default();
+        if of_client < OF_ONE && state.by_client.values().sum::<u32>() < OF_ALL {
+            state.by_client.insert(client.to_owned(), of_client + 1);
+            state.refused.remove(&token);
+            return Some(Counted::New);
         }
-        spent.by_client.insert(client.to_owned(), of_client + 1);
-        true
+        state.came(token).then_some(Counted::Returning)
     }
 
     /// The token of a review was valid: it does not count.
-    pub(super) fn give_back(&self, client: &str) {
-        if let Some(spent) = self.lock().by_client.get_mut(client) {
-            *spent = spent.saturating_sub(1);
+    pub(super) fn give_back(&self, client: &str, counted: Counted) {
+        let mut state = self.lock();
+        let state = &mut *state;
+        match counted {
+            Counted::New => {
+                if let Some(spent) = state.by_client.get_mut(client) {
+                    *spent = spent.saturating_sub(1);
+                }
+            }
+            Counted::Returning => state.returning = state.returning.saturating_sub(1),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Spent> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// A token came although the limit of new ones is reached. Whether it may be reviewed, because it came back and there are
+    /// fewer before it than reviews are left.
+    fn came(&mut self, token: Digest) -> bool {
+        self.refused.retain(|_, refused| refused.last.elapsed() < REMEMBERED);
+        let Some(own) = self.refused.get_mut(&token) else {
+            self.refuse(token);
+            return false;
+        };
+        own.last = Instant::now();
+        own.came_back = true;
+        let number = own.number;
+        let waits = |other: &&Refused| other.came_back && other.last.elapsed() < WAITS;
+        let before = self.refused.values().filter(waits).filter(|other| other.number < number).count();
+        let left = OF_RETURNING.saturating_sub(self.returning);
+        if before >= left as usize {
+            return false;
+        }
+        self.returning += 1;
+        self.refused.remove(&token);
+        true
+    }
+
+    /// Remembers a token that is refused for the first time. If there are too many, in place of the oldest one that has not
+    /// come back.
+    fn refuse(&mut self, token: Digest) {
+        if self.refused.len() >= MOST {
+            let not_back = self.refused.iter().filter(|(_, refused)| !refused.came_back);
+            let Some(oldest) = not_back.min_by_key(|(_, refused)| refused.number).map(|(token, _)| *token)
+            else {
+                return;
+            };
+            self.refused.remove(&oldest);
+        }
+        self.count += 1;
+        let refused = Refused { number: self.count, last: Instant::now(), came_back: false };
+        self.refused.insert(token, refused);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::digest::Digests;
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_client_and_all_clients_together_have_a_limit_in_each_period() {
-        let limit = RateLimit::new();
-        let taken = |client: &str, wanted: u32| (0..wanted).filter(|_| limit.take(client)).count();
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let mut number = 0;
+        let mut taken = |client: &str, wanted: u32| {
+            let take = |_: &u32| {
+                number += 1;
+                limit.take(client, digests.of(&number)).is_some()
+            };
+            (0..wanted).filter(take).count()
+        };
         for _ in 0..3 {
             assert_eq!(taken("greedy", 400), 10);
             assert_eq!(taken("other", 5), 5);
             let many: usize = (0..100).map(|client| taken(&client.to_string(), 10)).sum();
             assert_eq!(many, 35);
-            assert!(!limit.take("late"));
+            assert_eq!(taken("late", 1), 0);
             tokio::time::advance(PERIOD).await;
         }
     }
 
     #[test]
     fn valid_tokens_do_not_count() {
-        let limit = RateLimit::new();
-        for _ in 0..1000 {
-            assert!(limit.take("client"));
-            limit.give_back("client");
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        for number in 0..1000 {
+            let counted = limit.take("client", digests.of(&number)).unwrap();
+            limit.give_back("client", counted);
         }
-        limit.give_back("client");
-        let more = (0..100).filter(|_| limit.take("client")).count();
+        limit.give_back("client", Counted::New);
+        let more = (1000..1100).filter(|number| limit.take("client", digests.of(number)).is_some()).count();
         assert_eq!(more, 10, "no credit is left from earlier");
+    }
+
+    /// Tokens that come back are reviewed in the order in which they came first, whoever comes back first.
+    #[tokio::test(start_paused = true)]
+    async fn of_the_tokens_that_come_back_the_first_one_has_a_place() {
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let take = |number: u32| limit.take("client", digests.of(&number));
+        assert_eq!((0..10).filter(|number| take(*number).is_some()).count(), 10);
+        assert_eq!((100..400).filter(|number| take(*number).is_some()).count(), 0);
+        // All come back at once, the last one first: those before it have not come back yet.
+        let back: Vec<_> = (100..400).rev().filter(|number| take(*number).is_some()).collect();
+        assert_eq!(back.len(), 25);
+        assert_eq!(take(100), None, "nothing is left");
+        tokio::time::advance(PERIOD).await;
+        assert_eq!((500..510).filter(|number| take(*number).is_some()).count(), 10);
+        let back: Vec<_> = (100..400).rev().filter(|number| take(*number).is_some()).collect();
+        assert_eq!(back, (100..125).rev().collect::<Vec<_>>());
+        assert!(limit.lock().refused.len() <= 275);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_of_refused_tokens_is_bounded_and_ends() {
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        for number in 0..5000 {
+            limit.take("client", digests.of(&number));
+        }
+        assert_eq!(limit.lock().refused.len(), MOST);
+        tokio::time::advance(REMEMBERED).await;
+        assert_eq!((0..20).filter(|number| limit.take("client", digests.of(number)).is_some()).count(), 10);
+        assert_eq!(limit.lock().refused.len(), 10);
     }
 }

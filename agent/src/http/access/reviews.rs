@@ -127,13 +127,17 @@ impl<T: Clone + Send + Sync + 'static> Reviews<T> {
             if !inner.server.may_be_asked() {
                 return Verdict::Unanswered;
             }
-            if limited.is_some_and(|Limited { limit, client }| !limit.take(client)) {
-                return Verdict::RateLimited;
+            let mut counted = None;
+            if let Some(Limited { limit, client }) = limited {
+                counted = limit.take(client, question);
+                if counted.is_none() {
+                    return Verdict::RateLimited;
+                }
             }
             return match inner.server.answer(review()).await {
                 Some(Some(value)) => {
-                    if let Some(Limited { limit, client }) = limited {
-                        limit.give_back(client);
+                    if let (Some(Limited { limit, client }), Some(counted)) = (limited, counted) {
+                        limit.give_back(client, counted);
                     }
                     inner.accept(question, value.clone());
                     Verdict::Accepted(value)

@@ -104,8 +104,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::timeout;
 
     use super::*;
+
+    /// What takes longer hangs.
+    const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
     async fn the_end_waits_for_the_client_but_not_for_ever() {
@@ -121,13 +125,15 @@ mod tests {
         });
         stream.write_all(b"response").await.unwrap();
         let began = tokio::time::Instant::now();
-        stream.shutdown().await.unwrap();
-        assert_eq!(client.await.unwrap(), b"response");
+        timeout(DEADLINE, stream.shutdown()).await.expect("it waits for ever").unwrap();
+        let response = timeout(DEADLINE, client).await.expect("the client waits for ever");
+        assert_eq!(response.unwrap(), b"response");
         assert!(began.elapsed() < LINGER, "the client has closed it");
 
         let (ours, theirs) = duplex(64);
         let began = tokio::time::Instant::now();
-        Watched::new(ours, activity).shutdown().await.unwrap();
+        let mut silent = Watched::new(ours, activity);
+        timeout(DEADLINE, silent.shutdown()).await.expect("it waits for ever").unwrap();
         assert!((LINGER..2 * LINGER).contains(&began.elapsed()));
         drop(theirs);
     }
