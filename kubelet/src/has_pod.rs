@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
-/// What an index stores, if it has the whole pod: a [`Pod`], a [`Record`](crate::records::Record), or a type of your own.
+/// What an index stores, if it has the whole pod: a [`Pod`], a [`Record`](super::records::Record), or a type of your own.
 /// Checkpoints, mirror pods and the follower of owners work with each of them.
 ///
 /// # Examples
