@@ -221,6 +221,10 @@ pub(crate) struct WhoisArgs {
     /// What to look up; - for the lines of standard input.
     pub(crate) anything: Vec<String>,
 
+    /// The namespace of pods that are given by their names.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+
     /// When the events happened: RFC 3339; s, ms, us or ns since 1970; or how long ago: -5s. A query may end with its own:
     /// " at=TIME".
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]

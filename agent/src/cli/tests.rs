@@ -79,7 +79,7 @@ fn the_reference_has_every_flag_with_its_variable_and_its_default() {
         assert_eq!(value.is_some(), takes_value, "whether {flag} takes a value");
 
         let definition = settings().into_iter().find(|definition| definition.flag == &flag[2..]);
-        let has_none = ["--once", "--check", "--output"].contains(&flag.as_str());
+        let has_none = ["--once", "--once-timeout", "--check", "--output"].contains(&flag.as_str());
         assert_eq!(definition.is_none(), has_none, "whether {flag} has a variable");
 
         let help = argument.get_long_help().or(argument.get_help()).expect("each flag has help").to_string();

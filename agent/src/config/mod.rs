@@ -61,6 +61,8 @@ pub(crate) struct Settings {
     /// Which clients may query the agent.
     pub(crate) access: AccessSettings,
     pub(crate) once: bool,
+    /// How long `--once` waits for the sources.
+    pub(crate) once_timeout: Duration,
     pub(crate) output: Output,
 }
 
@@ -173,6 +175,7 @@ impl Settings {
             tls,
             access,
             once,
+            once_timeout: command_line.run.once_timeout,
             output: command_line.output,
             given,
             server,

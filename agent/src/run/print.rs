@@ -3,7 +3,6 @@
 use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::thread;
-use std::time::Duration;
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,9 +18,6 @@ use crate::config::args::Output;
 use crate::config::failure::Failure;
 use crate::pipeline::readiness::Readiness;
 use crate::tasks::cannot_start;
-
-/// How long `--once` waits for the sources.
-const ONCE: Duration = Duration::from_secs(30);
 
 /// Prints the pods once all sources are read. `url`: of the server. Without one, as with `--once`, that is all.
 pub(super) async fn when_ready(
@@ -42,9 +38,10 @@ pub(super) async fn when_ready(
 /// Prints the pods, and says whether every manifest was usable.
 async fn once(settings: &Settings, reader: &Reader<Pod>, readiness: &Readiness) -> Result<(), Failure> {
     let mut seen = readiness.seen();
-    if timeout(ONCE, seen.wait_for(|ready| *ready)).await.is_err() {
+    let limit = settings.once_timeout;
+    if timeout(limit, seen.wait_for(|ready| *ready)).await.is_err() {
         let missing = readiness.missing().join("; ");
-        return Err(Failure::Unable(format!("not all sources were read within {ONCE:?}: {missing}")));
+        return Err(Failure::Unable(format!("not all sources were read within {limit:?}: {missing}")));
     }
     let output = settings.output;
     let reader = reader.clone();

@@ -35,6 +35,10 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     let wait = asked.wait.unwrap_or_default();
     let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
     rule(asked.time_field.is_none() || is_input, "--time-field is for lines of standard input")?;
+    rule(
+        asked.namespace.is_none() || !is_input,
+        "--namespace is for names on the command line; a line of standard input has NAMESPACE/NAME",
+    )?;
     if asked.anything.is_empty() && io::stdin().is_terminal() {
         // Nobody types queries without being told what they are.
         format::print(&help::of("whois"))?;
@@ -48,7 +52,8 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     let at = at.transpose().map_err(Failure::Usage)?;
     // Connections are kept by another thread: this one may be blocked in a read.
     let runtime = runtime()?;
-    let (mut printer, mut all_found) = (Printer::new(output).within_the_terminal(), true);
+    let mut printer = Printer::new(output).within_the_terminal();
+    let mut all_found = true;
     let mut print = |answers: &[u8]| {
         all_found &= !lines(answers).any(|answer| answer.starts_with(NOT_FOUND));
         print(&mut printer, &asked.fields, answers)
@@ -56,12 +61,14 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
     let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
     let details = asked.fields.iter().any(is_detail).then_some(("details", "true"));
     let path = |query: Option<&str>| {
-        let (at, query) = (at.iter().map(|at| ("at", &**at)), query.map(|query| ("q", query)));
+        let at = at.iter().map(|at| ("at", &**at));
+        let query = query.map(|query| ("q", query));
         let pairs = at.chain(details).chain(query);
         format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
     };
     if is_input {
-        let (path, size) = (path(None), if details.is_some() { DETAILED_BATCH } else { BATCH });
+        let path = path(None);
+        let size = if details.is_some() { DETAILED_BATCH } else { BATCH };
         batches(io::stdin().lock(), size, asked.time_field, |batch| {
             let batch = Bytes::from(batch);
             print(&complete(wait, || runtime.block_on(server.ask(Method::POST, &path, batch.clone())))?)
@@ -70,7 +77,8 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         print(&complete(wait, || {
             let mut answers = Vec::new();
             for text in &asked.anything {
-                answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(text))))?);
+                let sought = asked.namespace.iter().chain([text]).map(String::as_str).collect::<Vec<_>>();
+                answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(&sought.join("/")))))?);
             }
             Ok(answers.into())
         })?)?;

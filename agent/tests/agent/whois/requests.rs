@@ -180,6 +180,19 @@ fn until_every_source_was_read_an_unknown_pod_may_still_be_added() {
 }
 
 #[test]
+fn a_namespace_is_put_before_names_and_is_not_for_standard_input() {
+    let agent = Agent::on(&crate::support::shipped());
+    let name = "etcd-node-1";
+    for arguments in [&["whois", "kube-system/etcd-node-1"][..], &["whois", "-n", "kube-system", name]] {
+        let output = succeeded(agent.ask(&arguments.join(" ")));
+        assert!(stdout(&output).contains("etcd-node-1"), "{}", stdout(&output));
+    }
+    let output = piped(&["whois", "--port", &agent.port(), "-n", "kube-system"], b"etcd-node-1\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("a line of standard input has NAMESPACE/NAME"), "{}", stderr(&output));
+}
+
+#[test]
 fn a_closed_output_ends_whois_and_no_agent_is_exit_code_3() {
     let agent = Agent::on(&crate::support::shipped());
     let port = agent.port();
