@@ -18,7 +18,7 @@ use axum::http::request::Parts;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 
-use super::large::Encoder;
+use super::encoder::Encoder;
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
@@ -312,7 +312,8 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_waits_for_its_turn_delays_no_other() {
         let clients = Clients::new();
-        let (greedy, other) = (clients.named("greedy"), clients.named("other"));
+        let greedy = clients.named("greedy");
+        let other = clients.named("other");
         let turn = greedy.turn.acquire().await.unwrap();
         let mut more: Vec<_> = (0..100).map(|_| Box::pin(greedy.in_turn(|| ()))).collect();
         for more in &mut more {

@@ -4,20 +4,15 @@
 //! ends the agent. So they are computed by a thread of their own, one at a time, and the thread's clients take turns. In
 //! memory, a client and all clients together may have a limited number: a response stays there until the client has read it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::OnceLock;
 use std::task::{Context, Poll};
-use std::thread;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
-use crossbeam_channel::Sender;
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::client::{ClientLimits, LargePermit};
@@ -95,45 +90,6 @@ impl hyper::body::Body for Large {
 
 /// Bytes handed to the connection at a time.
 const PART: usize = 64 * 1024;
-
-type Work = Box<dyn FnOnce() + Send>;
-
-/// A thread that computes what may take long. It starts with the first work.
-#[derive(Debug, Default)]
-pub(crate) struct Encoder(OnceLock<Sender<Work>>);
-
-impl Encoder {
-    /// `None` if the work has panicked.
-    pub(crate) async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<T> {
-        let (done, result) = oneshot::channel();
-        let work = Box::new(move || {
-            // The client may have gone while the work waited.
-            if !done.is_closed() {
-                let _ = done.send(work());
-            }
-        });
-        // Its clients wait for their turns before they send, so few works wait here.
-        self.thread().send(work).ok()?;
-        result.await.ok()
-    }
-
-    fn thread(&self) -> &Sender<Work> {
-        self.0.get_or_init(|| {
-            let (sender, works) = crossbeam_channel::unbounded::<Work>();
-            // If there can be no more threads, the receiver is dropped, and sending fails.
-            let _ = thread::Builder::new().name("encoder".to_owned()).spawn(move || {
-                for work in works {
-                    // A panic has been printed. It ends the request alone.
-                    let _ = catch_unwind(AssertUnwindSafe(work));
-                }
-            });
-            sender
-        })
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,6 +2,7 @@
 
 pub(crate) mod body;
 pub(crate) mod client;
+mod encoder;
 pub(crate) mod gzip;
 pub(crate) mod headers;
 pub(crate) mod large;
@@ -12,3 +13,4 @@ pub(crate) mod seen;
 pub(crate) mod selectors;
 pub(crate) mod table;
 pub(crate) mod types;
+pub(crate) mod view;

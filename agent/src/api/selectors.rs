@@ -55,7 +55,8 @@ impl Selector {
     }
 
     fn of(all: impl Iterator<Item = Result<Requirement, String>>) -> Result<Self, String> {
-        let (mut requirements, mut terms) = (BTreeSet::new(), 0);
+        let mut requirements = BTreeSet::new();
+        let mut terms = 0;
         for requirement in all {
             let requirement = requirement?;
             let of_this = 1 + requirement.values.as_ref().map_or(0, BTreeSet::len);

@@ -21,6 +21,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{ServiceExt, service_fn};
 
 use super::tls;
+use crate::api::view::View;
 use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
 
@@ -49,7 +50,8 @@ impl Server {
         let Some(socket) = &server.socket else {
             let address = SocketAddr::new(server.address, server.port);
             let (scheme, connector) = tls::connector(client, address.ip()).map_err(Failure::Usage)?;
-            let (place, base) = (address.to_string(), format!("{scheme}://{address}"));
+            let place = address.to_string();
+            let base = format!("{scheme}://{address}");
             let client = BoxCloneSyncService::new(builder.build(connector));
             return Ok(Self { place, flags: "--address, --port", base, client });
         };
@@ -59,7 +61,8 @@ impl Server {
             let path = Arc::clone(&path);
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         }));
-        let (place, base) = (socket.display().to_string(), "http://localhost".to_owned());
+        let place = socket.display().to_string();
+        let base = "http://localhost".to_owned();
         let client = BoxCloneSyncService::new(builder.build(connector));
         Ok(Self { place, flags: "--socket", base, client })
     }
@@ -86,7 +89,8 @@ impl Server {
         let answer = async {
             let response =
                 self.client.clone().oneshot(request).await.map_err(|error| self.unreachable(&error))?;
-            let (code, body) = (response.status(), response.into_body());
+            let code = response.status();
+            let body = response.into_body();
             let body = body.collect().await.map_err(|error| self.unreachable(&error))?.to_bytes();
             if code == StatusCode::OK { Ok(body) } else { Err(self.refusal(code, &body)) }
         };
@@ -94,12 +98,14 @@ impl Server {
         timeout(TIMEOUT, answer).await.map_err(|_| Failure::Unable(late))?
     }
 
-    /// A client of its API, inside a runtime. `is_own`: for the pods of `/pods`, which are there before all sources are
-    /// read.
-    pub(crate) fn api(&self, is_own: bool) -> kube::Client {
+    /// A client of its API, inside a runtime, that sees the pods in this view.
+    pub(crate) fn api(&self, view: View) -> kube::Client {
         let base = self.base.clone();
         let client = self.client.clone().map_request(move |mut request: Request<Body>| {
-            let path = if is_own { "/pods" } else { request.uri().path() };
+            let path = match view {
+                View::Kubelet => "/pods",
+                View::ApiServer => request.uri().path(),
+            };
             let uri = format!("{base}{path}?{}", request.uri().query().unwrap_or_default());
             *request.uri_mut() = uri.parse().unwrap_or_default();
             request

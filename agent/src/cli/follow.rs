@@ -25,7 +25,8 @@ pub(crate) async fn follow(
 ) -> Result<(), Failure> {
     let times = Times { backoff: WAITS, ..Times::default() };
     let mut updates = ApiServer { times, ..pods }.objects::<Pod>();
-    let (mut status, mut is_away) = (updates.status(), false);
+    let mut status = updates.status();
+    let mut is_away = false;
     loop {
         tokio::select! {
             Some(pods) = updates.next() => {

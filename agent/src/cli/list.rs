@@ -17,12 +17,14 @@ use super::follow::follow;
 use super::format::Printer;
 use super::{ListArgs, Output, format, runtime};
 use crate::api::table::sanitized;
+use crate::api::view::View;
 use crate::config::failure::Failure;
 use crate::pod_api::printed::{COLUMNS, cells};
 
 /// Prints the pods, and with `-w` each of their changes.
 pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(), Failure> {
-    let (mut printer, has_namespaces) = (Printer::new(output), asked.namespace.is_none());
+    let mut printer = Printer::new(output);
+    let has_namespaces = asked.namespace.is_none();
     let mut print = |pods: &[Arc<Pod>]| print(&mut printer, has_namespaces, pods.iter().map(|pod| &**pod));
     if asked.watch {
         return watched(server, asked, print);
@@ -69,7 +71,7 @@ fn watched(
         server.get(&path(asked, &TRIAL)).await?;
         let ListArgs { namespace, selector: labels, field_selector: fields, .. } = asked.clone();
         let fields = fields.into_iter().collect();
-        let pods = ApiServer { namespace, labels, fields, ..ApiServer::new(server.api(false)) };
+        let pods = ApiServer { namespace, labels, fields, ..ApiServer::new(server.api(View::ApiServer)) };
         let mut known = HashMap::new();
         let update = |update| print(&changed(&mut known, update));
         follow(pods, update, |problem| match problem {
@@ -115,7 +117,8 @@ fn print<'a>(
     has_namespaces: bool,
     pods: impl Iterator<Item = &'a Pod>,
 ) -> Result<bool, Failure> {
-    let (is_wide, now) = (printer.output == Output::Wide, Timestamp::now());
+    let is_wide = printer.output == Output::Wide;
+    let now = Timestamp::now();
     let line = |namespace: &str, cells: &[String]| -> Vec<String> {
         let namespace = has_namespaces.then(|| namespace.to_owned());
         let shown = cells.iter().zip(COLUMNS).filter(|(_, (_, priority))| is_wide || *priority == 0);

@@ -44,7 +44,8 @@ fn parse(text: &str, directory: &Path, definitions: &[&'static Definition]) -> R
         .iter()
         .flat_map(|definition| definition.keys().into_iter().map(|key| (key, *definition)))
         .collect();
-    let (mut entries, mut wrong_key) = (Vec::new(), None);
+    let mut entries = Vec::new();
+    let mut wrong_key = None;
     let level = Level {
         above: String::new(),
         keys: &keys,

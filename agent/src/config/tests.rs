@@ -169,7 +169,8 @@ fn a_flag_is_named_as_it_was_spelled() {
 /// `settings!` makes all of them alike, so that a setting needs no test of its own for its flag, variable and key.
 #[test]
 fn every_setting_has_a_flag_and_a_key_of_its_own() {
-    let (mut keys, command) = (BTreeSet::new(), command());
+    let mut keys = BTreeSet::new();
+    let command = command();
     for definition in all_definitions() {
         assert!(!definition.keys().is_empty(), "{}", definition.flag);
         for key in definition.keys() {

@@ -77,7 +77,8 @@ impl Right {
 /// The rights that an agent with these settings uses on the API server.
 fn needed(settings: &Settings) -> Vec<Right> {
     let mut rights = Vec::new();
-    let (node, given) = (&settings.node, &settings.given);
+    let node = &settings.node;
+    let given = &settings.given;
     if given.api_server.is_configured() {
         let of_the_node = || FieldSelectorAttributes {
             requirements: Some(vec![FieldSelectorRequirement {
@@ -129,7 +130,8 @@ async fn user(client: &Client) -> Option<String> {
 /// Reviews all rights. Returns `false` if the server says that pods may not be listed or watched.
 pub(super) async fn check(settings: &Settings, client: &Client, findings: &mut Vec<Finding>) -> bool {
     let user = user(client).await.unwrap_or_else(|| "this user".to_owned());
-    let (mut granted, mut may_read) = (Vec::new(), true);
+    let mut granted = Vec::new();
+    let mut may_read = true;
     for right in needed(settings) {
         // The node authorizer grants it for single pods. A review without a name would be denied.
         if user.starts_with("system:node:") && right.rule() == ["get", "", "pods"] {

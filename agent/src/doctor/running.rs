@@ -28,7 +28,8 @@ pub(super) async fn ask(mut server: ServerAddress, client: &ClientTls) -> Result
         server.address = Ipv4Addr::LOCALHOST.into();
     }
     let server = Server::new(&server, client)?;
-    let (sources, mirrors) = (server.get_json("/sources").await?, server.get_json("/mirrors").await?);
+    let sources = server.get_json("/sources").await?;
+    let mirrors = server.get_json("/mirrors").await?;
     Ok((server.place, sources, mirrors))
 }
 

@@ -7,66 +7,19 @@ use std::time::Duration;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use http_body_util::{BodyExt, Limited, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response};
-use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
-use pod_index_kubelet::protobuf::{encode_pod, message};
+use pod_index_kubelet::protobuf::message;
 
 use super::KubeletApi;
 use super::events;
+use super::wire::{Code, PREFIX, Status, encoded, frame};
 
 /// Maximum size of a request: a UID.
 const LARGEST_REQUEST: usize = 4096;
 /// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes before each message: whether it is compressed, and its length.
-const PREFIX: usize = 5;
-
-/// gRPC's codes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Code {
-    Ok = 0,
-    InvalidArgument = 3,
-    NotFound = 5,
-    ResourceExhausted = 8,
-    FailedPrecondition = 9,
-    Unimplemented = 12,
-    Unavailable = 14,
-}
-
-/// How a call ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Status {
-    pub(super) code: Code,
-    pub(super) message: &'static str,
-}
-
-impl Status {
-    pub(super) const OK: Self = Self { code: Code::Ok, message: "" };
-
-    pub(super) const fn new(code: Code, message: &'static str) -> Self {
-        Self { code, message }
-    }
-
-    /// The end of an answer.
-    pub(super) fn frame(self) -> Frame<Bytes> {
-        let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", HeaderValue::from(self.code as u16));
-        trailers.insert("grpc-message", HeaderValue::from_static(self.message));
-        Frame::trailers(trailers)
-    }
-}
-
-/// A message of an answer.
-pub(super) fn frame(message: &[u8]) -> Frame<Bytes> {
-    let mut framed = Vec::with_capacity(PREFIX + message.len());
-    framed.push(0);
-    // Longer ones are not made: the index would have to hold 4 GiB.
-    framed.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-    framed.extend_from_slice(message);
-    Frame::data(framed.into())
-}
 
 type Frames = BoxStream<'static, Frame<Bytes>>;
 type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
@@ -94,13 +47,13 @@ async fn answered(api: KubeletApi, request: Request<Incoming>) -> Result<Frames,
         "/v1alpha1.Pods/ListPods" => list(api).await,
         "/v1alpha1.Pods/GetPod" => get(&api, &request),
         "/v1alpha1.Pods/WatchPods" => {
-            let Ok(place) = Arc::clone(&api.watches).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&api.watches).try_acquire_owned() else {
                 return Err(Status::new(
                     Code::ResourceExhausted,
                     "there are too many watches (--max-watches)",
                 ));
             };
-            Ok(events::watch(api.reader, place))
+            Ok(events::watch(api.reader, permit))
         }
         _ => Err(Status::new(Code::Unimplemented, "the Pods API has ListPods, GetPod and WatchPods")),
     }
@@ -124,7 +77,7 @@ async fn read(body: Incoming) -> Result<Vec<u8>, Status> {
 
 async fn list(api: KubeletApi) -> Result<Frames, Status> {
     let unavailable = Status::new(Code::Unavailable, "the agent is shutting down");
-    let place = Arc::clone(&api.lists).acquire_owned().await.map_err(|_| unavailable)?;
+    let permit = Arc::clone(&api.lists).acquire_owned().await.map_err(|_| unavailable)?;
     let encoded = tokio::task::spawn_blocking(move || {
         let snapshot = api.reader.snapshot();
         let mut pods: Vec<_> = snapshot.pods().collect();
@@ -138,7 +91,7 @@ async fn list(api: KubeletApi) -> Result<Frames, Status> {
     });
     let message = encoded.await.map_err(|_| unavailable)?;
     let end = stream::once(async move {
-        drop(place);
+        drop(permit);
         Status::OK.frame()
     });
     Ok(stream::once(async { message }).chain(end).boxed())
@@ -153,18 +106,4 @@ fn get(api: &KubeletApi, request: &[u8]) -> Result<Frames, Status> {
     let mut answer = Vec::new();
     message::put(&mut answer, 1, &encoded(pod));
     Ok(stream::iter([frame(&answer), Status::OK.frame()]).boxed())
-}
-
-/// The pod in protobuf, without the agent's own annotations.
-pub(super) fn encoded(pod: &Pod) -> Vec<u8> {
-    let is_own = |key: &str| key.starts_with("pod-index/");
-    let annotations = pod.metadata.annotations.as_ref();
-    if annotations.is_none_or(|annotations| !annotations.keys().any(|key| is_own(key))) {
-        return encode_pod(pod);
-    }
-    let mut pod = pod.clone();
-    if let Some(annotations) = &mut pod.metadata.annotations {
-        annotations.retain(|key, _| !is_own(key));
-    }
-    encode_pod(&pod)
 }

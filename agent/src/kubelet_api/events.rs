@@ -11,7 +11,7 @@ use pod_index::{Change, ENDED_ANNOTATION, PodMeta, PodUid, Reader, is_mirror_pod
 use pod_index_kubelet::protobuf::{encode_pod, message};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::call::{Code, Status, encoded, frame};
+use super::wire::{Code, Status, encoded, frame};
 
 /// Events that a client may be behind, as in the kubelet. The change after that waits, and then stands for all later ones too.
 const BEHIND: usize = 100;
@@ -27,13 +27,13 @@ enum Kind {
     InitialSyncComplete = 4,
 }
 
-/// The frames of a watch. `place` is the watch's among all watches.
-pub(super) fn watch(reader: Reader<Pod>, place: OwnedSemaphorePermit) -> BoxStream<'static, Frame<Bytes>> {
+/// The frames of a watch. It holds `permit` as long as it runs.
+pub(super) fn watch(reader: Reader<Pod>, permit: OwnedSemaphorePermit) -> BoxStream<'static, Frame<Bytes>> {
     let (events, received) = mpsc::channel(BEHIND);
     let task = tokio::spawn(follow(reader, events));
-    let frames = stream::unfold((received, task, place), async |(mut received, task, place)| {
+    let frames = stream::unfold((received, task, permit), async |(mut received, task, permit)| {
         let frame = received.recv().await?;
-        Some((frame, (received, task, place)))
+        Some((frame, (received, task, permit)))
     });
     frames.boxed()
 }
@@ -92,8 +92,7 @@ impl Sent {
     /// The event of a change, unless the client knows it.
     fn event(&mut self, change: &Change<'_, Pod>) -> Option<Vec<u8>> {
         let of_pod = |pod: Option<&std::sync::Arc<Pod>>| pod.filter(|pod| !is_mirror_pod(&***pod)).cloned();
-        let (before, after) = (of_pod(change.before()), of_pod(change.after()));
-        match (before, after) {
+        match (of_pod(change.before()), of_pod(change.after())) {
             (None, None) => None,
             (before, None) => {
                 let pod = before?;

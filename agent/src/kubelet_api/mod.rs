@@ -22,6 +22,7 @@
 
 mod call;
 mod events;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;

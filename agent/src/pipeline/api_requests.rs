@@ -39,7 +39,9 @@ impl ApiRequests {
         let namespace = client.default_namespace().to_owned();
         let Self(counts) = self.clone();
         let service = service_fn(move |request: Request<Body>| {
-            let (client, counts, verb) = (client.clone(), counts.clone(), verb(&request));
+            let client = client.clone();
+            let counts = counts.clone();
+            let verb = verb(&request);
             async move {
                 let response = client.send(request).await;
                 let outcome = response.as_ref().map_or(NO_ANSWER, |response| outcome(response.status()));

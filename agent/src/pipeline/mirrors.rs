@@ -16,16 +16,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time;
 
-use super::api_clients::ApiClients;
-use super::build::Pipeline;
-use super::mirror_metrics;
 use super::readiness::Readiness;
 use super::writer::Command;
 use crate::api::mirrors::{Mirrors as Shown, Pair};
-use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::metrics::Metrics;
-use crate::tasks::Tasks;
 use pod_index::{Reader, Snapshot};
 use pod_index_kubelet::Pauses;
 use pod_index_kubelet::backoff::Backoff;
@@ -38,50 +32,12 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 /// Shortest and longest pause after a failed kubelet check before that.
 const WAITS: Pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(60));
 
-/// The manager of this node's mirror pods, before it runs.
-pub(crate) struct MirrorManager {
-    pub(crate) keeper: Arc<MirrorKeeper>,
-    /// `None` if it is not asked to manage them.
-    work: Option<Work>,
-}
-
 /// What the management needs.
-struct Work {
-    client: Client,
-    reader: Reader<Pod>,
-    readiness: Arc<Readiness>,
-    writer: Sender<Command>,
-}
-
-impl MirrorManager {
-    pub(crate) fn build(
-        settings: &Settings,
-        clients: Option<&ApiClients>,
-        reader: &Reader<Pod>,
-        pipeline: &Pipeline,
-        metrics: &mut Metrics,
-    ) -> Self {
-        let keeper = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
-        let work = clients.filter(|_| settings.mirrors).map(|clients| Work {
-            client: clients.agent.clone(),
-            reader: reader.clone(),
-            readiness: Arc::clone(&pipeline.readiness),
-            writer: pipeline.commands.clone(),
-        });
-        if settings.mirrors {
-            let measured = Arc::clone(&keeper);
-            let reader = reader.clone();
-            metrics.collect(move |to| mirror_metrics::show(&measured, &reader, to));
-        }
-        Self { keeper, work }
-    }
-
-    pub(crate) fn spawn(self, tasks: &mut Tasks) {
-        let Self { keeper, work } = self;
-        if let Some(work) = work {
-            tasks.spawn_with_reason("the manager of mirror pods", async move { keeper.keep(work).await });
-        }
-    }
+pub(super) struct Work {
+    pub(super) client: Client,
+    pub(super) reader: Reader<Pod>,
+    pub(super) readiness: Arc<Readiness>,
+    pub(super) writer: Sender<Command>,
 }
 
 /// The mirror pods of this node and the state of their management.
@@ -123,7 +79,7 @@ impl MirrorKeeper {
     ///
     /// If a kubelet comes later, it takes over: the agent stops managing them and asks for the static pods that are derived
     /// from them. It does not begin again, because a kubelet that is restarted or upgraded comes back.
-    async fn keep(&self, Work { client, reader, readiness, writer }: Work) -> Failure {
+    pub(super) async fn keep(&self, Work { client, reader, readiness, writer }: Work) -> Failure {
         let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
         if let Some(lease) = self.kubelet(&mut watch, false).await {
             return Failure::Kubelet(format!(

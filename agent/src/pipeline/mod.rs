@@ -6,6 +6,7 @@ pub(crate) mod build;
 mod checkpoints;
 pub(crate) mod events;
 mod listening;
+pub(crate) mod mirror_manager;
 mod mirror_metrics;
 pub(crate) mod mirrors;
 mod own_node;

@@ -5,25 +5,30 @@ use std::time::{Duration, Instant, SystemTime};
 /// Smaller steps of the wall clock are within the skew of clocks.
 const STEP: Duration = Duration::from_secs(1);
 
+/// Both clocks at one look.
+struct Look {
+    instant: Instant,
+    wall: SystemTime,
+}
+
 /// Compares the wall clock with `Instant`s, look by look.
 pub(super) struct Suspension {
-    last: (Instant, SystemTime),
+    last: Look,
     /// When the wall clock was last found to have moved on further than `Instant`s.
     resumed: Option<Instant>,
 }
 
 impl Suspension {
     pub(super) fn new(now: Instant, wall: SystemTime) -> Self {
-        Self { last: (now, wall), resumed: None }
+        Self { last: Look { instant: now, wall }, resumed: None }
     }
 
     /// Whether an age can be trusted: what it is the age of was heard after the last suspension.
     pub(super) fn covers(&mut self, age: Duration, now: Instant, wall: SystemTime) -> bool {
-        let (last, last_wall) = self.last;
-        self.last = (now, wall);
+        let last = std::mem::replace(&mut self.last, Look { instant: now, wall });
         // If the clock was set back, ages are not too small.
-        let moved = wall.duration_since(last_wall).unwrap_or_default();
-        if moved > now.saturating_duration_since(last) + STEP {
+        let moved = wall.duration_since(last.wall).unwrap_or_default();
+        if moved > now.saturating_duration_since(last.instant) + STEP {
             self.resumed = Some(now);
         }
         self.resumed.is_none_or(|resumed| age < now.saturating_duration_since(resumed))

@@ -8,11 +8,15 @@ use axum::http::{HeaderMap, header};
 use super::shape::Form;
 use super::status::Refusal;
 use crate::api::headers::{Element, elements};
+use crate::api::view::View;
 
 /// The first available form that the client accepts. `include` is the parameter `includeObject`: what each row of a `Table`
-/// has besides its cells, `Object` or the object's metadata. `is_own`: at `/pods`.
-pub(super) fn form(headers: &HeaderMap, include: &str, is_own: bool) -> Result<Form, Refusal> {
-    let whole = if is_own { Form::Marked } else { Form::Object };
+/// has besides its cells, `Object` or the object's metadata.
+pub(super) fn form(headers: &HeaderMap, include: &str, view: View) -> Result<Form, Refusal> {
+    let whole = match view {
+        View::Kubelet => Form::KubeletObject,
+        View::ApiServer => Form::Object,
+    };
     let ranges = || elements(headers, header::ACCEPT);
     if ranges().all(|range| range.value.is_empty()) {
         return Ok(whole);
@@ -22,7 +26,7 @@ pub(super) fn form(headers: &HeaderMap, include: &str, is_own: bool) -> Result<F
     let first = ranges().find(|range| is_json(range) && is_available(range));
     match first.ok_or_else(Refusal::not_acceptable)?.parameter("as") {
         None => Ok(whole),
-        Some("Table") if is_own => Ok(Form::Rows),
+        Some("Table") if view == View::Kubelet => Ok(Form::KubeletTable),
         Some("Table") if include == "Object" => Ok(Form::FullTable),
         Some("Table") => Ok(Form::Table),
         Some(_) => Ok(Form::Metadata),
@@ -45,7 +49,7 @@ mod tests {
     fn asked(accept: &str) -> Option<Form> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        form(&headers, "", false).ok()
+        form(&headers, "", View::ApiServer).ok()
     }
 
     #[test]
@@ -73,6 +77,6 @@ mod tests {
         ] {
             assert_eq!(asked(accept), form, "{accept:?}");
         }
-        assert_eq!(form(&HeaderMap::new(), "", false).ok(), Some(Form::Object));
+        assert_eq!(form(&HeaderMap::new(), "", View::ApiServer).ok(), Some(Form::Object));
     }
 }

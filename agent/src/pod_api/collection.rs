@@ -117,7 +117,8 @@ impl Collection {
                 format!("not every source has been read: {}", readiness.missing().join("; "))
             }
             Origin::Index { reader, reached, .. } => {
-                let (generation, mut reached) = (reader.load().generation(), reached.clone());
+                let generation = reader.load().generation();
+                let mut reached = reached.clone();
                 match timeout(PATIENCE, reached.wait_for(|reached| *reached >= generation)).await {
                     Ok(Ok(_)) => return Ok(()),
                     _ => "the history has not reached the latest publication".to_owned(),

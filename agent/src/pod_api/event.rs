@@ -17,7 +17,15 @@ pub(super) struct Event {
     /// The object before the event.
     pub(super) was: Option<Arc<Object>>,
     /// The event as a line, in the forms and kinds that watches have asked for. They share the bytes.
-    lines: Mutex<Vec<(Form, Kind, Bytes)>>,
+    lines: Mutex<Vec<Line>>,
+}
+
+/// An event as watches of one form and kind get it.
+#[derive(Debug)]
+struct Line {
+    form: Form,
+    kind: Kind,
+    bytes: Bytes,
 }
 
 impl Event {
@@ -41,11 +49,13 @@ impl Event {
     /// The event as a line, if a watch has encoded it.
     pub(super) fn kept_line(&self, form: Form, kind: Kind) -> Option<Bytes> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().find(|line| (line.0, line.1) == (form, kind)).map(|(_, _, line)| line.clone())
+        let line = lines.iter().find(|line| line.form == form && line.kind == kind);
+        line.map(|line| line.bytes.clone())
     }
 
-    pub(super) fn keep_line(&self, form: Form, kind: Kind, line: Bytes) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push((form, kind, line));
+    pub(super) fn keep_line(&self, form: Form, kind: Kind, bytes: Bytes) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(Line { form, kind, bytes });
     }
 
     /// Encodes the event as a line.

@@ -18,7 +18,7 @@ pub(super) fn touched(changes: &[Change<'_, Pod>], now: &Snapshot<Pod>, shown: S
     }
     let visible = |(namespace, name): (&str, &str)| {
         let object = object(now, namespace, name, shown);
-        let object = object.map(|(pod, is_listed)| (Arc::clone(pod) as _, is_listed));
+        let object = object.map(|(pod, is_in_kubelet_view)| (Arc::clone(pod) as _, is_in_kubelet_view));
         (format!("{namespace}/{name}").into(), object)
     };
     names.into_iter().map(visible).collect()
@@ -73,9 +73,9 @@ mod tests {
             let _ = writer.set_pods(pods.into_iter().cloned());
             for (shown, uid) in [(StaticPods::Node, node), (StaticPods::Mirror, api)] {
                 let snapshot = reader.load();
-                let (pod, is_listed) = object(&snapshot, "shop", "web", shown).unwrap();
+                let (pod, is_in_kubelet_view) = object(&snapshot, "shop", "web", shown).unwrap();
                 assert_eq!(pod.uid(), uid);
-                assert_eq!(is_listed, snapshot.pods().len() == 1, "a mirror without a pod is not");
+                assert_eq!(is_in_kubelet_view, snapshot.pods().len() == 1, "a mirror without a pod is not");
             }
         }
     }

@@ -111,7 +111,7 @@ impl History {
     pub(super) fn show(&self, shown: Vec<Shown>) {
         for (key, object) in shown {
             let was = self.get(&key);
-            let current = was.as_ref().and_then(|was| Some((was.current()?, was.is_listed)));
+            let current = was.as_ref().and_then(|was| Some((was.current()?, was.is_in_kubelet_view)));
             match (current, object) {
                 (None, None) => {}
                 (Some(current), Some(object))
@@ -136,7 +136,8 @@ impl History {
 
     fn append(&self, key: Arc<str>, was: Option<Arc<Object>>, object: Option<(Arc<dyn Item>, bool)>) {
         let version = self.lock().version + 1;
-        let now = object.map(|(object, is_listed)| Object::new(self.of, object, version, is_listed));
+        let now = object
+            .map(|(object, is_in_kubelet_view)| Object::new(self.of, object, version, is_in_kubelet_view));
         let bytes = was.as_ref().map_or(0, |was| was.replace());
         let event = Arc::new(Event::new(version, was, now.clone()));
         let mut inner = self.lock();
@@ -198,7 +199,8 @@ impl History {
         })?;
         let inner = self.lock();
         let version = after.unwrap_or(inner.version);
-        let (history, latest) = (Arc::clone(self), self.latest.subscribe());
+        let history = Arc::clone(self);
+        let latest = self.latest.subscribe();
         Ok((Watcher { history, version, selection, latest, _permit: permit }, inner.state.clone()))
     }
 

@@ -26,7 +26,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Stores what has changed, for ever.
 pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf) {
-    let (mut written, mut reported, mut saved) = (0, None, vec![0; served.len()]);
+    let mut written = 0;
+    let mut reported = None;
+    let mut saved = vec![0; served.len()];
     loop {
         sleep(PAUSE * (1 + u32::try_from(written >> 18).unwrap_or(u32::MAX / 2))).await;
         let (bytes, failed) = block_in_place(|| pass(&served, &directory, &mut saved));
@@ -40,7 +42,8 @@ pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf) {
 /// Stores each list that was read and has changed. `saved`: the versions on disk. Returns the number of bytes, of failed
 /// attempts too, and the first error.
 fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> (usize, Option<String>) {
-    let (mut bytes, mut failed) = (0, None);
+    let mut bytes = 0;
+    let mut failed = None;
     for (served, saved) in served.iter().zip(saved) {
         // Asked first: an earlier state may be incomplete.
         let is_read = served.known() == Some(Known::READ);
@@ -48,7 +51,8 @@ fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> (usi
         if !is_read || *saved == version {
             continue;
         }
-        let list: Vec<u8> = list(served.of(), version, state.values(), Form::Marked).flatten().collect();
+        let list: Vec<u8> =
+            list(served.of(), version, state.values(), Form::KubeletObject).flatten().collect();
         bytes += list.len();
         let path = file(served.of(), directory);
         match write_list(&path, &list) {

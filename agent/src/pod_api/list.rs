@@ -22,7 +22,8 @@ pub(super) async fn selected(
     selection: &Selection,
 ) -> Option<Vec<Arc<Object>>> {
     let prefix = selection.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let (mut start, mut found) = (Arc::<str>::from(prefix.as_str()), Vec::new());
+    let mut start = Arc::<str>::from(prefix.as_str());
+    let mut found = Vec::new();
     let most = (WORK / selection.terms()).max(1);
     loop {
         let some = || {
@@ -45,7 +46,9 @@ pub(super) fn parts<O: AsRef<Object>>(
     mut write: impl FnMut(&Object, &mut Vec<u8>),
     end: Vec<u8>,
 ) -> impl Iterator<Item = Vec<u8>> {
-    let (mut start, mut objects, mut end) = (start, objects.into_iter(), Some(end));
+    let mut start = start;
+    let mut objects = objects.into_iter();
+    let mut end = Some(end);
     iter::from_fn(move || {
         let mut part = std::mem::take(&mut start);
         while part.len() < CHUNK {

@@ -44,11 +44,12 @@ use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::sources::SourceStatus;
 
 use self::collection::Collection;
-pub(crate) use self::pod::own_cells;
+pub(crate) use self::pod::kubelet_cells;
 pub(crate) use self::printed::since;
 pub(crate) use self::status::Refusal;
 use self::watch_limits::WatchLimits;
 use crate::api::request::resource;
+use crate::api::view::View;
 use crate::config::values::Extra;
 
 /// The API. Clones share it.
@@ -66,7 +67,7 @@ impl PodApi {
     pub(crate) fn router(&self) -> Router {
         let router = discovery::router(self.served.iter().map(|served| served.of()));
         let router = self.served.iter().fold(router, |router, served| routes::of(Arc::clone(served), router));
-        let router = router.route("/pods", get(routes::list::<true>).with_state(Arc::clone(&self.served[0])));
+        let router = router.route("/pods", routes::lists(Arc::clone(&self.served[0]), View::Kubelet));
         let missing = Arc::new(self.missing.clone());
         ["/api/{*path}", "/apis/{*path}"]
             .into_iter()

@@ -8,14 +8,15 @@ use hyper::body::Bytes;
 use super::resource::{Item, Resource};
 use super::shape::{Form, Kind};
 use super::write;
+use crate::api::view::View;
 
 /// An object and the version of its last event.
 #[derive(Debug)]
 pub(super) struct Object {
     of: &'static Resource,
     pub(super) version: u64,
-    /// Whether `/pods` has it.
-    pub(super) is_listed: bool,
+    /// Whether [`View::Kubelet`] has it.
+    pub(super) is_in_kubelet_view: bool,
     content: Mutex<Content>,
 }
 
@@ -32,24 +33,31 @@ pub(super) enum Content {
 pub(super) struct Encoded {
     json: Box<[u8]>,
     labels: BTreeMap<String, String>,
-    fields: Vec<(&'static str, Box<str>)>,
+    fields: Vec<Field>,
+}
+
+/// A field that selectors may name.
+#[derive(Debug)]
+struct Field {
+    name: &'static str,
+    value: Box<str>,
 }
 
 impl Encoded {
     fn new(of: &Resource, object: &dyn Item, version: u64) -> Self {
         let mut json = Vec::new();
-        write::whole(of, object, version, true, &mut json);
+        write::whole(of, object, version, View::Kubelet, &mut json);
         Self {
             json: json.into(),
             labels: object.metadata().labels.clone().unwrap_or_default(),
-            fields: of.fields.iter().map(|field| (*field, object.field(field).into())).collect(),
+            fields: of.fields.iter().map(|name| Field { name, value: object.field(name).into() }).collect(),
         }
     }
 
     /// The memory that it takes.
     fn bytes(&self) -> usize {
         let labels = self.labels.iter().map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>());
-        let fields = self.fields.iter().map(|(_, field)| field.len() + 2 * size_of::<Box<str>>());
+        let fields = self.fields.iter().map(|field| field.value.len() + size_of::<Field>());
         size_of::<Self>() + self.json.len() + labels.sum::<usize>() + fields.sum::<usize>()
     }
 }
@@ -66,8 +74,8 @@ impl Content {
         match self {
             Self::Live(object) => object.field(name),
             Self::Replaced(encoded) => {
-                let field = encoded.fields.iter().find(|(known, _)| *known == name);
-                field.map_or("", |(_, value)| value)
+                let field = encoded.fields.iter().find(|field| field.name == name);
+                field.map_or("", |field| &field.value)
             }
         }
     }
@@ -78,9 +86,9 @@ impl Object {
         of: &'static Resource,
         object: Arc<dyn Item>,
         version: u64,
-        is_listed: bool,
+        is_in_kubelet_view: bool,
     ) -> Arc<Self> {
-        Arc::new(Self { of, version, is_listed, content: Mutex::new(Content::Live(object)) })
+        Arc::new(Self { of, version, is_in_kubelet_view, content: Mutex::new(Content::Live(object)) })
     }
 
     pub(super) fn content(&self) -> Content {
@@ -117,7 +125,7 @@ impl Object {
     pub(super) fn write(&self, form: Form, with_columns: Option<bool>, version: u64, out: &mut Vec<u8>) {
         match self.content() {
             Content::Live(object) => form.write(self.of, &*object, version, with_columns, out),
-            Content::Replaced(encoded) if form == Form::Marked && version == self.version => {
+            Content::Replaced(encoded) if form == Form::KubeletObject && version == self.version => {
                 out.extend_from_slice(&encoded.json);
             }
             Content::Replaced(encoded) => match (self.of.decode)(&encoded.json) {
@@ -147,7 +155,7 @@ mod tests {
             "spec": { "nodeName": "node-1", "containers": [{ "name": "c" }] }, "status": { "phase": "Running" },
         }))
         .unwrap();
-        let forms = [Form::Object, Form::Marked, Form::Metadata, Form::FullTable, Form::Rows];
+        let forms = [Form::Object, Form::KubeletObject, Form::Metadata, Form::FullTable, Form::KubeletTable];
         for version in [1000, 1001] {
             let live = Object::new(&PODS, Arc::new(pod.clone()), 1000, true);
             let replaced = Object::new(&PODS, Arc::new(pod.clone()), 1000, true);

@@ -30,7 +30,7 @@ pub(super) static PODS: Resource = Resource {
         "status.podIP",
     ],
     columns: &printed::COLUMNS,
-    own_columns: &TABLE_COLUMNS,
+    kubelet_columns: &TABLE_COLUMNS,
     ..Resource::of::<Pod, Pod>()
 };
 
@@ -93,13 +93,13 @@ impl Item for Pod {
         printed::cells(self, now).into()
     }
 
-    fn own_cells(&self) -> Vec<String> {
-        own_cells(self)
+    fn kubelet_cells(&self) -> Vec<String> {
+        kubelet_cells(self)
     }
 }
 
 /// The cells of a pod, in the order of [`TABLE_COLUMNS`].
-pub(crate) fn own_cells(pod: &Pod) -> Vec<String> {
+pub(crate) fn kubelet_cells(pod: &Pod) -> Vec<String> {
     let [_, ready, status, restarts, ..] = printed::cells(pod, Timestamp::UNIX_EPOCH);
     let [node, ip] = ["spec.nodeName", "status.podIP"].map(|field| pod.field(field).to_owned());
     // Without the time of the last restart, which is relative to now.
@@ -173,7 +173,7 @@ mod tests {
                 "metadata": { "name": "web-7c5ddbdf54-q4x2n", "labels": labels, "ownerReferences": [owner] },
             });
             let at = TABLE_COLUMNS.iter().position(|column| *column == "Workload").unwrap();
-            own_cells(&serde_json::from_value(pod).unwrap()).swap_remove(at)
+            kubelet_cells(&serde_json::from_value(pod).unwrap()).swap_remove(at)
         };
         let owner = |kind: &str, name: &str| serde_json::json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "o", "controller": true });
         let hash = serde_json::json!({ "pod-template-hash": "7c5ddbdf54" });

@@ -20,13 +20,16 @@ pub(crate) const COLUMNS: [(&str, u8); 9] = [
 
 /// The cells, in the order of [`COLUMNS`].
 pub(crate) fn cells(pod: &Pod, now: Timestamp) -> [String; COLUMNS.len()] {
-    let (no_spec, no_status) = (PodSpec::default(), PodStatus::default());
+    let no_spec = PodSpec::default();
+    let no_status = PodStatus::default();
     let spec = pod.spec.as_ref().unwrap_or(&no_spec);
     let status = pod.status.as_ref().unwrap_or(&no_status);
-    let (reason, ready, restarts) = containers(pod, spec, status);
+    let Containers { reason, ready, restarts } = containers(pod, spec, status);
     let restarts = match restarts {
-        (count, Some(last)) if count != 0 => format!("{count} ({} ago)", since(Some(&last), now)),
-        (count, _) => count.to_string(),
+        Restarts { count, last: Some(last) } if count != 0 => {
+            format!("{count} ({} ago)", since(Some(&last), now))
+        }
+        Restarts { count, .. } => count.to_string(),
     };
     let ip = status.pod_ips.as_ref().and_then(|ips| ips.first()).map(|ip| &*ip.ip);
     let or_none = |text: Option<&str>| text.filter(|text| !text.is_empty()).unwrap_or("<none>").to_owned();
@@ -50,11 +53,22 @@ fn readiness_gates(spec: &PodSpec, status: &PodStatus) -> String {
     if gates.is_empty() { "<none>".to_owned() } else { format!("{passed}/{}", gates.len()) }
 }
 
-/// The number of restarts, and the time of the last one.
-type Restarts = (i32, Option<Time>);
+/// Restarts of containers.
+#[derive(Default)]
+struct Restarts {
+    count: i32,
+    last: Option<Time>,
+}
 
-/// The API server's `printPod`, branch by branch: the reason, the containers that are ready, the restarts.
-fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> (String, String, Restarts) {
+/// The cells that depend on a pod's containers.
+struct Containers {
+    reason: String,
+    ready: String,
+    restarts: Restarts,
+}
+
+/// The API server's `printPod`, branch by branch and in one piece, so that it can be compared with the original.
+fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> Containers {
     let phase = status.phase.as_deref().unwrap_or_default();
     let mut reason =
         status.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| phase.to_owned());
@@ -69,7 +83,8 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> (String, String,
     };
     let sidecars = init.iter().filter(|container| is_sidecar(&container.name)).count();
     let total = spec.containers.len() + sidecars;
-    let (mut ready, mut initializing) = (0, false);
+    let mut ready = 0;
+    let mut initializing = false;
     let mut restarts = Restarts::default();
     let mut of_sidecars = Restarts::default();
     for (at, container) in status.init_container_statuses.iter().flatten().enumerate() {
@@ -121,14 +136,14 @@ fn containers(pod: &Pod, spec: &PodSpec, status: &PodStatus) -> (String, String,
             "Terminating".clone_into(&mut reason);
         }
     }
-    (reason, format!("{ready}/{total}"), restarts)
+    Containers { reason, ready: format!("{ready}/{total}"), restarts }
 }
 
-fn add((count, last): &mut Restarts, container: &ContainerStatus) {
-    *count = count.saturating_add(container.restart_count);
+fn add(restarts: &mut Restarts, container: &ContainerStatus) {
+    restarts.count = restarts.count.saturating_add(container.restart_count);
     let ended =
         container.last_state.as_ref().and_then(|state| state.terminated.as_ref()?.finished_at.as_ref());
-    *last = ended.max(last.as_ref()).cloned();
+    restarts.last = ended.max(restarts.last.as_ref()).cloned();
 }
 
 fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a PodCondition> {
@@ -168,7 +183,8 @@ fn human(seconds: i64) -> String {
         0 => format!("{large}{unit}"),
         small => format!("{large}{unit}{small}{rest}"),
     };
-    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
     let days = hours / 24;
     match () {
         () if seconds < -1 => "<invalid>".to_owned(),

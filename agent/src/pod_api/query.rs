@@ -5,6 +5,7 @@ use super::selection::Selection;
 use super::status::Refusal;
 use crate::api::request::{parameter, truth};
 use crate::api::selectors::Selector;
+use crate::api::view::View;
 
 /// The options of a list or watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Parses a query. Uses the first of repeated parameters. Ignores unknown ones, and those that contradict others.
+    /// Parses a query, of the API server's view. Uses the first of repeated parameters. Ignores unknown ones, and those that contradict others.
     pub(super) fn read(
         of: &Resource,
         query: Option<&str>,
@@ -46,7 +47,7 @@ impl Options {
         });
         Ok(Self {
             watch: is_given("watch").unwrap_or_default(),
-            selection: Selection { namespace, labels, fields, only_listed: false },
+            selection: Selection { namespace, labels, fields, view: View::ApiServer },
             version: version_of(given("resourceVersion").as_deref())?,
             is_exact: given("resourceVersionMatch").as_deref() == Some("Exact"),
             send_initial_events: is_given("sendInitialEvents"),

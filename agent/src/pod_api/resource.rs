@@ -27,8 +27,8 @@ pub(super) struct Resource {
     pub(super) fields: &'static [&'static str],
     /// The columns of a `Table`: name and priority. Priorities above 0 are for `-o wide`.
     pub(super) columns: &'static [(&'static str, u8)],
-    /// The columns of the agent's own tables.
-    pub(super) own_columns: &'static [&'static str],
+    /// The columns of a `Table` in the kubelet's view.
+    pub(super) kubelet_columns: &'static [&'static str],
     /// The JSON of all fields after `metadata` in a bookmark: those without which clients cannot decode the object.
     pub(super) empty: &'static str,
     pub(super) decode: fn(&[u8]) -> serde_json::Result<Arc<dyn Item>>,
@@ -47,7 +47,7 @@ impl Resource {
             categories: &[],
             fields: &["metadata.name", "metadata.namespace"],
             columns: &[NAME, AGE],
-            own_columns: &[],
+            kubelet_columns: &[],
             empty: r#","spec":{},"status":{}"#,
             decode: |json| Ok(Arc::new(serde_json::from_slice::<I>(json)?)),
         }
@@ -103,8 +103,8 @@ pub(super) trait Item: Any + fmt::Debug + Send + Sync {
         vec![self.field("metadata.name").to_owned(), since(self.metadata().creation_timestamp.as_ref(), now)]
     }
 
-    /// The cells of its row in the agent's own tables.
-    fn own_cells(&self) -> Vec<String> {
+    /// The cells of its row in the kubelet's view, in the order of [`Resource::kubelet_columns`].
+    fn kubelet_cells(&self) -> Vec<String> {
         Vec::new()
     }
 }

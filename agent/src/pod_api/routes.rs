@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 
 use super::accept::form;
 use super::collection::Collection;
@@ -22,6 +22,7 @@ use crate::api::client::Client;
 use crate::api::gzip::{self, Gzip};
 use crate::api::large;
 use crate::api::request::parameter;
+use crate::api::view::View;
 
 /// Minimum number of objects in a compressed list.
 const LARGE: usize = 64;
@@ -29,8 +30,9 @@ const LARGE: usize = 64;
 /// Adds the paths of a collection.
 pub(super) fn of(collection: Arc<Collection>, router: Router) -> Router {
     let of = collection.of();
-    let (base, name) = (of.base(), of.name);
-    let lists = get(list::<false>).with_state(Arc::clone(&collection));
+    let base = of.base();
+    let name = of.name;
+    let lists = lists(Arc::clone(&collection), View::ApiServer);
     let objects = get(one).with_state(collection);
     let mut router = with_slash(router, &format!("{base}/{name}"), lists.clone());
     let mut objects_of = format!("{base}/{name}");
@@ -41,10 +43,20 @@ pub(super) fn of(collection: Arc<Collection>, router: Router) -> Router {
     with_slash(router, &format!("{objects_of}/{{name}}"), objects)
 }
 
-/// A list or a watch: of all namespaces or of one. `IS_OWN`: at `/pods`, which is the kubelet's. Its pods are marked, it has
-/// no mirror pods of unknown pods, its tables have the agent's own columns, and it does not wait for the sources.
-pub(super) async fn list<const IS_OWN: bool>(
-    State(collection): State<Arc<Collection>>,
+/// A collection, and the view of it at a path.
+#[derive(Clone, Debug)]
+struct Viewed {
+    collection: Arc<Collection>,
+    view: View,
+}
+
+/// Answers lists and watches: of all namespaces or of one.
+pub(super) fn lists(collection: Arc<Collection>, view: View) -> MethodRouter {
+    get(list).with_state(Viewed { collection, view })
+}
+
+async fn list(
+    State(Viewed { collection, view }): State<Viewed>,
     client: Client,
     Path(path): Path<HashMap<String, String>>,
     RawQuery(query): RawQuery,
@@ -52,9 +64,10 @@ pub(super) async fn list<const IS_OWN: bool>(
 ) -> Result<Response, Refusal> {
     let namespace = path.get("namespace").cloned();
     let mut options = Options::read(collection.of(), query.as_deref(), namespace)?;
-    options.selection.only_listed = IS_OWN;
-    let form = form(&headers, &options.include, IS_OWN)?;
-    collection.current(!IS_OWN).await?;
+    options.selection.view = view;
+    let form = form(&headers, &options.include, view)?;
+    let has_to_be_complete = view == View::ApiServer;
+    collection.current(has_to_be_complete).await?;
     if options.watch {
         let body = watch::body(&collection.history, &client, options, form).await?;
         return Ok((head(), body).into_response());
@@ -85,7 +98,7 @@ async fn one(
     let query = query.as_deref();
     let version = version_of(parameter(query, "resourceVersion").as_deref())?;
     let include = parameter(query, "includeObject").unwrap_or_default();
-    let form = form(&headers, &include, false)?;
+    let form = form(&headers, &include, View::ApiServer)?;
     collection.current(true).await?;
     if let Some(version) = version {
         collection.history.check(version, false)?;

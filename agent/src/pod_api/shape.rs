@@ -1,20 +1,20 @@
-//! Forms of pods and kinds of events.
+//! Forms of objects and kinds of events.
 
 /// The form of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The whole pod, with the annotations of the API server's.
     Object,
-    /// The whole pod, also with the annotations that the kubelet adds.
-    Marked,
+    /// The same in [`View::Kubelet`](crate::api::view::View): with the annotations that the kubelet and the agent add.
+    KubeletObject,
     /// `PartialObjectMetadata`.
     Metadata,
     /// A row with the columns of `kubectl get pods`, and the object's metadata.
     Table,
     /// The same with the whole object.
     FullTable,
-    /// A row with the agent's own columns.
-    Rows,
+    /// A row in [`View::Kubelet`](crate::api::view::View), with the agent's own columns.
+    KubeletTable,
 }
 
 /// The kind of an event.

@@ -63,7 +63,8 @@ pub(super) async fn body(
     let lacks_columns = form.is_table() && initial.is_empty();
     let has_end = with_initial && options.bookmarks;
     let end = if has_end { form.bookmark(history.of, watcher.version, true) } else { Vec::new() };
-    let (mut with_columns, watch_limits) = (true, Arc::clone(&history.watch_limits));
+    let mut with_columns = true;
+    let watch_limits = Arc::clone(&history.watch_limits);
     let write = move |object: &Object, part: &mut Vec<u8>| {
         watch_limits.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut with_columns);
@@ -152,7 +153,8 @@ impl Watch {
     }
 
     async fn event(&mut self, kind: Kind, event: &Event) -> Bytes {
-        let (history, form) = (&self.watcher.history, self.form);
+        let history = &self.watcher.history;
+        let form = self.form;
         history.watch_limits.events_sent.fetch_add(1, Ordering::Relaxed);
         let with_columns = mem::take(&mut self.lacks_columns);
         if !with_columns && let Some(line) = event.kept_line(form, kind) {

@@ -7,31 +7,32 @@ use serde_json::{Value, json};
 
 use super::resource::{Item, Resource};
 use super::shape::Form;
+use crate::api::view::View;
 
 /// The version of what objects of every kind can be shown as.
 const META: &str = "meta.k8s.io/v1";
 /// The annotation on the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Appends a whole object, marked or as its source has it.
-pub(super) fn whole(of: &Resource, object: &dyn Item, version: u64, is_marked: bool, out: &mut Vec<u8>) {
+/// Appends a whole object.
+pub(super) fn whole(of: &Resource, object: &dyn Item, version: u64, view: View, out: &mut Vec<u8>) {
     let head = format!(r#"{{"kind":"{}","apiVersion":"{}","metadata":"#, of.kind, of.api_version);
     out.extend_from_slice(head.as_bytes());
-    write(out, &metadata(object, version, is_marked));
+    write(out, &metadata(object, version, view));
     object.write_rest(of, out);
     out.push(b'}');
 }
 
 fn partial(object: &dyn Item, version: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
-    write(out, &metadata(object, version, false));
+    write(out, &metadata(object, version, View::ApiServer));
     out.push(b'}');
 }
 
 /// With the agent's own version.
-fn metadata(object: &dyn Item, version: u64, is_marked: bool) -> ObjectMeta {
+fn metadata(object: &dyn Item, version: u64, view: View) -> ObjectMeta {
     let mut metadata = object.metadata().clone();
-    if !is_marked {
+    if view == View::ApiServer {
         object.unmark(&mut metadata);
     }
     metadata.resource_version = Some(version.to_string());
@@ -50,20 +51,24 @@ impl Form {
         out: &mut Vec<u8>,
     ) {
         match self {
-            Self::Object | Self::Marked => whole(of, object, version, self == Self::Marked, out),
+            Self::Object => whole(of, object, version, View::ApiServer, out),
+            Self::KubeletObject => whole(of, object, version, View::Kubelet, out),
             Self::Metadata => partial(object, version, out),
-            Self::Table | Self::FullTable | Self::Rows => {
+            Self::Table | Self::FullTable | Self::KubeletTable => {
                 if let Some(with_columns) = with_columns {
                     let columns = if with_columns { self.columns(of) } else { Value::Null };
                     out.extend_from_slice(table(version, &columns).as_bytes());
                 }
                 out.extend_from_slice(br#"{"cells":"#);
-                let is_own = self == Self::Rows;
-                write(out, &if is_own { object.own_cells() } else { object.cells(Timestamp::now()) });
+                let cells = match self {
+                    Self::KubeletTable => object.kubelet_cells(),
+                    _ => object.cells(Timestamp::now()),
+                };
+                write(out, &cells);
                 out.extend_from_slice(br#","object":"#);
                 match self {
                     Self::Table => partial(object, version, out),
-                    Self::FullTable => whole(of, object, version, false, out),
+                    Self::FullTable => whole(of, object, version, View::ApiServer, out),
                     _ => out.extend_from_slice(b"null"),
                 }
                 out.extend_from_slice(if with_columns.is_some() { b"}]}" } else { b"}" });
@@ -75,9 +80,11 @@ impl Form {
     pub(super) fn list_head(self, of: &Resource, version: u64) -> Vec<u8> {
         let items = r#""items":["#;
         let head = match self {
-            Self::Object | Self::Marked => list(&format!("{}List", of.kind), of.api_version, version, items),
+            Self::Object | Self::KubeletObject => {
+                list(&format!("{}List", of.kind), of.api_version, version, items)
+            }
             Self::Metadata => list("PartialObjectMetadataList", META, version, items),
-            Self::Table | Self::FullTable | Self::Rows => table(version, &self.columns(of)),
+            Self::Table | Self::FullTable | Self::KubeletTable => table(version, &self.columns(of)),
         };
         head.into_bytes()
     }
@@ -92,16 +99,16 @@ impl Form {
             format!(r#"{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata}{rest}}}"#)
         };
         let object = match self {
-            Self::Object | Self::Marked => object(of.kind, of.api_version, of.empty),
+            Self::Object | Self::KubeletObject => object(of.kind, of.api_version, of.empty),
             Self::Metadata => object("PartialObjectMetadata", META, ""),
             // Without a row: the table has the version as well.
-            Self::Table | Self::FullTable | Self::Rows => table(version, &Value::Null) + "]}",
+            Self::Table | Self::FullTable | Self::KubeletTable => table(version, &Value::Null) + "]}",
         };
         format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").into_bytes()
     }
 
     pub(super) fn is_table(self) -> bool {
-        matches!(self, Self::Table | Self::FullTable | Self::Rows)
+        matches!(self, Self::Table | Self::FullTable | Self::KubeletTable)
     }
 
     fn columns(self, of: &Resource) -> Value {
@@ -110,7 +117,7 @@ impl Form {
             json!({ "name": name, "type": "string", "format": format, "description": "", "priority": priority })
         };
         match self {
-            Self::Rows => of.own_columns.iter().map(|name| column(name, 0)).collect(),
+            Self::KubeletTable => of.kubelet_columns.iter().map(|name| column(name, 0)).collect(),
             _ => of.columns.iter().map(|(name, priority)| column(name, *priority)).collect(),
         }
     }

@@ -4,10 +4,11 @@
 //! A thread of its own receives them, so that nothing else can delay it. It also ends an agent that does not end by itself:
 //! graceful shutdown needs the runtime and the writer, and they may have stopped.
 
-use std::fs;
+use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
 use std::time::Instant;
+use std::{fs, io};
 
 use futures_util::future::OptionFuture;
 use tokio::runtime;
@@ -40,58 +41,14 @@ impl Signals {
         let name = "signals";
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| cannot_start(name, error))?;
-        let register = |kind| {
+        let registered = {
             let _inside = runtime.enter();
-            signal(kind).map_err(|error| Failure::unable("cannot listen for signals", error))
+            Registered::new()
         };
-        let mut terminate = register(SignalKind::terminate())?;
-        // A terminal that is closed sends it.
-        let mut hang_up = (!ignores_hang_ups()).then(|| register(SignalKind::hangup())).transpose()?;
-        let mut interrupt = register(SignalKind::interrupt())?;
-        let mut more_lines = register(SignalKind::user_defined1())?;
-        let mut usual_lines = register(SignalKind::user_defined2())?;
+        let registered = registered.map_err(|error| Failure::unable("cannot listen for signals", error))?;
         let (first, end) = watch::channel(None);
-        let receive = async move {
-            let mut beats = pin!(vitals.heartbeat(Part::Signals).keep());
-            // When an agent that has received a signal is ended.
-            let mut over = None::<Instant>;
-            loop {
-                let until_over = over.map(|over| sleep_until(over.into()));
-                let (name, kind) = tokio::select! {
-                    _ = terminate.recv() => ("SIGTERM", SignalKind::terminate()),
-                    Some(_) = OptionFuture::from(hang_up.as_mut().map(Signal::recv)) => {
-                        ("SIGHUP", SignalKind::hangup())
-                    }
-                    _ = interrupt.recv() => ("SIGINT", SignalKind::interrupt()),
-                    _ = more_lines.recv() => {
-                        log.set_debug(true);
-                        continue;
-                    }
-                    _ = usual_lines.recv() => {
-                        log.set_debug(false);
-                        continue;
-                    }
-                    Some(()) = OptionFuture::from(until_over) => {
-                        tracing::error!("the agent does not end by itself, exiting at once");
-                        log.finish();
-                        exit(UNABLE);
-                    }
-                    never = &mut beats => match never {},
-                };
-                if first.send_replace(Some(name)).is_some() {
-                    deadline.set(LAST_LINES);
-                    tracing::warn!(signal = name, "second signal, exiting at once");
-                    log.finish();
-                    // The exit code of an unhandled signal.
-                    exit(128 + kind.as_raw_value());
-                }
-                let now = Instant::now();
-                let limit = if vitals.are_well(now) { BUDGET + LAST_LINES } else { STUCK };
-                over = Some(now + limit);
-                deadline.set(limit + LAST_LINES);
-            }
-        };
-        tasks.thread(name, move || runtime.block_on(receive))?;
+        let receiver = Receiver { log, vitals, deadline, first };
+        tasks.thread(name, move || match runtime.block_on(receiver.receive(registered)) {})?;
         Ok(Self(end))
     }
 
@@ -105,10 +62,97 @@ impl Signals {
     }
 }
 
-/// Ends the process, and the credential plugins that it runs.
-fn exit(code: i32) -> ! {
-    end_plugins();
-    std::process::exit(code)
+/// What a signal asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    End { name: &'static str, kind: SignalKind },
+    MoreLines,
+    UsualLines,
+}
+
+/// The signals that the process receives.
+struct Registered {
+    terminate: Signal,
+    /// A terminal that is closed sends it. `None` if it is ignored.
+    hang_up: Option<Signal>,
+    interrupt: Signal,
+    user_1: Signal,
+    user_2: Signal,
+}
+
+impl Registered {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: (!ignores_hang_ups()).then(|| signal(SignalKind::hangup())).transpose()?,
+            interrupt: signal(SignalKind::interrupt())?,
+            user_1: signal(SignalKind::user_defined1())?,
+            user_2: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End { name: "SIGTERM", kind: SignalKind::terminate() },
+            Some(_) = OptionFuture::from(self.hang_up.as_mut().map(Signal::recv)) => {
+                Asked::End { name: "SIGHUP", kind: SignalKind::hangup() }
+            }
+            _ = self.interrupt.recv() => Asked::End { name: "SIGINT", kind: SignalKind::interrupt() },
+            _ = self.user_1.recv() => Asked::MoreLines,
+            _ = self.user_2.recv() => Asked::UsualLines,
+        }
+    }
+}
+
+/// What the thread that receives signals does with them.
+struct Receiver {
+    log: Log,
+    vitals: Vitals,
+    deadline: Deadline,
+    /// Becomes the name of the first signal that ends the agent.
+    first: watch::Sender<Option<&'static str>>,
+}
+
+impl Receiver {
+    async fn receive(self, mut signals: Registered) -> Infallible {
+        let mut beats = pin!(self.vitals.heartbeat(Part::Signals).keep());
+        // When an agent that has received a signal is ended.
+        let mut over = None::<Instant>;
+        loop {
+            let until_over = over.map(|over| sleep_until(over.into()));
+            let asked = tokio::select! {
+                asked = signals.next() => asked,
+                Some(()) = OptionFuture::from(until_over) => {
+                    tracing::error!("the agent does not end by itself, exiting at once");
+                    self.exit(UNABLE);
+                }
+                never = &mut beats => match never {},
+            };
+            match asked {
+                Asked::MoreLines => self.log.set_debug(true),
+                Asked::UsualLines => self.log.set_debug(false),
+                Asked::End { name, kind } if self.first.send_replace(Some(name)).is_some() => {
+                    self.deadline.set(LAST_LINES);
+                    tracing::warn!(signal = name, "second signal, exiting at once");
+                    // The exit code of an unhandled signal.
+                    self.exit(128 + kind.as_raw_value());
+                }
+                Asked::End { .. } => {
+                    let now = Instant::now();
+                    let limit = if self.vitals.are_well(now) { BUDGET + LAST_LINES } else { STUCK };
+                    over = Some(now + limit);
+                    self.deadline.set(limit + LAST_LINES);
+                }
+            }
+        }
+    }
+
+    /// Ends the process, and the credential plugins that it runs.
+    fn exit(&self, code: i32) -> ! {
+        self.log.finish();
+        end_plugins();
+        std::process::exit(code)
+    }
 }
 
 /// Whether the process was started with SIGHUP ignored, as by `nohup`.

@@ -26,7 +26,7 @@ use crate::kubelet_api::KubeletApi;
 use crate::metrics::Metrics;
 use crate::pipeline::api_clients::ApiClients;
 use crate::pipeline::build::{EmptyIndex, Pipeline, RunningPipeline};
-use crate::pipeline::mirrors::MirrorManager;
+use crate::pipeline::mirror_manager::MirrorManager;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::records::Records;
 use crate::pipeline::writer::Command;

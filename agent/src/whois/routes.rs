@@ -93,8 +93,11 @@ async fn of_body(
 
 /// The queries in the URL and how many they are, with the parameters of these or of those in the body.
 fn parameters(query: Option<&str>) -> Result<(usize, Queries), String> {
-    let (mut text, mut at, mut is_detailed) = (Vec::new(), None, false);
-    let (mut only_attributes, mut wait) = (false, Duration::ZERO);
+    let mut text = Vec::new();
+    let mut at = None;
+    let mut is_detailed = false;
+    let mut only_attributes = false;
+    let mut wait = Duration::ZERO;
     for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*name {
             "q" => text.extend([value.as_bytes(), &[END]].concat()),
@@ -122,6 +125,13 @@ fn parameters(query: Option<&str>) -> Result<(usize, Queries), String> {
 
 fn bad(message: impl Into<String>) -> Response {
     refused(StatusCode::BAD_REQUEST, "BadRequest", message.into())
+}
+
+/// Answers to some queries.
+struct LookedUp {
+    answers: Vec<u8>,
+    /// Whether a pod is missing that may come.
+    are_missing: bool,
 }
 
 /// Queries, in their order.
@@ -200,7 +210,8 @@ impl Whois {
             // The first change is the present state, which the look below includes.
             let _ = changes.try_next();
             let placements = self.placements(limits, queries).await;
-            let (answers, are_missing) = self.looked_up(&mut queries.clone(), &placements, usize::MAX);
+            let LookedUp { answers, are_missing } =
+                self.looked_up(&mut queries.clone(), &placements, usize::MAX);
             if !are_missing {
                 return answers;
             }
@@ -221,17 +232,19 @@ impl Whois {
 
     /// The next answers, from one snapshot: about `most` bytes. It is bounded work.
     fn part(&self, queries: &mut Queries, placements: &Placements, most: usize) -> Vec<u8> {
-        self.looked_up(queries, placements, most).0
+        self.looked_up(queries, placements, most).answers
     }
 
     /// As [`part`](Self::part), and whether a pod is missing that may come.
-    fn looked_up(&self, queries: &mut Queries, placements: &Placements, most: usize) -> (Vec<u8>, bool) {
+    fn looked_up(&self, queries: &mut Queries, placements: &Placements, most: usize) -> LookedUp {
         let mut are_missing = false;
         let records = self.records.as_ref().map(Reader::load);
         let records = records.as_deref();
         let only_attributes = queries.only_attributes;
-        let (at, is_detailed, left, mut answers) =
-            (queries.at, queries.is_detailed, queries.left, Vec::new());
+        let at = queries.at;
+        let is_detailed = queries.is_detailed;
+        let left = queries.left;
+        let mut answers = Vec::new();
         let snapshot = self.reader.load();
         let mut searches = (VISITED / snapshot.pods().len().max(1)).max(1);
         for query in queries.by_ref().take(PART) {
@@ -274,7 +287,7 @@ impl Whois {
             }
         }
         queries.left = left.saturating_sub(answers.len());
-        (answers, are_missing)
+        LookedUp { answers, are_missing }
     }
 }
 

@@ -15,10 +15,11 @@ use tokio::time::sleep;
 use super::model::{COLUMNS, Model, Row};
 use crate::api::seen::Sources;
 use crate::api::table::sanitized;
+use crate::api::view::View;
 use crate::cli::client::Server;
 use crate::cli::follow::follow;
 use crate::config::failure::Failure;
-use crate::pod_api::own_cells;
+use crate::pod_api::kubelet_cells;
 
 /// The shortest pause between two requests for the sources.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -47,7 +48,7 @@ pub(super) async fn follow_pods(server: Server, news: UnboundedSender<News>) {
         Ok(news.send(change).is_ok())
     };
     // `follow` tries again for ever, so this ends when the user quits.
-    let _ = follow(ApiServer::new(server.api(true)), update, |problem| {
+    let _ = follow(ApiServer::new(server.api(View::Kubelet)), update, |problem| {
         let problem = problem.map(|problem| sanitized(problem).into_owned());
         let _ = news.send(Box::new(|model| model.pods_problem = problem));
     })
@@ -59,7 +60,7 @@ fn rows(pods: &[Arc<Pod>]) -> Vec<(PodUid, Arc<Row>)> {
 }
 
 fn row(pod: &Pod) -> Row {
-    let cells = own_cells(pod);
+    let cells = kubelet_cells(pod);
     COLUMNS.map(|(_, cell)| sanitized(&cells[cell]).into_owned())
 }
 

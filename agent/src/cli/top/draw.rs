@@ -122,7 +122,8 @@ fn trouble(model: &Model) -> Line<'static> {
 }
 
 fn figures(model: &Model) -> Line<'static> {
-    let (all, matching) = (model.pods.len(), model.shown.len());
+    let all = model.pods.len();
+    let matching = model.shown.len();
     let number = if model.filter.is_empty() { all.to_string() } else { format!("{matching}/{all}") };
     Line::from_iter([Span::styled("Pods ", FAINT), Span::styled(number, STRONG)])
 }
@@ -223,7 +224,8 @@ fn is_bad(status: &str) -> bool {
 /// The widths of the columns whose headings fit; of IPs, a part would be another IP, so that column is whole or not there.
 /// A very long name must not displace other columns, but may have what they leave.
 fn fitting(model: &Model, screen: u16) -> Vec<usize> {
-    let (mut start, screen) = (0, usize::from(screen));
+    let mut start = 0;
+    let screen = usize::from(screen);
     let cells = |at: usize| model.pods.values().map(|row| row[at].width()).max().unwrap_or_default();
     let width = |(at, (name, _)): (usize, &(&str, usize))| {
         // With space for the mark of the sort order.

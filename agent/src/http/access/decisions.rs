@@ -115,7 +115,8 @@ impl Decisions {
             logged.since = Instant::now();
             for ((client, decision), refusals) in logged.by_client.drain() {
                 if refusals.more > 0 {
-                    let (user, more) = (shortened(&refusals.user), refusals.more);
+                    let user = shortened(&refusals.user);
+                    let more = refusals.more;
                     tracing::info!(client, user, more, "refused further requests: {}", decision.why());
                 }
             }
@@ -131,7 +132,8 @@ impl Decisions {
         let refusals = Refusals { user: user.to_owned(), more: 0 };
         logged.by_client.insert((client.to_owned(), decision), refusals);
         drop(logged);
-        let (user, path) = (shortened(user), shortened(request.uri.path()));
+        let user = shortened(user);
+        let path = shortened(request.uri.path());
         tracing::info!(client, user, method = %request.method, path, "refused a request: {}", decision.why());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, Response};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -92,28 +92,8 @@ async fn serve_requests(
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         of_request.set(State::Serving);
         let end = EndOfRequest(Arc::clone(&of_request));
-        // What handlers know of the client.
-        let known = request.extensions_mut();
-        known.insert(Arc::clone(&peer));
-        if let Some(identity) = &identity {
-            if let Some(name) = identity.named() {
-                known.insert(name);
-            }
-            known.insert(Arc::clone(identity));
-        }
-        let response = match served.hosts.check(&request) {
-            Ok(()) => Ok(served.router.clone().oneshot(request.map(axum::body::Body::new))),
-            Err(refusal) => Err(refusal),
-        };
-        async move {
-            let mut response = match response {
-                Ok(response) => response.await?,
-                Err(refusal) => refusal,
-            };
-            let keep_alive = HeaderValue::from_static(KEEP_ALIVE);
-            response.headers_mut().insert(HeaderName::from_static("keep-alive"), keep_alive);
-            Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _end: end }))
-        }
+        introduce(&mut request, &peer, identity.as_ref());
+        respond(&served, request, end)
     });
     let connection = http1::Builder::new()
         // Here, so that an idle connection may live longer than a request's head may take.
@@ -149,6 +129,39 @@ async fn serve_requests(
         // hyper's error says what was done, its source why that failed.
         let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
         tracing::debug!(%error, cause, "a connection ended early");
+    }
+}
+
+/// Adds to a request what handlers know of the client.
+fn introduce(request: &mut Request<Incoming>, peer: &Arc<Peer>, identity: Option<&Arc<Identity>>) {
+    let known = request.extensions_mut();
+    known.insert(Arc::clone(peer));
+    if let Some(identity) = identity {
+        if let Some(name) = identity.named() {
+            known.insert(name);
+        }
+        known.insert(Arc::clone(identity));
+    }
+}
+
+/// The response of the router, unless the request's host is refused.
+fn respond(
+    served: &Served,
+    request: Request<Incoming>,
+    end: EndOfRequest,
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+    let response = match served.hosts.check(&request) {
+        Ok(()) => Ok(served.router.clone().oneshot(request.map(axum::body::Body::new))),
+        Err(refusal) => Err(refusal),
+    };
+    async move {
+        let mut response = match response {
+            Ok(response) => response.await?,
+            Err(refusal) => refusal,
+        };
+        let keep_alive = HeaderValue::from_static(KEEP_ALIVE);
+        response.headers_mut().insert(HeaderName::from_static("keep-alive"), keep_alive);
+        Ok(response.map(|body| ResponseBody { body, _end: end }))
     }
 }
 

@@ -48,7 +48,8 @@ impl Connections {
             *of_client.entry(&connection.peer.origin.name).or_default() += 1;
         }
         let rank = |connection: &Connection| {
-            let (state, since) = (connection.activity.state(), connection.activity.since());
+            let state = connection.activity.state();
+            let since = connection.activity.since();
             let others = if state == State::Serving {
                 self.0.len() - of_client[&*connection.peer.origin.name]
             } else {

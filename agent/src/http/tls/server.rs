@@ -75,24 +75,30 @@ fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
 /// TLS on the agent's port, with the last valid set of files.
 pub(crate) struct Tls {
     files: TlsFiles,
-    /// What is in use, and the error in the current files, if any. Not locked while files are read: connections must not
-    /// wait for a file system.
-    state: Mutex<(Loaded, Option<String>)>,
+    /// Not locked while files are read: connections must not wait for a file system.
+    state: Mutex<State>,
+}
+
+/// What is in use.
+struct State {
+    loaded: Loaded,
+    /// The error in the current files, because of which earlier ones are in use.
+    trouble: Option<String>,
 }
 
 impl Tls {
     /// Loads these files, which must be valid.
     pub(crate) fn load(files: TlsFiles) -> Result<Self, String> {
-        let state = Mutex::new((files.load()?, None));
+        let state = Mutex::new(State { loaded: files.load()?, trouble: None });
         Ok(Self { files, state })
     }
 
     /// Whether the served certificate matches the configured files, and when it expires.
     pub(crate) fn show(&self, to: &mut Scrape<'_>) {
         let help = "Whether the certificate in use is the one in the files; 0 if the files are invalid.";
-        let (current, trouble) = &*self.lock();
-        to.gauge("tls_certificate_current", help, i64::from(trouble.is_none()));
-        if let Some(end) = current.not_after {
+        let state = self.lock();
+        to.gauge("tls_certificate_current", help, i64::from(state.trouble.is_none()));
+        if let Some(end) = state.loaded.not_after {
             to.gauge("tls_certificate_not_after_timestamp_seconds", "Expiry of the certificate in use.", end);
         }
     }
@@ -110,7 +116,7 @@ impl Tls {
     /// Logs a change once.
     fn read(&self) {
         let loaded = self.files.load();
-        let (current, trouble) = &mut *self.lock();
+        let State { loaded: current, trouble } = &mut *self.lock();
         match loaded {
             Ok(loaded) => {
                 *trouble = None;
@@ -132,11 +138,11 @@ impl Tls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = Arc::clone(&self.lock().0.config);
+        let config = Arc::clone(&self.lock().loaded.config);
         TlsAcceptor::from(config).accept(client).await
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Loaded, Option<String>)> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -117,7 +117,7 @@ fn what_is_shown_again_is_no_event_and_a_pod_of_another_uid_is_two() {
         (None, 0),
     ] {
         let before = world.history.sizes().0;
-        let shown = shown.map(|(pod, is_listed)| (Arc::clone(pod), is_listed));
+        let shown = shown.map(|(pod, is_in_kubelet_view)| (Arc::clone(pod), is_in_kubelet_view));
         world.history.show(vec![("ns/web".into(), shown)]);
         assert_eq!(world.history.sizes().0 - before, events);
         assert_eq!(follow(&mut watcher).unwrap(), events as u64);
@@ -128,7 +128,8 @@ fn what_is_shown_again_is_no_event_and_a_pod_of_another_uid_is_two() {
 fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     let mut world = World::new(limits(MIB));
     world.change(LARGE);
-    let (mut first, mut slow) = (world.watch("", None), world.watch("", None));
+    let mut first = world.watch("", None);
+    let mut slow = world.watch("", None);
     for change in 2..1000 {
         world.change(LARGE);
         assert_eq!(world.replaced(), 0, "replaced pods are kept encoded");

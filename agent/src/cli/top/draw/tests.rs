@@ -30,7 +30,8 @@ fn seen(rows: &[&[&str]]) -> Pods {
 
 #[rustfmt::skip]
 fn pods() -> Pods {
-    let (morning, may) = ("2025-06-01T09:00:00Z", "2025-05-12T12:00:00Z");
+    let morning = "2025-06-01T09:00:00Z";
+    let may = "2025-05-12T12:00:00Z";
     seen(&[
         &["kube-system", "etcd-node-1", "Running", "1/1", "0", may, "", "static", "", "node-1", "file",
           "2aaea51d8c8cbc4da88efc0d83bc17e8", "registry.k8s.io/etcd:3.6", "component=etcd"],
@@ -95,7 +96,8 @@ fn plain(model: &mut Model, now: Timestamp, width: u16, height: u16) -> String {
     let terminal = drawn(model, now, width, height);
     let buffer = terminal.backend().buffer();
     let line = |row| {
-        let (mut line, mut skipped) = (String::new(), 0);
+        let mut line = String::new();
+        let mut skipped = 0;
         for column in 0..width {
             let symbol = buffer[(column, row)].symbol();
             if skipped == 0 {
