@@ -85,8 +85,8 @@ impl Pipeline {
         let names: Vec<Source> = sources.iter().map(Opened::source).collect();
         let (stored, restored) = checkpoints::open(settings)?.unzip();
         let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
-        let states = sources.iter().map(|opened| (opened.updates.status(), opened.nudge.clone()));
-        let readiness = Arc::new(Readiness::new(states, has_restored));
+        let followed = sources.iter().map(|opened| (opened.updates.status(), opened.nudge.clone()));
+        let readiness = Arc::new(Readiness::new(followed, has_restored));
         let removed = &settings.given.removed_pods;
         let setup = Setup {
             writer,

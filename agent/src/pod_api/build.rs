@@ -93,13 +93,13 @@ impl Built {
                 missing.push(extra);
                 continue;
             };
-            let followed = match extra {
+            let resource = match extra {
                 Extra::Nodes => follow_nodes(settings, client, inputs.feed, begin),
                 Extra::Namespaces => follow_namespaces(client, inputs.feed, begin),
                 Extra::Owners => follow_owners(client, inputs, &owners, begin),
             };
-            served.extend(followed.collections);
-            tasks.push(Task { name: "a follower of resources", work: followed.following });
+            served.extend(resource.collections);
+            tasks.push(Task { name: "a follower of resources", work: resource.following });
         }
         if let Some(directory) = directory {
             let work = keep::keep(served.clone(), directory.to_owned()).boxed();
