@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{any, get};
+use axum::routing::any;
 use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::sources::SourceStatus;
 
