@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
 /// What an index stores, if it has the whole pod: a [`Pod`], a [`Record`](super::records::Record), or a type of your own.
-/// Checkpoints, mirror pods and the follower of owners work with each of them.
+/// The follower of owners (`owners`) works with each of them. Checkpoints and mirror pods need an index of [`Pod`]s.
 ///
 /// # Examples
 /// ```
@@ -32,8 +32,7 @@ use pod_index::PodMeta;
 /// # assert_eq!((Priced::pod(&priced).uid(), priced.cents_per_hour), ("", 2));
 /// ```
 pub trait HasPod: PodMeta {
-    /// The pod. As long as it is the same object, nothing that this package does with pods is done again: its
-    /// checkpoint, for example, is not compared with the file.
+    /// The pod.
     fn pod(stored: &Arc<Self>) -> &Arc<Pod>;
 }
 
