@@ -11,12 +11,15 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::disk::{Disk, WRITING};
+use super::disk::{Disk, WRITING, set_aside};
 use super::{CheckpointError, CheckpointErrorKind, CheckpointStatus, Which, format};
 use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
 pub(super) const MOST_ERRORS: usize = 100;
+
+/// How many files are set aside between two passes.
+const SET_ASIDE_AT_ONCE: usize = 100;
 
 /// What is on disk, as far as known, and what remains to be written.
 pub(super) struct Keeper<D> {
@@ -28,6 +31,8 @@ pub(super) struct Keeper<D> {
     /// Files that could not be read and whose pods no source has reported yet. The first pass leaves them
     /// alone: their pods are missing from the index because they could not be restored.
     pub(super) unread: BTreeSet<String>,
+    /// Unusable files that are still to be set aside, beside those that the start has set aside.
+    pub(super) unusable: BTreeSet<String>,
     /// The snapshot last compared with the files.
     seen: Option<OwnedSnapshot<Pod>>,
     /// Files that could not be written or removed, with their pods and the errors.
@@ -87,10 +92,26 @@ impl<D: Disk> Keeper<D> {
             files: HashMap::new(),
             fingerprints: Fingerprints::default(),
             unread: BTreeSet::new(),
+            unusable: BTreeSet::new(),
             seen: None,
             failed: BTreeMap::new(),
             status: CheckpointStatus::default(),
         }
+    }
+
+    /// Sets some of the unusable files aside. Returns whether there are more.
+    pub(super) fn set_some_aside(&mut self) -> bool {
+        for _ in 0..SET_ASIDE_AT_ONCE {
+            let Some(name) = self.unusable.pop_first() else { break };
+            match set_aside(&mut self.disk, &name) {
+                Ok(_) => self.status.set_aside += 1,
+                // The start has told of the files. One that stays is found again by the next start.
+                Err(error) => {
+                    tracing::debug!(path = %self.disk.path(&name).display(), "cannot be set aside: {error}")
+                }
+            }
+        }
+        !self.unusable.is_empty()
     }
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
@@ -234,6 +255,11 @@ impl<D: Disk> Keeper<D> {
         let content = self.fingerprints.of(&json);
         if self.files.get(name) == Some(&Some(content)) {
             return Ok(false);
+        }
+        if self.unusable.remove(name) {
+            // Otherwise it would be replaced, and the new one would be set aside.
+            set_aside(&mut self.disk, name)?;
+            self.status.set_aside += 1;
         }
         let file = self.disk.write(WRITING, &format::sealed(&json))?;
         self.disk.sync(file)?;

@@ -31,7 +31,8 @@ pub struct Restored {
     pub pods: Vec<Arc<Pod>>,
     /// The files that could not be used, sorted by name. Each was set aside, or its error says why not. At most 100.
     pub errors: Vec<CheckpointError>,
-    /// Number of files that could not be used beside those in `errors`.
+    /// Number of files that could not be used beside those in `errors`. Those that are unusable are set aside by the thread of
+    /// [`keep`](Checkpoints::keep), so that a directory full of them does not delay the start.
     pub more_errors: usize,
 }
 
@@ -164,6 +165,10 @@ fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
                 annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
                 restored.pods.push(Arc::new(pod));
             }
+            Err(_) if restored.errors.len() >= MOST_ERRORS => {
+                restored.more_errors += 1;
+                keeper.unusable.insert(name.clone());
+            }
             Err(why) => {
                 let aside = set_aside(disk, name);
                 keeper.status.set_aside += usize::from(aside.is_ok());
@@ -176,7 +181,7 @@ fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
         }
     }
     if keeper.status.set_aside > 0 {
-        // Once for all: a sync takes milliseconds, and there may be a hundred thousand such files.
+        // Once for all: a sync takes milliseconds.
         let _ = disk.sync_directory();
     }
     restored
@@ -269,6 +274,37 @@ mod tests {
             assert_eq!(names(&platter), files);
             assert_eq!((keeper.status().files, keeper.status().unread), (files.len(), 0));
         }
+    }
+
+    /// A disk that is full of them must not keep the agent from serving.
+    #[test]
+    fn a_start_sets_a_hundred_unusable_files_aside_and_the_thread_the_others() {
+        let platter = platter();
+        let mut disk = FakeDisk::new(&platter, |_| Ok(()));
+        for number in 0..300 {
+            disk.write(&format::file_name(&format!("damaged-{number:03}")), b"garbage").unwrap();
+        }
+        let aside = || names(&platter).iter().filter(|name| name.ends_with(".unusable")).count();
+        let (mut keeper, restored) = load(&platter, &names(&platter), 0);
+        assert_eq!(
+            (uids(&restored), restored.errors.len(), restored.more_errors),
+            (vec!["a", "b", "c"], 100, 200)
+        );
+        assert_eq!((aside(), keeper.status().set_aside), (100, 100));
+
+        // One of the others is written before its turn.
+        let (mut writer, reader) = pod_index::new();
+        let _ = writer.apply(restored.operations());
+        writer.add_pod(pod("damaged-299", 1, true)).unwrap();
+        assert_eq!(keeper.pass(reader.snapshot(), false), []);
+        let mut turns = 1;
+        while keeper.set_some_aside() {
+            turns += 1;
+        }
+        assert_eq!((turns, aside(), keeper.status().set_aside), (2, 300, 300));
+        assert_eq!(keeper.pass(reader.snapshot(), true), []);
+        let (_, restored) = load(&platter, &names(&platter), 0);
+        assert_eq!((uids(&restored), restored.errors.len()), (vec!["a", "b", "c", "damaged-299"], 0));
     }
 
     #[test]

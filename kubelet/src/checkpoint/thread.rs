@@ -122,12 +122,15 @@ async fn run<D: Disk>(
         if is_last {
             return;
         }
+        // A few at a time, so that no pod's checkpoint waits for them.
+        let has_more = keeper.set_some_aside();
         tokio::select! {
             // The next pass covers everything that was published before.
             _ = &mut stop => is_last = true,
             // Without a writer there are no more changes to wait for.
             Some(_) = changes.next() => {}
             () = time::sleep_until(retry_at.unwrap_or_else(|| Instant::now() + FOREVER).into()) => {}
+            () = tokio::task::yield_now(), if has_more => {}
         }
     }
 }
