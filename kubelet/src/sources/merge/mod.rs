@@ -278,13 +278,20 @@ impl Merge {
         self.claims.leaving().next().map(|(until, ..)| until)
     }
 
-    /// Removes derived pods that were not confirmed in time.
+    /// Removes derived pods that were not confirmed in time. [`update`](Self::update) does so as well: a caller that never calls
+    /// this keeps such pods until the next update.
     pub fn expire(&mut self, now: Instant) -> Merged {
+        let over = self.end_claims(now);
+        self.settled(over)
+    }
+
+    /// Ends the claims of mirror pods that no new one has followed in time.
+    fn end_claims(&mut self, now: Instant) -> Keys {
         let mut keys = Keys::default();
         for mirror in self.claims.due(now) {
             self.end(&mirror, &mut keys);
         }
-        self.settled(keys)
+        keys
     }
 
     /// The mirror pods from which no static pod is derived, and why.
@@ -310,12 +317,17 @@ impl Merge {
     ///
     /// Kubelet: `Merge` (`pkg/kubelet/config/config.go`).
     pub fn update(&mut self, source: Source, update: SourceUpdate<Pod>) -> Merged {
+        self.update_at(source, update, Instant::now())
+    }
+
+    fn update_at(&mut self, source: Source, update: SourceUpdate<Pod>, now: Instant) -> Merged {
+        let over = self.end_claims(now);
         let mut step = Step {
             source,
             now: pod::now(),
             is_first: !self.seen.contains(&source),
             own: self.own.clone(),
-            touched: Keys::default(),
+            touched: over,
             mirrors: Vec::new(),
             problems: Vec::new(),
             concerns_kubelet: false,
@@ -351,5 +363,54 @@ impl Merge {
             step.touched.names.extend(names);
         }
         self.resolve(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn mirror(number: usize) -> Pod {
+        let mirror = json!({
+            "metadata": {
+                "name": format!("web-{number}-n1"), "namespace": "shop", "uid": format!("mirror-{number}"),
+                "annotations": {
+                    "kubernetes.io/config.mirror": format!("static-{number}"),
+                    "kubernetes.io/config.hash": format!("static-{number}"),
+                    "kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "seen",
+                },
+                "ownerReferences": [
+                    { "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n", "controller": true },
+                ],
+            },
+            "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] },
+            "status": { "phase": "Running", "containerStatuses": [
+                { "name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } },
+            ] },
+        });
+        serde_json::from_value(mirror).unwrap()
+    }
+
+    /// An embedder who only passes updates on, and never calls `expire`.
+    #[test]
+    fn without_expire_the_claims_of_mirror_pods_that_are_gone_do_not_add_up() {
+        let mut merge = Merge::new([Source::Api]).derive_static_pods(NodeName::new("n1"));
+        let began = Instant::now();
+        let _ = merge.update_at(
+            Source::Api,
+            SourceUpdate::Set((0..100).map(mirror).map(Arc::new).collect()),
+            began,
+        );
+        for number in 0..100 {
+            let gone = SourceUpdate::Remove(vec![PodUid::from(&*format!("mirror-{number}"))]);
+            let _ = merge.update_at(Source::Api, gone, began);
+        }
+        assert_eq!(merge.claims.leaving().count(), 100, "the static pods wait for new mirror pods");
+        let later = Instant::now() + 2 * UNCONFIRMED_FOR;
+        let removed = merge.update_at(Source::Api, SourceUpdate::Upsert(Vec::new()), later).removed;
+        assert_eq!(removed.len(), 100, "{removed:?}");
+        assert_eq!((merge.claims.leaving_entries(), merge.claims.by_mirror.len()), (0, 0));
     }
 }

@@ -101,6 +101,12 @@ impl Claims {
         })
     }
 
+    /// How many entries of the queue are in memory, also those that no longer matter.
+    #[cfg(test)]
+    pub(in crate::sources) fn leaving_entries(&self) -> usize {
+        self.leaving.len()
+    }
+
     /// The mirror pods whose time is over. They are no longer in [`leaving`](Self::leaving).
     pub(in crate::sources) fn due(&mut self, now: Instant) -> Vec<PodUid> {
         let due = self.leaving().take_while(|(until, ..)| *until <= now);
