@@ -174,6 +174,33 @@ async fn without_http2_each_watch_takes_an_http1_connection() {
     drop(secrets);
 }
 
+/// HTTP/1.1 has no pings, and an idle watch sends next to nothing, so a proxy that swallows events looks like a server without
+/// news. It is noticed because the watch does not end in time.
+#[tokio::test]
+async fn over_http1_a_watch_whose_events_are_swallowed_is_noticed_by_its_end() {
+    let site = Site::new(false).await;
+    let (proxy, config) = site.behind_proxy().await;
+    let silences = Silences { request: QUICK, answer: DEADLINE, http1_answer: QUICK };
+    let options = ConnectionOptions { silences, ..ConnectionOptions::default() };
+    let client = ApiClient::new(config, AGENT, &options).await.unwrap().client();
+    site.server.put("pods", &pod("one", "s"));
+    let times = Times { http1_watch: Duration::from_secs(3), silence: 10 * DEADLINE, ..quick() };
+    let mut followed = Followed::whole(Source { times, ..Source::new(client) }.pods());
+    for silence in [Forwards::NOTHING, Forwards { to_server: true, to_client: false }] {
+        followed.equals(&site.server, |_| true).await;
+        // A watch that ends as it was asked to, and is followed by another one, is no failure.
+        let watches = site.server.requests(Verb::Watch);
+        site.server.seen(Verb::Watch, watches + 2).await;
+        site.server.until("a watch", |server| server.open_watches() >= 1).await;
+        let connections = proxy.accepted();
+        proxy.silence(silence);
+        site.server.put("pods", &pod("one", "s"));
+        site.server.put("pods", &pod("two", "s"));
+        followed.equals(&site.server, |_| true).await;
+        assert!(proxy.accepted() > connections, "by another connection");
+    }
+}
+
 #[tokio::test]
 async fn pings_detect_a_dead_peer_on_an_open_connection() {
     let site = Site::new(true).await;
@@ -210,7 +237,7 @@ async fn pings_detect_a_dead_peer_on_an_open_connection() {
 async fn a_watch_dropped_after_silence_retires_its_connection() {
     let site = Site::new(true).await;
     let options = ConnectionOptions {
-        silences: Silences { request: DEADLINE, answer: 10 * QUICK },
+        silences: Silences { request: DEADLINE, answer: 10 * QUICK, http1_answer: DEADLINE },
         ..ConnectionOptions::default()
     };
     let times = Times { silence: 20 * QUICK, ..quick() };
@@ -229,7 +256,7 @@ async fn a_request_dropped_without_an_answer_retires_its_connection() {
     let site = Site::new(true).await;
     let silence = 50 * QUICK;
     let options = ConnectionOptions {
-        silences: Silences { request: silence, answer: DEADLINE },
+        silences: Silences { request: silence, answer: DEADLINE, http1_answer: DEADLINE },
         ..ConnectionOptions::default()
     };
     let client = site.client_with(&options).await;
@@ -490,7 +517,7 @@ async fn times_without_an_end_are_no_error() {
     let (forever, longest) = (Duration::MAX, Pauses::new(Duration::MAX, Duration::MAX));
     let options = ConnectionOptions {
         pings: Pings { after: forever, timeout: forever },
-        silences: Silences { request: forever, answer: forever },
+        silences: Silences { request: forever, answer: forever, http1_answer: forever },
         ..ConnectionOptions::default()
     };
     let times = Times {

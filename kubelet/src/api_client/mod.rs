@@ -42,6 +42,7 @@ mod expiry;
 mod options;
 mod plugin;
 mod pool;
+mod rotation;
 
 use std::sync::Arc;
 
@@ -108,7 +109,7 @@ impl ApiClient {
         let credentials = spawn_blocking(move || Credentials::new(config, plugin, &options)).await;
         let credentials = credentials.map_err(|error| kube::Error::Service(error.into()))??;
         let credentials = Arc::new(credentials);
-        authorities::follow(&credentials);
+        rotation::follow(&credentials);
         Ok(Self { credentials, namespace })
     }
 
@@ -191,7 +192,11 @@ mod tests {
     #[tokio::test]
     async fn an_answer_read_to_its_end_does_not_retire_its_connection() {
         let server = pod_index_test_support::api_server::ApiServer::start().await;
-        let silences = Silences { request: Duration::from_secs(60), answer: Duration::ZERO };
+        let silences = Silences {
+            request: Duration::from_secs(60),
+            answer: Duration::ZERO,
+            http1_answer: Duration::ZERO,
+        };
         let options = ConnectionOptions { silences, ..ConnectionOptions::default() };
         let config = Config::new(format!("http://127.0.0.1:{}", server.port()).parse().unwrap());
         let client = ApiClient::new(config, "pod-index/0", &options).await.unwrap().client();

@@ -31,6 +31,9 @@ pub struct Silences {
     pub request: Duration,
     /// Of an answer, such as a watch, after its last part; 100 s by default.
     pub answer: Duration,
+    /// The same over HTTP/1.1, which has no pings; 25 s by default. Shorter than the silence after which a watch is dropped
+    /// there: a proxy that swallows its events may have swallowed those of its other connections, too.
+    pub http1_answer: Duration,
 }
 
 /// How long to wait for the credential plugin.
@@ -48,7 +51,11 @@ impl ConnectionOptions {
         let Self { pings, silences, plugin } = self;
         Self {
             pings: Pings { after: bounded(pings.after), timeout: bounded(pings.timeout) },
-            silences: Silences { request: bounded(silences.request), answer: bounded(silences.answer) },
+            silences: Silences {
+                request: bounded(silences.request),
+                answer: bounded(silences.answer),
+                http1_answer: bounded(silences.http1_answer),
+            },
             plugin: PluginTimes { request: bounded(plugin.request), run: bounded(plugin.run) },
         }
     }
@@ -59,7 +66,7 @@ impl Default for ConnectionOptions {
         let seconds = Duration::from_secs;
         Self {
             pings: Pings { after: seconds(25), timeout: seconds(15) },
-            silences: Silences { request: seconds(10), answer: seconds(100) },
+            silences: Silences { request: seconds(10), answer: seconds(100), http1_answer: seconds(25) },
             plugin: PluginTimes { request: seconds(8), run: seconds(30) },
         }
     }

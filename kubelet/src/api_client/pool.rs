@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper_util::client::legacy::connect::capture_connection;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
@@ -123,7 +123,8 @@ impl Pool {
         pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
         drop(turn);
         let answer = answer?;
-        stream.is_silent_from_now(self.silences.answer);
+        let is_http1 = answer.version() < Version::HTTP_2;
+        stream.is_silent_from_now(if is_http1 { self.silences.http1_answer } else { self.silences.answer });
         let distrusted = Box::pin(pooled.opened_by.distrusted());
         Ok(answer.map(|body| Answer { body, stream, distrusted }))
     }

@@ -80,9 +80,10 @@ pub struct Times {
     /// A watch without an event or a bookmark for this long counts as dead, and the objects are listed again;
     /// 150 s by default. API servers send a bookmark about once a minute.
     pub silence: Duration,
-    /// Over HTTP/1.1, which has no pings, a watch lasts no longer than this, randomly shortened by up to a third; 290 s by
-    /// default, as over HTTP/2. If it does not end a third of this later, it counts as dead, too. Behind an HTTP/1.1 proxy
-    /// that may keep a connection open and swallow the events, 30 s notices that within 40 s, for a request every 25 s.
+    /// Over HTTP/1.1, which has no pings, a watch lasts no longer than this, randomly shortened by up to a third; 30 s by
+    /// default. If it does not end a third of this later, or does not begin by then, it counts as dead, too. So a proxy that keeps
+    /// a connection open and
+    /// swallows the events is noticed within 40 s, as over HTTP/2, for a request every 25 s.
     pub http1_watch: Duration,
     /// After a broken watch was continued, the objects are compared with the server's list. This is the delay of the
     /// comparison; 10 s by default, randomly shortened by up to a third.
@@ -109,7 +110,7 @@ impl Default for Times {
             backoff: Pauses::new(Duration::from_millis(800), Duration::from_millis(7500)),
             patience: Duration::from_secs(60),
             silence: Duration::from_secs(150),
-            http1_watch: Duration::from_secs(290),
+            http1_watch: Duration::from_secs(30),
             compare_after: Duration::from_secs(10),
         }
     }

@@ -228,13 +228,15 @@ where
     }
 
     async fn watch(&mut self) -> Result<(), Failure> {
-        let Times { patience, mut silence, http1_watch, .. } = self.times;
+        let Times { mut patience, mut silence, http1_watch, .. } = self.times;
         // Random, so that watches do not all end at once.
         let mut asked = Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
         if self.requests.is_http1.load(Ordering::Relaxed) {
             // Without pings, a proxy that swallows events is noticed only because the watch does not end.
             asked = asked.min(http1_watch.mul_f64(jitter()));
             silence = silence.min(asked + http1_watch / 3);
+            // The last watch may have ended just before the proxy fell silent.
+            patience = patience.min(http1_watch + http1_watch / 3);
         }
         let lines = self.requests.watch(self.latest, asked, patience, silence).await?;
         self.observer.watching();

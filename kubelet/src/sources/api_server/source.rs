@@ -240,6 +240,16 @@ impl_debug!(ApiServer, fields);
 mod tests {
     use super::*;
 
+    /// As a dead HTTP/2 connection is, by its pings. The connections are retired by then: otherwise the next request would wait
+    /// for an answer over one of them.
+    #[test]
+    fn a_silent_watch_over_http1_is_noticed_within_forty_seconds() {
+        let crate::reflector::Times { http1_watch, .. } = crate::reflector::Times::default();
+        let shortest = http1_watch.mul_f64(2.0 / 3.0) + http1_watch / 3;
+        assert!(http1_watch + http1_watch / 3 <= std::time::Duration::from_secs(40));
+        assert!(crate::api_client::ConnectionOptions::default().silences.http1_answer < shortest);
+    }
+
     #[test]
     fn a_node_name_cannot_break_out_of_its_selector() {
         assert_eq!(escaped("n1,status.phase=Running"), r"n1\,status.phase\=Running");
