@@ -107,7 +107,8 @@ impl<D: Disk> Keeper<D> {
                 Ok(_) => self.status.set_aside += 1,
                 // The start has told of the files. One that stays is found again by the next start.
                 Err(error) => {
-                    tracing::debug!(path = %self.disk.path(&name).display(), "cannot be set aside: {error}")
+                    let path = self.disk.path(&name);
+                    tracing::debug!(path = %path.display(), "cannot be set aside: {error}");
                 }
             }
         }
