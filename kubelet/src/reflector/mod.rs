@@ -82,8 +82,7 @@ pub struct Times {
     pub silence: Duration,
     /// Over HTTP/1.1, which has no pings, a watch lasts no longer than this, randomly shortened by up to a third; 30 s by
     /// default. If it does not end a third of this later, or does not begin by then, it counts as dead, too. So a proxy that keeps
-    /// a connection open and
-    /// swallows the events is noticed within 40 s, as over HTTP/2, for a request every 25 s.
+    /// a connection open and swallows the events is noticed within 40 s, as over HTTP/2, for a request every 25 s.
     pub http1_watch: Duration,
     /// After a broken watch was continued, the objects are compared with the server's list. This is the delay of the
     /// comparison; 10 s by default, randomly shortened by up to a third.
