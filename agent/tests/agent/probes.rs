@@ -157,8 +157,8 @@ fn late(times: Vec<(&'static str, Vec<Duration>)>) -> usize {
     let mut late = 0;
     for (listener, mut times) in times {
         times.sort_unstable();
-        let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1000.0;
-        let (many, p50, p99, most) = (times.len(), at(0.5), at(0.99), at(1.0));
+        let at = |percent: usize| times[(times.len() - 1) * percent / 100].as_secs_f64() * 1000.0;
+        let (many, p50, p99, most) = (times.len(), at(50), at(99), at(100));
         println!("{many} probes of the {listener}: p50 {p50:.1} ms, p99 {p99:.1} ms, max {most:.1} ms");
         late += times.iter().filter(|time| **time > TIMEOUT).count();
     }
