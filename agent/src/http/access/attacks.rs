@@ -171,11 +171,11 @@ async fn invented_tokens_of_five_other_addresses_refuse_no_client_with_an_accept
 /// five seconds a client comes to the address `loopback` with a valid token that nobody has sent before, and comes back every
 /// five seconds until it is served. Returns after how many requests the unluckiest one was.
 async fn new_tokens_under_attack(addresses: &[&str], come_back: bool) -> usize {
+    const ROUNDS: usize = 60;
     let server = Server::default();
     let access = server.access(&with_tokens(false));
     let (mut invented, mut last) = (0, Vec::new());
     let (mut waiting, mut most) = (Vec::<(String, usize)>::new(), 0);
-    const ROUNDS: usize = 60;
     for round in 0..ROUNDS {
         let mut attack = std::mem::take(&mut last);
         if !come_back {
