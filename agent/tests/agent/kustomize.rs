@@ -70,11 +70,12 @@ pub fn rendered(components: &[impl AsRef<str>]) -> Vec<Value> {
 
 /// The objects of the base with these components and patches.
 fn patched(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
-    overlaid(components, patches.iter().map(|patch| json!({ "patch": patch.to_string() })).collect())
+    let patches: Vec<_> = patches.iter().map(|patch| json!({ "patch": patch.to_string() })).collect();
+    overlaid(components, &patches)
 }
 
 /// As [`patched`]. The patches are as a Kustomization has them, also with a target.
-fn overlaid(components: &[impl AsRef<str>], patches: Vec<Value>) -> Vec<Value> {
+fn overlaid(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
     // kustomize accepts relative paths only.
     let directory = Directory::new();
     let up = "../".repeat(directory.0.canonicalize().unwrap().components().count() - 1);
@@ -277,7 +278,7 @@ fn the_patches_in_the_documents_change_what_they_name() {
             let daemonset = objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
             daemonset.pointer(place).cloned()
         };
-        let [before, after] = [at(&rendered(&[""; 0])), at(&overlaid(&[""; 0], patches))];
+        let [before, after] = [at(&rendered(&[""; 0])), at(&overlaid(&[""; 0], &patches))];
         assert!(before.is_some_and(|before| before != value), "{place}");
         assert_eq!(after, Some(value), "{place}");
     }
