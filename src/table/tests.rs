@@ -117,7 +117,7 @@ impl Library<Book> {
 
 /// Some are too long for an entry.
 fn title(number: u64) -> String {
-    format!("the book number {number}, {}", "and so on ".repeat(usize::from(number % 7 == 0) * 5))
+    format!("the book number {number}, {}", "and so on ".repeat(usize::from(number.is_multiple_of(7)) * 5))
 }
 
 /// Everything that a test makes, so that what is dropped too often, too early or never is seen.
@@ -179,12 +179,11 @@ fn remove(draft: &mut Draft<'_, Library<Book>>, number: u64) {
     let mut archive = draft.tables_mut(|library| &mut library.archive);
     let hash = archive.hashing.words((number, number));
     let known = archive.by_number.find(hash, any_tag(hash), |entry| entry.key == Words(number, number));
-    match known.map(|(place, _)| place) {
-        Some(place) => archive.of(|shelves| &mut shelves.by_number).replace(place, book),
-        None => {
-            let mut table = archive.of(|shelves| &mut shelves.by_number);
-            table.insert(hash, any_tag(hash), Words(number, number), book);
-        }
+    if let Some((place, _)) = known {
+        archive.of(|shelves| &mut shelves.by_number).replace(place, book);
+    } else {
+        let mut table = archive.of(|shelves| &mut shelves.by_number);
+        table.insert(hash, any_tag(hash), Words(number, number), book);
     }
 }
 
@@ -263,7 +262,9 @@ fn versions_of_any_state_stay_as_they_are_and_leave_nothing() {
             if held.len() > 6 {
                 held.swap_remove(usize::try_from(next(&mut random, 6)).unwrap_or_default());
             }
-            held.iter().for_each(|(version, plain)| check(version, plain));
+            for (version, plain) in &held {
+                check(version, plain);
+            }
         }
         let last = published.load_full();
         drop(versions);
