@@ -13,7 +13,7 @@
 //! # Hostile bytes
 //! Nothing panics. The depth is that of the table, which has no circles, and 128 within JSON (the `managedFields` of the claim
 //! of an ephemeral volume). Whatever the bytes are, a decoded pod takes at most 512 KiB, and its decoding 4 MiB for a moment:
-//! of a pod that would take more, the largest fields are left out, as they are from JSON; see [`memory`](crate::memory).
+//! of a pod that would take more, the largest fields are left out, as they are from JSON; see [`crate::memory`].
 
 mod decode;
 mod encode;
@@ -42,7 +42,7 @@ pub struct DecodedPod {
     /// The pod, without `metadata.managedFields`. Protobuf has no `apiVersion` and no `kind`.
     pub pod: Pod,
     /// Whether the pod would have taken too much memory, so that it lacks the fields that its annotation
-    /// [`LEFT_OUT`](crate::memory::LEFT_OUT) names.
+    /// [`crate::memory::LEFT_OUT`] names.
     pub is_reduced: bool,
 }
 
