@@ -406,7 +406,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let (not_before, by) = match stay.key {
             OwnedClaim::Ip(_) => (life.ip_not_before, life.ip_by),
             OwnedClaim::Name(..) => (created, created_by),
-            _ => (created, None),
+            OwnedClaim::ContainerId(_) | OwnedClaim::Custom(..) => (created, None),
         };
         let began_by = hold.by.min(by.unwrap_or(Time::MAX));
         // If an object contradicts what was seen, its clock is another one.
