@@ -6,11 +6,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Mutex, Once, mpsc};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
+use nix::sys::signal::{SigHandler, Signal, signal};
 use pod_index::PodMeta;
 use serde::de::DeserializeOwned;
 
@@ -73,7 +74,18 @@ pub fn binary(args: &(impl Args + ?Sized)) -> Command {
         command.env_remove(name);
     }
     command.args(args.list()).stdin(Stdio::null());
+    hang_ups_end_programs();
     command
+}
+
+/// A program inherits which signals are ignored. `nohup cargo test`, as some job runners start it, ignores SIGHUP, and the
+/// agent keeps a SIGHUP ignored that it finds ignored: the tests that send one would wait for ever.
+fn hang_ups_end_programs() {
+    static ONCE: Once = Once::new();
+    // SAFETY: the default action is no handler, so there is none that could run at a wrong moment.
+    ONCE.call_once(|| unsafe {
+        signal(Signal::SIGHUP, SigHandler::SigDfl).unwrap();
+    });
 }
 
 /// As [`binary`], started by this program and its arguments.
