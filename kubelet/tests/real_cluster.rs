@@ -65,6 +65,7 @@ async fn the_index_holds_what_a_real_cluster_holds() {
     };
     let pods = tokio::time::timeout(PATIENCE, compare).await.expect("a moment of agreement");
     println!("the index and the cluster agree on {pods} pods");
+    assert!(pods > 0, "a cluster without pods shows nothing");
 }
 
 fn static_pod(name: &str, image: &str, node: &NodeName) -> Pod {
