@@ -81,16 +81,17 @@ class Diagram:
 
 def api_server():
     it = Diagram("api-server", 760, 300,
-                 "Without pod-index, each of four agents on a node has its own connection to the API server. With pod-index, "
-                 "the four agents ask pod-index on their node, and it alone has a connection to the API server.")
-    agents = ["log collector", "tracer", "metrics", "security"]
+                 "Without pod-index, each of four agents on a node has its own connection to the API server, with three watches: "
+                 "four connections, twelve watches. With pod-index, the four agents ask pod-index on their node, and it alone asks "
+                 "the API server: two connections, three watches.")
+    agents = ["logs", "traces", "metrics", "security"]
     it.text(180, 24, "each agent asks for itself", "title")
     it.box(90, 40, 180, 44, ["API server"])
     for at, agent in enumerate(agents):
         left = 4 + at * 90
         it.box(left, 230, 84, 40, [(agent, "small")])
         it.arrow(left + 42, 230, 140 + at * 26, 86)
-    it.text(180, 292, "one node", "small")
+    it.text(180, 292, "one node: 4 connections, 12 watches", "small")
     it.text(580, 24, "one agent asks for all", "title")
     it.box(490, 40, 180, 44, ["API server"])
     it.box(500, 132, 160, 48, [("pod-index", "title")], "ours")
@@ -99,7 +100,7 @@ def api_server():
         left = 404 + at * 90
         it.box(left, 230, 84, 40, [(agent, "small")])
         it.arrow(left + 42, 230, 540 + at * 26, 182)
-    it.text(580, 292, "one node", "small")
+    it.text(580, 292, "one node: 2 connections, 3 watches", "small")
     return it
 
 
@@ -114,7 +115,7 @@ def static_pods():
     it.text(233, 80, "kubelet runs", "small")
     it.arrow(490, 90, 566, 90)
     it.text(528, 80, "creates", "small")
-    it.box(290, 200, 460, 50, [("pod-index: the same full name, both UIDs, translated both ways", "")], "ours")
+    it.box(290, 200, 460, 50, [("pod-index", "title"), ("one full name, two UIDs, translated both ways", "small")], "ours")
     it.arrow(390, 142, 390, 196)
     it.arrow(660, 142, 660, 196)
     return it
@@ -141,7 +142,7 @@ def one_ip():
 
 
 def data_flow():
-    it = Diagram("data-flow", 760, 330,
+    it = Diagram("data-flow", 760, 296,
                  "Sources (manifest directory, URL, kubelet, API server) send updates to one writer thread. It merges them and "
                  "publishes immutable snapshots with one atomic swap. Any number of readers look pods up by UID, name, IP, container "
                  "ID or a key of their own; the pod API, checkpoints and mirror pods follow the changes.")
