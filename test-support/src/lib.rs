@@ -4,6 +4,7 @@
 pub mod api_server;
 pub mod canary;
 pub mod certificate;
+pub mod deployment;
 pub mod dice;
 pub mod files;
 pub mod kubelet;

@@ -1,14 +1,20 @@
-//! What the agent costs: memory by the number of pods, and CPU time at rest and while pods change.
+//! What the agent costs: memory by the number of pods and by the component, and CPU time at rest and while pods change.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
+use pod_index_kubelet::protobuf::encode_pod;
+use pod_index_test_support::deployment::pod_of_a_deployment;
+use pod_index_test_support::{kubelet, pods_api};
 use serde_json::{Value, json};
 
+use crate::access::answer;
 use crate::api::kubeconfig;
 use crate::api_server::ApiServer;
 use crate::metrics::value;
 use crate::support::{Agent, Directory, PATIENCE, binary};
+use crate::tls::{Authority, Pki};
 
 /// How long the agent's CPU time is measured. With this many changes, the history of the pod API is full.
 const MEASURED: Duration = Duration::from_secs(45);
@@ -17,88 +23,9 @@ const MANAGED: u64 = 10_000;
 /// Changes of pods per second. They are status updates, the most frequent kind.
 const CHANGES: u64 = 100;
 
-/// A pod of a Deployment as on a cluster: a fifth of it was written by its author.
-fn as_of_a_deployment(number: u64) -> Value {
-    let name = format!("web-7d4b9c6f8d-{number:05}");
-    let labels = json!({ "app": "web", "pod-template-hash": "7d4b9c6f8d", "team": "shop" });
-    let mount = json!({ "name": "kube-api-access", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": true });
-    let env: Vec<_> = (0..8)
-        .map(|i| json!({ "name": format!("SETTING_{i}"), "value": format!("value-of-setting-{i}") }))
-        .collect();
-    let probe = json!({ "httpGet": { "path": "/healthz", "port": 8080, "scheme": "HTTP" }, "periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3 });
-    let container = |name: &str| {
-        json!({
-            "name": name, "image": format!("registry.example.com/shop/{name}:1.4.2"), "imagePullPolicy": "IfNotPresent",
-            "ports": [{ "name": "http", "containerPort": 8080, "protocol": "TCP" }], "env": env, "volumeMounts": [mount],
-            "resources": { "limits": { "memory": "256Mi" }, "requests": { "cpu": "100m", "memory": "128Mi" } },
-            "livenessProbe": probe, "readinessProbe": probe,
-            "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-        })
-    };
-    let status = |name: &str| {
-        json!({
-            "name": name, "ready": true, "started": true, "restartCount": 0, "image": format!("registry.example.com/shop/{name}:1.4.2"),
-            "imageID": format!("registry.example.com/shop/{name}@sha256:{number:064x}"), "containerID": format!("containerd://{number:064x}"),
-            "state": { "running": { "startedAt": "2026-01-01T00:00:10Z" } }, "lastState": {},
-        })
-    };
-    let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": "2026-01-01T00:00:10Z" });
-    let conditions = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"]
-        .map(condition);
-    // As the API server serializes this pod.
-    let of_env: serde_json::Map<_, _> = std::iter::once((".".to_owned(), json!({})))
-        .chain((0..8).map(|i| {
-            (format!("k:{{\"name\":\"SETTING_{i}\"}}"), json!({ ".": {}, "f:name": {}, "f:value": {} }))
-        }))
-        .collect();
-    let of_probe = json!({ ".": {}, "f:failureThreshold": {}, "f:httpGet": { ".": {}, "f:path": {}, "f:port": {}, "f:scheme": {} }, "f:periodSeconds": {}, "f:successThreshold": {}, "f:timeoutSeconds": {} });
-    let of_container = json!({
-        ".": {}, "f:env": of_env, "f:image": {}, "f:imagePullPolicy": {}, "f:livenessProbe": of_probe, "f:name": {},
-        "f:ports": { ".": {}, "k:{\"containerPort\":8080,\"protocol\":\"TCP\"}": { ".": {}, "f:containerPort": {}, "f:name": {}, "f:protocol": {} } },
-        "f:readinessProbe": of_probe, "f:resources": { ".": {}, "f:limits": { ".": {}, "f:memory": {} }, "f:requests": { ".": {}, "f:cpu": {}, "f:memory": {} } },
-        "f:terminationMessagePath": {}, "f:terminationMessagePolicy": {},
-    });
-    let of_condition =
-        json!({ ".": {}, "f:lastProbeTime": {}, "f:lastTransitionTime": {}, "f:status": {}, "f:type": {} });
-    let managed = json!([
-        { "manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": {
-            "f:metadata": { "f:generateName": {}, "f:labels": { ".": {}, "f:app": {}, "f:pod-template-hash": {}, "f:team": {} }, "f:ownerReferences": { ".": {}, "k:{\"uid\":\"6f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0\"}": {} } },
-            "f:spec": { "f:containers": { "k:{\"name\":\"web\"}": of_container, "k:{\"name\":\"proxy\"}": of_container }, "f:dnsPolicy": {}, "f:enableServiceLinks": {}, "f:restartPolicy": {}, "f:schedulerName": {}, "f:securityContext": {}, "f:terminationGracePeriodSeconds": {} } } },
-        { "manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:10Z", "fieldsType": "FieldsV1", "subresource": "status", "fieldsV1": {
-            "f:status": { "f:conditions": { "k:{\"type\":\"ContainersReady\"}": of_condition, "k:{\"type\":\"Initialized\"}": of_condition, "k:{\"type\":\"PodReadyToStartContainers\"}": of_condition, "k:{\"type\":\"Ready\"}": of_condition },
-                "f:containerStatuses": {}, "f:hostIP": {}, "f:hostIPs": {}, "f:phase": {}, "f:podIP": {}, "f:podIPs": { ".": {}, "k:{\"ip\":\"10.1.2.3\"}": { ".": {}, "f:ip": {} } }, "f:startTime": {} } } },
-    ]);
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "namespace": "shop", "name": name, "generateName": "web-7d4b9c6f8d-", "labels": labels, "managedFields": managed,
-            "uid": format!("0f1e2d3c-4b5a-6978-8796-{number:012x}"), "creationTimestamp": "2026-01-01T00:00:00Z",
-            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7d4b9c6f8d", "uid": "6f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "controller": true, "blockOwnerDeletion": true }],
-        },
-        "spec": {
-            "nodeName": "node-1", "containers": [container("web"), container("proxy")], "restartPolicy": "Always", "dnsPolicy": "ClusterFirst",
-            "serviceAccountName": "default", "serviceAccount": "default", "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30, "priority": 0, "enableServiceLinks": true,
-            "tolerations": [
-                { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },
-                { "key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300 },
-            ],
-            "volumes": [{ "name": "kube-api-access", "projected": { "defaultMode": 420, "sources": [
-                { "serviceAccountToken": { "expirationSeconds": 3607, "path": "token" } },
-                { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
-                { "downwardAPI": { "items": [{ "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } }] } },
-            ] } }],
-        },
-        "status": {
-            "phase": "Running", "qosClass": "Burstable", "hostIP": "10.0.0.7", "hostIPs": [{ "ip": "10.0.0.7" }], "podIP": "10.1.2.3", "podIPs": [{ "ip": "10.1.2.3" }],
-            "startTime": "2026-01-01T00:00:00Z", "containerStatuses": [status("web"), status("proxy")],
-            "conditions": conditions,
-        },
-    })
-}
-
 /// One of this many pods on the API server.
 fn stored(number: u64, pods: u64) -> Value {
-    let mut pod = as_of_a_deployment(number);
+    let mut pod = pod_of_a_deployment(number);
     if pods > MANAGED {
         pod["metadata"].as_object_mut().unwrap().remove("managedFields");
     }
@@ -131,7 +58,7 @@ fn load(agent: &Agent, work: impl FnOnce()) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: .ci/run figures"]
 async fn memory_and_cpu_of_up_to_a_hundred_thousand_pods() {
-    println!("JSON: {} bytes a pod", as_of_a_deployment(1).to_string().len());
+    println!("JSON: {} bytes a pod", pod_of_a_deployment(1).to_string().len());
     for pods in [0, 30, 110, 250, 500, 1_000, 10_000, 100_000] {
         let server = ApiServer::start().await;
         server.put_all("pods", (0..pods).map(|number| stored(number, pods)));
@@ -175,4 +102,98 @@ fn change(server: &ApiServer, pods: u64) {
         let due = start + MEASURED * u32::try_from(change + 1).unwrap() / u32::try_from(total).unwrap();
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
+}
+
+/// How often each component is measured. The components take turns.
+const ROUNDS: usize = 5;
+
+/// The table of components in `docs/sizing.md`: each beside the settings of the base, with 110 pods, after one client has
+/// read all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement: .ci/run figures"]
+async fn memory_and_cpu_of_each_component_with_110_pods() {
+    let pods: Vec<_> = (0..110).map(pod_of_a_deployment).collect();
+    let server = ApiServer::start().await;
+    server.put_all("pods", &pods);
+    server.put_all("namespaces", (0..500).map(namespace));
+    server.put(
+        "nodes",
+        &json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-1", "uid": "n1" } }),
+    );
+    server.know_token("of-logs", "logs", &[]);
+    server.allow("logs", "get", "pods");
+    let kubelet = kubelet::Kubelet::start(Vec::new(), pods.clone());
+    let files = Directory::new();
+    let pods_api_socket = files.0.join("pods-api.sock");
+    let pods_api = pods_api::Kubelet::start(&pods_api_socket);
+    for pod in &pods {
+        let pod: Pod = serde_json::from_value(pod.clone()).unwrap();
+        pods_api.put(pod.metadata.uid.as_deref().unwrap(), &encode_pod(&pod));
+    }
+    let (pki, clients) = (Pki::new(), Authority::new());
+    pki.directory.write("clients.pem", &clients.pem);
+    let api_server = format!("--kubeconfig {}", kubeconfig(&files, &server));
+    let tls =
+        format!("{} --client-ca-file {} --health-address 127.0.0.1:0", pki.flags(), pki.at("clients.pem"));
+    let components = [
+        ("base", api_server.clone()),
+        ("resources", format!("{api_server} --serve-resources nodes,namespaces,owners")),
+        ("tls", format!("{api_server} {tls}")),
+        (
+            "tls, client-reviews",
+            format!("{api_server} {tls} --authentication-token-webhook --authorization-mode Webhook"),
+        ),
+        ("pod-monitor", format!("{api_server} --metrics-address 127.0.0.1:0")),
+        ("socket", format!("{api_server} --socket {}", files.0.join("agent.sock").display())),
+        ("kubelet", format!("{api_server} --kubelet {}", kubelet.url())),
+        ("kubelet-socket", format!("--kubelet-socket {}", pods_api_socket.display())),
+    ];
+    let mut measured = vec![Vec::new(); components.len()];
+    let mut running = Vec::new();
+    for _ in 0..ROUNDS {
+        running.clear();
+        for ((_, flags), measured) in components.iter().zip(&mut measured) {
+            let checkpoints = Directory::new();
+            let mut command = binary(&format!(
+                "{flags} --hostname-override node-1 --redact-env --checkpoint-all-pods --checkpoint-dir {}",
+                checkpoints.0.display()
+            ));
+            command.env("MALLOC_ARENA_MAX", "2");
+            let agent = Agent::spawn(command);
+            agent.wait_for_log("ready: the pods");
+            let read = if flags.contains("--tls-cert-file") {
+                // A certificate is enough for `tls` alone; with reviews, the token is asked about.
+                let is = (!flags.contains("webhook")).then(|| clients.sign("logs"));
+                tokio::task::block_in_place(|| answer(&pki, &agent, is, Some("of-logs"), "/pods"))
+            } else {
+                agent.get("/pods")
+            };
+            assert_eq!(read.code, 200, "{flags}: {}", read.body);
+            assert_eq!(read.json::<Value>()["items"].as_array().unwrap().len(), pods.len(), "{flags}");
+            std::thread::sleep(Duration::from_secs(2));
+            measured.push(megabytes(&agent, "VmRSS"));
+            running.push((agent, checkpoints));
+        }
+    }
+    // All at once: they use little of a core.
+    let before: Vec<_> = running.iter().map(|(agent, _)| cpu(agent)).collect();
+    std::thread::sleep(2 * MEASURED);
+    let after = running.iter().map(|(agent, _)| cpu(agent));
+    let used =
+        after.zip(before).map(|(after, before)| after.saturating_sub(before).div_duration_f64(2 * MEASURED));
+    for (((name, _), mut measured), used) in components.iter().zip(measured).zip(used) {
+        measured.sort_by(f64::total_cmp);
+        let [least, median, most] = [0, ROUNDS / 2, ROUNDS - 1].map(|at| measured[at]);
+        println!(
+            "{name}: {median:.1} MB resident ({least:.1} to {most:.1}), CPU at rest {:.3} %",
+            used * 100.0
+        );
+    }
+}
+
+fn namespace(number: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": format!("team-{number}"), "uid": format!("n-{number}"), "labels": { "team": format!("team-{number}"), "kubernetes.io/metadata.name": format!("team-{number}") } },
+    })
 }

@@ -1,5 +1,6 @@
-//! Records: conformance with the processor's cases, and the consistency of the join.
+//! Records: conformance with the processor's cases, the consistency of the join, and what records take in memory.
 
 mod conformance;
 mod consistency;
+mod memory;
 mod rules;
