@@ -10,12 +10,14 @@ use std::time::{Duration, Instant};
 
 use api_server::{ApiServer, DEADLINE, Fault, Verb};
 use followed::{Followed, STAYS, Said, truth};
+use k8s_openapi::api::core::v1::Pod;
 use node_followed::{
-    QUICK, changed, follow_with, followed, followed_in_protobuf, follows_on, of_n1, pod, quick, source,
+    QUICK, changed, encoded, follow_with, followed, followed_in_protobuf, follows_on, of_n1, pod, quick,
+    source,
 };
 use pod_index_kubelet::Pauses;
-use pod_index_kubelet::sources::ProblemKind;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
+use pod_index_kubelet::sources::{ProblemKind, SourceStatus};
 use pod_index_test_support::dice::Dice;
 use pod_index_test_support::proxy::{Forwards, Proxy};
 
@@ -342,21 +344,62 @@ async fn after_an_answer_in_protobuf_that_cannot_be_read_all_are_in_json() {
 
 /// What an embedder does with a pod may panic, as any program.
 #[tokio::test]
-async fn a_source_whose_work_on_a_pod_panics_goes_on_once_it_no_longer_does() {
-    let server = ApiServer::start().await;
-    server.put("pods", &pod("stays-0", "n1"));
-    let panics = |pod: k8s_openapi::api::core::v1::Pod| {
-        assert_ne!(pod.metadata.name.as_deref(), Some("bad"), "the test's panic");
+async fn a_pod_on_which_the_source_panics_costs_no_other_and_is_named_until_it_is_gone() {
+    let in_json = ApiServer::start().await;
+    panics_on_a_pod(in_json).await;
+    let in_protobuf = ApiServer::start().await;
+    in_protobuf.speak_protobuf(encoded);
+    panics_on_a_pod(in_protobuf).await;
+}
+
+async fn panics_on_a_pod(server: ApiServer) {
+    let is_good = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.as_deref() != Some("i:666");
+    let panics = move |pod: Pod| {
+        assert!(is_good(&pod), "the test's panic");
         pod
     };
+    let named = |status: &SourceStatus| {
+        let defects = status.problems.iter().filter(|problem| problem.kind == ProblemKind::Defect);
+        defects.map(|problem| problem.origin.clone()).collect::<Vec<_>>()
+    };
+    server.put("pods", &pod("stays-0", "n1"));
+    server.put("pods", &pod("stays-1", "n1"));
+    server.put("pods", &changed("of-the-list", 666));
     let mut followed = Followed::whole(source(&server).pods_with(panics));
-    followed.equals(&server, |_| true).await;
+    followed.equals(&server, is_good).await;
+    followed.until_status("the pod of the list", |status| named(status) == ["a/of-the-list"]).await;
+
     server.watched_by(1).await;
-    server.put("pods", &pod("bad", "n1"));
-    let is_named = |problem: &pod_index_kubelet::sources::Problem| problem.message.contains("panicked");
-    followed.until_status("a problem", |status| status.problems.iter().any(is_named)).await;
+    server.put("pods", &changed("of-an-event", 666));
     server.put("pods", &pod("new", "n1"));
-    server.remove("pods", "a", "bad");
+    followed.equals(&server, is_good).await;
+    let both = ["a/of-an-event", "a/of-the-list"];
+    followed.until_status("the pod of an event", |status| sorted(named(status)) == both).await;
+    assert_eq!(followed.status.borrow().relists, 0, "nothing is listed again because of a panic");
+
+    // Its last good version stays: `Followed` checks that it is never missing.
+    server.put("pods", &changed("stays-1", 666));
+    let three = ["a/of-an-event", "a/of-the-list", "a/stays-1"];
+    followed.until_status("a pod that was good", |status| sorted(named(status)) == three).await;
+    assert_eq!(followed.status.borrow().pods, 3);
+
+    // A new list has the same versions of them.
+    let before = followed.said().len();
+    server.seen(Verb::Watch, 1).await;
+    server.expire_watches();
+    server.seen(Verb::Watch, 2).await;
+    let status = followed.status.borrow().clone();
+    assert_eq!((status.relists, sorted(named(&status))), (1, three.map(str::to_owned).to_vec()));
+
+    server.remove("pods", "a", "of-the-list");
+    server.remove("pods", "a", "of-an-event");
+    server.put("pods", &changed("stays-1", 667));
+    followed.until_status("problems solved", |status| status.problems.is_empty()).await;
     followed.equals(&server, |_| true).await;
-    followed.until_status("problem solved", |status| status.problems.is_empty()).await;
+    assert_eq!(followed.said()[before..], [Said::Upsert(1)], "nothing is removed that was never emitted");
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
 }

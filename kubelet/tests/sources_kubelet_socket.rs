@@ -321,6 +321,34 @@ async fn a_pod_that_cannot_be_decoded_is_named_and_the_others_count() {
     assert_eq!((names(&pods), ip_of(&pods[0])), (vec!["1", "2"], "10.0.0.1"));
 }
 
+/// What an embedder does with a pod may panic, as any program.
+#[tokio::test]
+async fn a_pod_on_which_the_transformation_panics_is_named_and_the_others_count() {
+    let node = Node::start();
+    node.kubelet.put("1", &pod("1", &running("10.0.0.1")));
+    node.kubelet.put("2", &pod("2", &running("10.0.0.66")));
+    let mut socket = KubeletSocket::new(node.directory.at("pods-api.sock"));
+    socket.period = NEVER;
+    socket.nudge = Arc::clone(&node.nudge);
+    socket.transform = |pod| assert_ne!(ip_of(pod), "10.0.0.66", "the test's panic");
+    let mut source = follow(socket);
+    // Of a list.
+    assert_eq!(names(&complete(&mut source).await), ["1"]);
+    let defects = |status: &SourceStatus| {
+        let defects = status.problems.iter().filter(|problem| problem.kind == ProblemKind::Defect);
+        defects.map(|problem| problem.origin.clone()).collect::<Vec<_>>()
+    };
+    let status = source.status().borrow().clone();
+    assert_eq!((defects(&status), status.failed_checks), (vec!["ns/2".to_owned()], 0));
+    // Of an event: the pod keeps its last state.
+    node.kubelet.put_status("1", &pod("1", &running("10.0.0.66")));
+    until_status(&mut source, |status| defects(status).contains(&"ns/1".to_owned())).await;
+    node.kubelet.put_status("2", &pod("2", &running("10.0.0.2")));
+    let pods = next(&mut source).await;
+    let ips: Vec<_> = pods.iter().map(|pod| ip_of(pod)).collect();
+    assert_eq!((names(&pods), ips), (vec!["1", "2"], vec!["10.0.0.1", "10.0.0.2"]));
+}
+
 #[tokio::test]
 async fn a_mirror_pod_is_from_no_kubelet() {
     let node = Node::start();

@@ -11,6 +11,7 @@ use pod_index::Reader;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Owner;
+use super::id::OwnerId;
 use super::interest::Interest;
 use super::kind::OwnerKind;
 use super::known::Owners;
@@ -18,7 +19,7 @@ use super::rate::Rate;
 use super::refresh::{Needed, Problem, REFRESH, Schedule};
 use super::request::{Answer, request};
 use super::update::{OwnerUpdate, OwnersState};
-use super::wanted::{OwnerId, Wanted};
+use super::wanted::Wanted;
 use crate::HasPod;
 
 /// Changes of pods within this time cause one pass.

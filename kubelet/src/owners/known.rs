@@ -8,9 +8,9 @@ use pod_index::PodMeta;
 use pod_index::workload::{controller, is_often_controlled};
 
 use super::Owner;
+use super::id::OwnerId;
 use super::interest::Interest;
 use super::kind::OwnerKind;
-use super::wanted::OwnerId;
 
 /// What is known of the owners of pods. Clones share it. A [`Follower`](super::Follower) fills it.
 #[derive(Clone, Debug, Default)]

@@ -38,6 +38,7 @@
 //! ```
 
 mod follower;
+mod id;
 mod interest;
 mod kind;
 mod known;
@@ -51,11 +52,11 @@ mod wanted;
 mod tests;
 
 pub use follower::{Follower, Options};
+pub use id::OwnerId;
 pub use kind::OwnerKind;
 pub use known::Owners;
 pub use refresh::Needed;
 pub use update::{OwnerUpdate, OwnersState};
-pub use wanted::OwnerId;
 
 /// The metadata of an owner.
 pub type Owner = kube::core::PartialObjectMeta;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::id::OwnerId;
 use super::interest::Interest;
 use super::kind::OwnerKind;
 use super::known::Interests;
-use super::wanted::{OwnerId, Wanted};
+use super::wanted::Wanted;
 use crate::backoff::jitter;
 
 /// The age at which an owner is requested again. Shortened at random by up to a third.

@@ -7,7 +7,7 @@ use kube::{Client, Error};
 use tokio::time::timeout;
 
 use super::Owner;
-use super::wanted::OwnerId;
+use super::id::OwnerId;
 use crate::records::LAST_APPLIED;
 use crate::text::api_causes;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Owner;
+use super::id::OwnerId;
 use super::kind::OwnerKind;
-use super::wanted::OwnerId;
 use crate::records::Change;
 use crate::sources::SourceUpdate;
 

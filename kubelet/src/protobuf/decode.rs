@@ -12,6 +12,7 @@ use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
+use super::found::Found;
 use super::schema::{Field, Kind, Message, Shape};
 use super::weigh::{memory_of_bad_text, memory_of_value, stays};
 use super::wire::{Fields, Value, WireError};
@@ -79,13 +80,6 @@ impl Decoding {
     fn leaves_out(&self, field: &'static Field, value: Value<'_>) -> bool {
         self.left_out.iter().any(|left_out| std::ptr::eq(*left_out, field)) && !stays(field, value)
     }
-}
-
-/// A value of a field, and the field.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'a> {
-    field: &'static Field,
-    value: Value<'a>,
 }
 
 /// The outermost message. Its messages are the sections of the object: `metadata`, `spec`, `status`.

@@ -17,6 +17,7 @@
 
 mod decode;
 mod encode;
+mod found;
 #[doc(hidden)]
 pub mod message;
 mod pod_table;

@@ -1,7 +1,7 @@
 //! What an object in protobuf takes in memory once it is decoded, and which of its fields are left out if that is too much: by
 //! the measures of [`memory`](crate::memory), which does the same for JSON.
 
-use super::decode::Found;
+use super::found::Found;
 use super::schema::{Field, Kind, Message, Shape};
 use super::wire::{Fields, Value, WireError};
 use crate::memory::{ENTRY, GROWTH, IDENTITY, KEPT_ANNOTATIONS, LEAST_ALLOCATION, element, text};

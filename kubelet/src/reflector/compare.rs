@@ -10,8 +10,8 @@ use tokio::time;
 use super::Times;
 use super::encoded::Identity;
 use super::failure::Failure;
-use super::known::Versions;
 use super::request::{ANY_VERSION, Requests};
+use super::version::Versions;
 use crate::backoff::jitter;
 
 /// The server's version, and its objects.

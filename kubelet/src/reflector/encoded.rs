@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, FailureKind};
-use super::known::Version;
+use super::version::Version;
 use crate::memory::Bounded;
 use crate::protobuf;
 use crate::protobuf::wire::{Fields, Value, WireError};
@@ -70,11 +70,14 @@ struct Metadata {
     resource_version: String,
 }
 
+#[cfg(test)]
 impl<'a> Encoded<'a> {
     pub(super) fn json(bytes: &'a [u8]) -> Self {
         Self { encoding: Encoding::Json, bytes }
     }
+}
 
+impl Encoded<'_> {
     pub(super) fn identity(self) -> Result<Identity, Failure> {
         let Metadata { namespace, name, uid, resource_version } = match self.encoding {
             Encoding::Json => from_json::<Partial>(self.bytes)?.metadata,

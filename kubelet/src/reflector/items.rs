@@ -5,9 +5,7 @@ use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
 use super::failure::{Failure, FailureKind};
-
-/// Size limit of an object in bytes. etcd accepts at most 1.5 MiB.
-pub(super) const LARGEST: usize = 8 << 20;
+use super::split::{Each, LARGEST, Split, too_large};
 
 /// The part of a list that has arrived.
 #[derive(Default)]
@@ -37,20 +35,16 @@ struct Metadata {
     version: String,
 }
 
-impl Items {
-    /// Takes the next bytes, and passes on the objects that they complete.
-    pub(super) fn take(
-        &mut self,
-        bytes: &[u8],
-        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+impl Split for Items {
+    fn take(&mut self, bytes: &[u8], each: Each<'_>) -> Result<(), Failure> {
         self.rest.extend_from_slice(bytes);
         if self.envelope.is_empty()
             && let Some(start) = start(&self.rest)
         {
             self.envelope = self.rest.drain(..start).collect();
         }
-        let (is_before, mut taken) = (self.envelope.is_empty(), 0);
+        let is_before = self.envelope.is_empty();
+        let mut taken = 0;
         while !is_before && !self.is_over && self.rest.len() - taken >= self.enough {
             let is_between = |byte: &u8| byte.is_ascii_whitespace() || *byte == b',';
             taken += self.rest[taken..].iter().take_while(|byte| is_between(byte)).count();
@@ -76,17 +70,16 @@ impl Items {
         }
         self.rest.drain(..taken);
         if self.rest.len() > LARGEST {
-            return Err(Failure::new(FailureKind::Doubt, "an object of the list is too large"));
+            return Err(too_large());
         }
         Ok(())
     }
 
-    /// Passes on the last objects. Returns the version of the list.
-    pub(super) fn end(mut self, each: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<u64, Failure> {
+    fn end(&mut self, each: Each<'_>) -> Result<u64, Failure> {
         self.enough = 0;
         self.take(b"", each)?;
-        let envelope = [self.envelope, self.rest].concat();
-        let envelope: Envelope = serde_json::from_slice(&envelope).map_err(|_| unreadable())?;
+        self.envelope.append(&mut self.rest);
+        let envelope: Envelope = serde_json::from_slice(&self.envelope).map_err(|_| unreadable())?;
         // As 0, one that is not a number lets the watch send all objects.
         Ok(envelope.metadata.version.parse().unwrap_or_default())
     }
@@ -114,17 +107,16 @@ mod tests {
     use super::*;
 
     fn split(text: impl AsRef<[u8]>, size: usize) -> Result<(Vec<Vec<u8>>, u64), Failure> {
-        let (mut items, mut found) = (Items::default(), Vec::new());
-        for part in text.as_ref().chunks(size) {
-            items.take(part, |item| {
-                found.push(item.to_vec());
-                Ok(())
-            })?;
-        }
-        let version = items.end(|item| {
+        let mut items = Items::default();
+        let mut found = Vec::new();
+        let mut each = |item: &[u8]| {
             found.push(item.to_vec());
             Ok(())
-        })?;
+        };
+        for part in text.as_ref().chunks(size) {
+            items.take(part, &mut each)?;
+        }
+        let version = items.end(&mut each)?;
         Ok((found, version))
     }
 

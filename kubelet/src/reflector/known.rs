@@ -1,6 +1,7 @@
 //! What was received of each object: a UID and a number, never the object.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kube::Resource;
 use pod_index::PodUid;
@@ -8,16 +9,11 @@ use serde::de::DeserializeOwned;
 
 use super::encoded::{DecodeProtobuf, Encoded, Encoding, Identity, unreadable};
 use super::failure::{Failure, FailureKind};
+use super::version::Version;
 use crate::memory::{self, Bounded, Reduced};
 use crate::text;
 
-/// A resource version. `None` if it is not a number, which no API server sends. It may then be another one each time.
-pub(super) type Version = Option<u64>;
-
-/// The resource versions of all objects.
-pub(super) type Versions = HashMap<PodUid, Version>;
-
-/// An object whose latest version cannot be decoded, or is too large to be decoded whole.
+/// An object whose latest version is not kept as it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Undecodable {
     pub(crate) namespace: String,
@@ -26,10 +22,20 @@ pub(crate) struct Undecodable {
     pub(crate) field: String,
     /// Quotes nothing of the object.
     pub(crate) message: String,
-    /// The latest version was emitted without a part of it.
-    pub(crate) is_reduced: bool,
+    pub(crate) cause: Cause,
     /// A version was emitted: an earlier one, which stays, or a part of the latest.
     pub(super) is_held: bool,
+}
+
+/// Why the latest version of an object is not kept as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// It is not an object of its kind.
+    Undecodable,
+    /// It would take too much memory. It was emitted without a part of it.
+    TooLarge,
+    /// This program has a defect: it panicked on the object.
+    Panicked,
 }
 
 /// The objects with a problem.
@@ -57,31 +63,71 @@ pub(super) fn received<K>(
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
-    let bounded = match object.encoding {
-        Encoding::Json => memory::decode_within::<K>(memory::LIMIT, object.bytes),
+    let bytes = object.bytes;
+    let decoded = match object.encoding {
+        Encoding::Json => unless_panic(|| memory::decode_within::<K>(memory::LIMIT, bytes)),
         Encoding::Protobuf => {
             let decode = decode_protobuf.ok_or_else(|| unreadable("an object that was asked for in JSON"))?;
-            decode(object.bytes)
+            unless_panic(|| decode(bytes))
         }
     };
-    let (whole, field, message) = match bounded {
-        Ok(Bounded { mut object, reduced: None }) => {
-            memory::unmark(object.meta_mut(), None);
-            let metadata = object.meta();
+    match decoded {
+        Ok(Ok(Bounded { object: mut whole, reduced: None })) => {
+            memory::unmark(whole.meta_mut(), None);
+            let metadata = whole.meta();
             let uid = PodUid::from(metadata.uid.as_deref().unwrap_or_default());
             let version = metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-            return Ok(Received { uid, version, object: Some(object), problem: None });
+            Ok(Received { uid, version, object: Some(whole), problem: None })
         }
-        Ok(Bounded { object, reduced: Some(Reduced { field, message }) }) => (Some(object), field, message),
-        Err((field, message)) => (None, text::shorten(&field), message),
-    };
+        Ok(Ok(Bounded { object: part, reduced: Some(Reduced { field, message }) })) => {
+            let faulty = faulty(object, Cause::TooLarge, field, message)?;
+            Ok(faulty.with(Some(part)))
+        }
+        Ok(Err((field, message))) => {
+            let faulty = faulty(object, Cause::Undecodable, text::shorten(&field), message)?;
+            Ok(faulty.with(None))
+        }
+        Err(Panicked) => Ok(panicked(object)?.with(None)),
+    }
+}
+
+/// This program has panicked, which is a defect.
+pub(super) struct Panicked;
+
+/// Runs what may panic: a decoder, or what an embedder does with an object. That one object is then lost, and nothing else.
+pub(super) fn unless_panic<T>(run: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_panic| Panicked)
+}
+
+/// What is wrong with an object, of which no more is known than its identity.
+pub(super) struct Faulty {
+    pub(super) uid: PodUid,
+    pub(super) version: Version,
+    pub(super) problem: Undecodable,
+}
+
+impl Faulty {
+    /// With the part of the object that can be kept.
+    fn with<K>(self, object: Option<K>) -> Received<K> {
+        let Self { uid, version, mut problem } = self;
+        problem.is_held = object.is_some();
+        Received { uid, version, object, problem: Some(problem) }
+    }
+}
+
+/// An object on which this program has panicked: its decoder, or what is done with each object.
+pub(super) fn panicked(object: Encoded<'_>) -> Result<Faulty, Failure> {
+    faulty(object, Cause::Panicked, String::new(), text::PANICKED.to_owned())
+}
+
+/// An object with a problem. One without a name and a UID is a failure.
+fn faulty(object: Encoded<'_>, cause: Cause, field: String, message: String) -> Result<Faulty, Failure> {
     let Identity { namespace, name, uid, version } = object.identity()?;
     if uid == "" || name.is_empty() {
         return Err(Failure::new(FailureKind::Doubt, format!("an object without a name {message}")));
     }
-    let is_reduced = whole.is_some();
-    let problem = Undecodable { namespace, name, field, message, is_reduced, is_held: is_reduced };
-    Ok(Received { uid, version, object: whole, problem: Some(problem) })
+    let problem = Undecodable { namespace, name, field, message, cause, is_held: false };
+    Ok(Faulty { uid, version, problem })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! * A broken watch continues from the last version. After doubt (410, silence, disorder), the objects are listed
 //!   again, and only differences are emitted.
 //! * A server that is asked for protobuf may answer in JSON. After an answer in protobuf that cannot be read, all are in JSON.
-//! * An object that cannot be decoded is a problem of its own. Its earlier version stays.
+//! * An object that cannot be decoded is a problem of its own, also if this program panics on it. Its earlier version stays.
 //! * Every wait after a failure is here: waits grow, with jitter. `Retry-After` is obeyed.
 //! * A server may have been restored from a backup. After a watch was cut off, the versions held here are compared
 //!   with a metadata list. A difference that the watch does not resolve causes a [`Update::Set`].
@@ -21,6 +21,8 @@ mod known;
 mod protobuf_items;
 mod reflect;
 mod request;
+mod split;
+mod version;
 mod waits;
 
 use std::time::Duration;
@@ -31,7 +33,7 @@ use crate::backoff::{Pauses, bounded};
 
 pub(crate) use encoded::DecodeProtobuf;
 pub(crate) use failure::Failure;
-pub(crate) use known::Undecodable;
+pub(crate) use known::{Cause, Undecodable};
 pub(crate) use reflect::Reflector;
 pub(crate) use request::Requests;
 

@@ -4,8 +4,8 @@
 //! first field of the list is its metadata, each second field an object.
 
 use super::encoded::unreadable;
-use super::failure::{Failure, FailureKind};
-use super::items::LARGEST;
+use super::failure::Failure;
+use super::split::{Each, LARGEST, Split, too_large};
 use crate::protobuf::wire::{Fields, WireError};
 
 const MAGIC: &[u8] = b"k8s\0";
@@ -32,36 +32,38 @@ enum Place {
     End,
 }
 
-impl ProtobufItems {
-    /// Takes the next bytes, and passes on the objects that they complete.
-    pub(super) fn take(
-        &mut self,
-        bytes: &[u8],
-        mut each: impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+impl Split for ProtobufItems {
+    fn take(&mut self, bytes: &[u8], each: Each<'_>) -> Result<(), Failure> {
         self.rest.extend_from_slice(bytes);
         let mut taken = 0;
-        while let Some(length) = self.step(taken, &mut each)? {
+        while let Some(length) = self.step(taken, each)? {
             taken += length;
         }
         self.rest.drain(..taken);
         Ok(())
     }
 
+    /// Every object was passed on by `take`: the list says how long it is.
+    fn end(&mut self, _each: Each<'_>) -> Result<u64, Failure> {
+        match self.place {
+            // As 0, one that is not a number lets the watch send all objects.
+            Place::End => Ok(self.version.parse().unwrap_or_default()),
+            _ => Err(unreadable("a list that ends early")),
+        }
+    }
+}
+
+impl ProtobufItems {
     /// Takes what comes next, if all of it has arrived. Returns its length.
-    fn step(
-        &mut self,
-        taken: usize,
-        each: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<Option<usize>, Failure> {
+    fn step(&mut self, taken: usize, each: Each<'_>) -> Result<Option<usize>, Failure> {
         let rest = &self.rest[taken..];
         match self.place {
             Place::Magic => {
-                let (arrived, wanted) = (&rest[..rest.len().min(MAGIC.len())], MAGIC);
-                if !wanted.starts_with(arrived) {
+                let arrived = &rest[..rest.len().min(MAGIC.len())];
+                if !MAGIC.starts_with(arrived) {
                     return Err(unreadable("a list"));
                 }
-                if arrived.len() < wanted.len() {
+                if arrived.len() < MAGIC.len() {
                     return Ok(None);
                 }
                 self.place = Place::Envelope;
@@ -96,15 +98,6 @@ impl ProtobufItems {
             Place::End => Ok((!rest.is_empty()).then_some(rest.len())),
         }
     }
-
-    /// The version of the list, once all of it has arrived.
-    pub(super) fn end(self) -> Result<u64, Failure> {
-        match self.place {
-            // As 0, one that is not a number lets the watch send all objects.
-            Place::End => Ok(self.version.parse().unwrap_or_default()),
-            _ => Err(unreadable("a list that ends early")),
-        }
-    }
 }
 
 /// The start of a field of bytes.
@@ -136,7 +129,6 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, Failure> {
 /// The length of the whole field, if it has arrived.
 fn whole(bytes: &[u8], head: Head) -> Result<Option<usize>, Failure> {
     let content = usize::try_from(head.content).ok().filter(|content| *content <= LARGEST);
-    let too_large = || Failure::new(FailureKind::Doubt, "an object of the list is too large");
     let length = head.length + content.ok_or_else(too_large)?;
     Ok((length <= bytes.len()).then_some(length))
 }
@@ -154,11 +146,14 @@ fn version(metadata: &[u8]) -> Result<String, WireError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::failure::FailureKind;
     use super::*;
     use crate::protobuf::message::put;
 
     fn list(items: &[&[u8]]) -> Vec<u8> {
-        let (mut metadata, mut list, mut envelope) = (Vec::new(), Vec::new(), MAGIC.to_vec());
+        let mut metadata = Vec::new();
+        let mut list = Vec::new();
+        let mut envelope = MAGIC.to_vec();
         put(&mut metadata, 1, b"");
         put(&mut metadata, 2, b"7");
         put(&mut list, 1, &metadata);
@@ -173,14 +168,17 @@ mod tests {
     }
 
     fn split(bytes: &[u8], size: usize) -> Result<(Vec<Vec<u8>>, u64), Failure> {
-        let (mut items, mut found) = (ProtobufItems::default(), Vec::new());
+        let mut items = ProtobufItems::default();
+        let mut found = Vec::new();
+        let mut each = |item: &[u8]| {
+            found.push(item.to_vec());
+            Ok(())
+        };
         for part in bytes.chunks(size) {
-            items.take(part, |item| {
-                found.push(item.to_vec());
-                Ok(())
-            })?;
+            items.take(part, &mut each)?;
         }
-        Ok((found, items.end()?))
+        let version = items.end(&mut each)?;
+        Ok((found, version))
     }
 
     #[test]

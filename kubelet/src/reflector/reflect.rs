@@ -15,8 +15,9 @@ use tokio::time;
 use super::compare::{Comparison, Listed, differing, finished};
 use super::encoded::{DecodeProtobuf, Encoded, Event, EventKind, Identity};
 use super::failure::{Failure, FailureKind};
-use super::known::{Received, Undecoded, Version, Versions, is_held, received};
+use super::known::{Cause, Panicked, Received, Undecoded, is_held, panicked, received, unless_panic};
 use super::request::{ANY_VERSION, Lines, Requests};
+use super::version::{Versions, is_older};
 use super::waits::Waits;
 use super::{Observer, Times, Update};
 use crate::backoff::{jitter, random};
@@ -28,13 +29,15 @@ const SHORT: Duration = Duration::from_secs(1);
 /// A watch that ends this much before its requested lifetime was cut off.
 const EARLY: Duration = Duration::from_secs(5);
 
+/// What is kept of an object; `None` if the object was not asked for.
+type Keep<K, T> = Box<dyn FnMut(K) -> Result<Option<T>, Panicked> + Send>;
+
 /// Follows objects. Nothing happens except in [`next`](Self::next).
 pub(crate) struct Reflector<K, T, O> {
     requests: Requests,
     times: Times,
     observer: Arc<O>,
-    /// What is kept of an object; `None` if the object was not asked for.
-    keep: Box<dyn FnMut(K) -> Option<T> + Send>,
+    keep: Keep<K, T>,
     /// Decodes what the server sends in protobuf, if it was asked for it.
     decode_protobuf: Option<DecodeProtobuf<K>>,
     /// Every object, in the version last received.
@@ -55,6 +58,19 @@ pub(crate) struct Reflector<K, T, O> {
     step: Step,
 }
 
+/// A list that was received as a whole.
+struct ReceivedList<T> {
+    /// The resource version of the list.
+    version: u64,
+    /// Those of its objects.
+    versions: Versions,
+    undecoded: Undecoded,
+    /// The new and the changed objects.
+    changed: Vec<T>,
+    /// An object is older than it was before.
+    is_rewound: bool,
+}
+
 enum Step {
     List,
     Watch,
@@ -70,20 +86,21 @@ struct Watch {
 impl<K, T, O> Reflector<K, T, O>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
+    T: Send,
     O: Observer,
 {
     pub(crate) fn new(
         requests: Requests,
         times: Times,
         observer: Arc<O>,
-        keep: impl FnMut(K) -> Option<T> + Send + 'static,
+        mut keep: impl FnMut(K) -> Option<T> + Send + 'static,
     ) -> Self {
         let times = times.bounded();
         Self {
             requests,
             times,
             observer,
-            keep: Box::new(keep),
+            keep: Box::new(move |object| unless_panic(|| keep(object))),
             decode_protobuf: None,
             known: HashMap::new(),
             undecoded: Undecoded::new(),
@@ -141,11 +158,12 @@ where
         }
     }
 
-    /// To be called after [`next`](Self::next) has panicked, which is a defect: of the decoder, or of what is done with an
-    /// object. The objects are listed anew after a pause, and nothing that was known counts.
+    /// To be called after [`next`](Self::next) has panicked, which is a defect. The objects are listed anew, and nothing that
+    /// was known counts. The caller pauses.
     pub(crate) fn begin_anew(&mut self) {
-        let message = "this program has a defect: it panicked on an object; all are listed again";
-        self.failed(&Failure::new(FailureKind::Restored, message), true);
+        self.step = Step::List;
+        self.is_set = false;
+        self.needs_latest = true;
         self.comparison = None;
         self.ready.clear();
         self.undecoded.clear();
@@ -160,7 +178,10 @@ where
             FailureKind::Expired => self.needs_latest |= is_list,
             FailureKind::TooLarge => self.needs_latest = true,
             // Equal versions may now belong to different objects: what is known does not count.
-            FailureKind::Restored => (self.is_set, self.needs_latest) = (false, true),
+            FailureKind::Restored => {
+                self.is_set = false;
+                self.needs_latest = true;
+            }
         }
         self.observer.failed(failure);
         let is_expired = failure.kind == FailureKind::Expired;
@@ -170,26 +191,45 @@ where
         }
     }
 
+    /// Lists the objects, and finds out what is new, changed or gone.
     async fn list(&mut self) -> Result<(), Failure> {
         self.comparison = None;
         if self.latest > ANY_VERSION {
             self.observer.relisting();
         }
+        let received = self.receive_list().await?;
+        self.observer.heard();
+        if self.is_set && (received.is_rewound || received.version < self.latest) {
+            let message = "resource versions went back: the server's state was restored";
+            return Err(Failure::new(FailureKind::Restored, message));
+        }
+        self.apply_list(received);
+        Ok(())
+    }
+
+    /// Requests the list. Each object is decoded and kept on arrival, unless it is known in this version.
+    async fn receive_list(&mut self) -> Result<ReceivedList<T>, Failure> {
         let Self { requests, known, keep, undecoded, is_set, decode_protobuf, .. } = self;
         let least = (!self.needs_latest).then_some(self.latest);
-        let (mut versions, mut now_undecoded) = (Versions::new(), Undecoded::new());
-        let (mut changed, mut is_rewound) = (Vec::new(), false);
-        let version = requests.list(least, self.times.patience, |object| {
-            let Received { uid, version, object, problem } = received(object, *decode_protobuf)?;
+        let mut versions = Versions::new();
+        let mut now_undecoded = Undecoded::new();
+        let mut changed = Vec::new();
+        let mut is_rewound = false;
+        let version = requests.list(least, self.times.patience, |encoded| {
+            let Received { uid, version, object, mut problem } = received(encoded, *decode_protobuf)?;
             let before = known.get(&uid).copied().flatten();
             is_rewound |= is_older(version, before);
-            match object {
-                Some(_) if *is_set && before.is_some() && before == version => {}
-                Some(object) => match keep(object) {
-                    Some(kept) => changed.push(kept),
-                    None => return Ok(()),
-                },
-                None => {}
+            let is_unchanged = *is_set && before.is_some() && before == version;
+            if is_unchanged {
+                // It would panic again.
+                let panicked = undecoded.get(&uid).filter(|before| before.cause == Cause::Panicked);
+                problem = panicked.cloned().or(problem);
+            } else if let Some(object) = object {
+                match keep(object) {
+                    Ok(Some(kept)) => changed.push(kept),
+                    Ok(None) => return Ok(()),
+                    Err(Panicked) => problem = Some(panicked(encoded)?.problem),
+                }
             }
             if let Some(mut problem) = problem {
                 problem.is_held |= *is_set && known.contains_key(&uid) && is_held(undecoded, &uid);
@@ -199,32 +239,33 @@ where
             Ok(())
         });
         let version = version.await?;
-        self.observer.heard();
-        if self.is_set && (is_rewound || version < self.latest) {
-            let message = "resource versions went back: the server's state was restored";
-            return Err(Failure::new(FailureKind::Restored, message));
-        }
-        self.latest = version;
-        (self.step, self.needs_latest, self.is_cut) = (Step::Watch, false, false);
-        let before = mem::replace(&mut self.known, versions);
-        let undecoded = mem::replace(&mut self.undecoded, now_undecoded);
+        Ok(ReceivedList { version, versions, undecoded: now_undecoded, changed, is_rewound })
+    }
+
+    /// Takes over a list, and emits what differs from what was known.
+    fn apply_list(&mut self, list: ReceivedList<T>) {
+        self.latest = list.version;
+        self.step = Step::Watch;
+        self.needs_latest = false;
+        self.is_cut = false;
+        let before = mem::replace(&mut self.known, list.versions);
+        let undecoded = mem::replace(&mut self.undecoded, list.undecoded);
         if !undecoded.is_empty() || !self.undecoded.is_empty() {
             self.observer.undecodable(self.undecoded.values());
         }
         if !mem::replace(&mut self.is_set, true) {
-            self.ready.push_back(Update::Set(changed));
-            return Ok(());
+            self.ready.push_back(Update::Set(list.changed));
+            return;
         }
         // New objects first: the next object of a name is known before the old one is removed.
-        if !changed.is_empty() {
-            self.ready.push_back(Update::Upsert(changed));
+        if !list.changed.is_empty() {
+            self.ready.push_back(Update::Upsert(list.changed));
         }
         let mut gone: Vec<_> = before.into_keys().filter(|uid| !self.known.contains_key(uid)).collect();
         if !gone.is_empty() {
             gone.retain(|uid| is_held(&undecoded, uid));
             self.ready.push_back(Update::Remove(gone));
         }
-        Ok(())
     }
 
     async fn watch(&mut self) -> Result<(), Failure> {
@@ -264,7 +305,8 @@ where
                 if lasted < SHORT {
                     self.pause = Some(self.waits.wait(false, Instant::now()));
                 }
-                (self.step, self.is_cut) = (Step::Watch, lasted + EARLY < watch.asked);
+                self.step = Step::Watch;
+                self.is_cut = lasted + EARLY < watch.asked;
                 return Ok(());
             };
             self.take(Encoded { encoding: watch.lines.encoding, bytes: &event })?;
@@ -283,7 +325,7 @@ where
     fn take(&mut self, event: Encoded<'_>) -> Result<(), Failure> {
         let Event { kind, object } = Event::read(event)?;
         match kind {
-            EventKind::Changed => self.apply(received(object, self.decode_protobuf)?),
+            EventKind::Changed => self.apply(object),
             EventKind::Deleted => self.delete(object.identity()?),
             EventKind::Bookmark => {
                 self.latest = self.latest.max(object.identity()?.version.unwrap_or_default());
@@ -299,11 +341,16 @@ where
         }
     }
 
-    fn apply(&mut self, Received { uid, version, object, problem }: Received<K>) -> Result<(), Failure> {
-        let kept = match object.map(|object| (self.keep)(object)) {
-            Some(None) => return Ok(()),
-            kept => kept.flatten(),
-        };
+    fn apply(&mut self, encoded: Encoded<'_>) -> Result<(), Failure> {
+        let Received { uid, version, object, mut problem } = received(encoded, self.decode_protobuf)?;
+        let mut kept = None;
+        if let Some(object) = object {
+            match (self.keep)(object) {
+                Ok(Some(object)) => kept = Some(object),
+                Ok(None) => return Ok(()),
+                Err(Panicked) => problem = Some(panicked(encoded)?.problem),
+            }
+        }
         self.record_event(&uid);
         if version.is_some() && self.known.get(&uid) == Some(&version) {
             return Ok(());
@@ -375,11 +422,6 @@ where
         );
         Err(Failure::new(FailureKind::Restored, message))
     }
-}
-
-/// Whether a version is older than another one, if both are numbers.
-fn is_older(version: Version, other: Version) -> bool {
-    version.zip(other).is_some_and(|(version, other)| version < other)
 }
 
 fn disorder() -> Failure {

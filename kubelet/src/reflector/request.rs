@@ -20,8 +20,9 @@ use tokio::time::{self, Instant};
 
 use super::encoded::{Encoded, Encoding, LIST_IN_PROTOBUF, WATCH_IN_PROTOBUF, unreadable};
 use super::failure::{Failure, FailureKind};
-use super::items::{Items, LARGEST};
+use super::items::Items;
 use super::protobuf_items::ProtobufItems;
+use super::split::{LARGEST, Split};
 use crate::protobuf::without_envelope;
 use crate::text::api_causes;
 
@@ -57,7 +58,7 @@ impl Requests {
         &self,
         least: Option<u64>,
         patience: Duration,
-        mut each: impl FnMut(Encoded<'_>) -> Result<(), Failure>,
+        mut each: impl FnMut(Encoded<'_>) -> Result<(), Failure> + Send,
     ) -> Result<u64, Failure> {
         // Without a limit: with one, a server may read etcd.
         let params = ListParams {
@@ -69,12 +70,16 @@ impl Requests {
         let request = Request::new(&self.path);
         let request = if self.is_metadata { request.list_metadata(&params) } else { request.list(&params) };
         let Answer { encoding, mut body } = self.sent(request, LIST_IN_PROTOBUF, patience).await?;
-        let mut items = Parts::new(encoding);
+        let mut items: Box<dyn Split> = match encoding {
+            Encoding::Json => Box::new(Items::default()),
+            Encoding::Protobuf => Box::new(ProtobufItems::default()),
+        };
+        let mut each = |bytes: &[u8]| each(Encoded { encoding, bytes });
         let no_part = || Failure::new(FailureKind::Broken, silence("the list", patience));
         while let Some(part) = time::timeout(patience, chunk(&mut body)).await.map_err(|_| no_part())?? {
             items.take(&part, &mut each)?;
         }
-        items.end(each)
+        items.end(&mut each)
     }
 
     /// Watches from `version` on.
@@ -148,42 +153,6 @@ fn refusal(encoding: Encoding, body: &[u8]) -> Option<Status> {
         Encoding::Protobuf => without_envelope(body)?,
     };
     Encoded { encoding, bytes }.status().ok()
-}
-
-/// The part of a list that has arrived.
-enum Parts {
-    Json(Items),
-    Protobuf(ProtobufItems),
-}
-
-impl Parts {
-    fn new(encoding: Encoding) -> Self {
-        match encoding {
-            Encoding::Json => Self::Json(Items::default()),
-            Encoding::Protobuf => Self::Protobuf(ProtobufItems::default()),
-        }
-    }
-
-    fn take(
-        &mut self,
-        part: &[u8],
-        mut each: impl FnMut(Encoded<'_>) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        match self {
-            Self::Json(items) => items.take(part, |bytes| each(Encoded::json(bytes))),
-            Self::Protobuf(items) => {
-                items.take(part, |bytes| each(Encoded { encoding: Encoding::Protobuf, bytes }))
-            }
-        }
-    }
-
-    /// Passes on the last objects. Returns the version of the list.
-    fn end(self, mut each: impl FnMut(Encoded<'_>) -> Result<(), Failure>) -> Result<u64, Failure> {
-        match self {
-            Self::Json(items) => items.end(|bytes| each(Encoded::json(bytes))),
-            Self::Protobuf(items) => items.end(),
-        }
-    }
 }
 
 fn silence(what: &str, patience: Duration) -> String {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::problem::{limited, undecodable};
 use super::{Problem, ProblemKind, Source};
 #[cfg(feature = "api-server")]
-use crate::reflector::{Failure, Observer, Undecodable};
+use crate::reflector::{Cause, Failure, Observer, Undecodable};
 
 /// Status of a source. Plain data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -200,7 +200,11 @@ impl Observer for StatusWriter {
     /// Replaces the problems of single pods.
     fn undecodable<'a>(&self, pods: impl ExactSizeIterator<Item = &'a Undecodable>) {
         let problems = limited(pods.map(|it| {
-            let kind = if it.is_reduced { ProblemKind::Warning } else { ProblemKind::Syntax };
+            let kind = match it.cause {
+                Cause::Undecodable => ProblemKind::Syntax,
+                Cause::TooLarge => ProblemKind::Warning,
+                Cause::Panicked => ProblemKind::Defect,
+            };
             undecodable(kind, &it.namespace, &it.name, &it.field, &it.message)
         }));
         let mut of_pods = self.of_pods.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,10 +1,7 @@
 //! Selects the pods to follow, and their stream.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use futures_util::stream::unfold;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
 use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
@@ -13,6 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::memory;
 use crate::protobuf;
 use crate::reflector::{DecodeProtobuf, Reflector, Requests, Times, Update};
+use crate::sources::skeleton::{Follow, follow};
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, Updates, redact_env};
 
@@ -178,7 +176,6 @@ impl ApiServer {
     {
         let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), false);
         let status = Arc::new(StatusWriter::new(Source::Api, origin(&requests)));
-        let receiver = status.subscribe();
         let keep = move |mut object: K| {
             object.meta_mut().managed_fields = None;
             Some(Arc::new(transform(object)))
@@ -187,24 +184,37 @@ impl ApiServer {
         if let Some(decode) = decode_protobuf {
             reflector = reflector.in_protobuf(decode);
         }
-        let updates = unfold((reflector, status), async |(mut reflector, status)| {
-            loop {
-                let Ok(update) = AssertUnwindSafe(reflector.next()).catch_unwind().await else {
-                    reflector.begin_anew();
-                    continue;
-                };
-                let update = match update {
-                    Update::Set(pods) => SourceUpdate::Set(pods),
-                    Update::Upsert(pods) => SourceUpdate::Upsert(pods),
-                    // No version of these was emitted.
-                    Update::Remove(uids) if uids.is_empty() => continue,
-                    Update::Remove(uids) => SourceUpdate::Remove(uids),
-                };
-                status.updated(reflector.len());
-                return Some((update, (reflector, status)));
-            }
-        });
-        Updates::new(updates, receiver)
+        follow(Objects { reflector, status: Arc::clone(&status) }, status)
+    }
+}
+
+/// Follows the objects of one kind.
+struct Objects<K, P> {
+    reflector: Reflector<K, Arc<P>, StatusWriter>,
+    status: Arc<StatusWriter>,
+}
+
+impl<K, P> Follow<P> for Objects<K, P>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+    P: Send + Sync + 'static,
+{
+    async fn next(&mut self) -> SourceUpdate<P> {
+        loop {
+            let update = match self.reflector.next().await {
+                Update::Set(pods) => SourceUpdate::Set(pods),
+                Update::Upsert(pods) => SourceUpdate::Upsert(pods),
+                // No version of these was emitted.
+                Update::Remove(uids) if uids.is_empty() => continue,
+                Update::Remove(uids) => SourceUpdate::Remove(uids),
+            };
+            self.status.updated(self.reflector.len());
+            return update;
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.reflector.begin_anew();
     }
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::is_static_pod;
 
 use super::fetch::Fetched;
-use super::read::SOON;
+use super::requests::SOON;
 use crate::sources::completeness::Completeness;
 
 /// The lists of one kubelet.

@@ -13,7 +13,7 @@ use pod_index::PodMeta;
 
 use super::HttpConfig;
 use super::kubelet::Lists;
-use super::requests::Requests;
+use super::requests::{Requests, SOON};
 use crate::backoff::bounded;
 use crate::blocking::OneThread;
 use crate::sources::completeness::INCOMPLETE;
@@ -21,9 +21,6 @@ use crate::sources::skeleton::{Pace, Read, ReadResult, Reading, poll};
 use crate::sources::status::StatusWriter;
 use crate::sources::{Nudge, Problem, ProblemKind, Source, Updates, pod};
 use crate::text::PANICKED;
-
-/// The shortest time between two requests that are made because of nudges.
-pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// The content of a body.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! Requests to one URL, with the token and the certificate authorities that the files hold at that moment.
 
 use std::path::Path;
+use std::time::Duration;
 
 use hyper::header::HeaderValue;
 
@@ -9,6 +10,9 @@ use super::fetch::{Fetched, HttpClient, client, fetch};
 use super::files::{Content, Files, of_authorities, of_token};
 use crate::blocking::OneThread;
 use crate::sources::Problem;
+
+/// The shortest time between two requests that are made because of nudges.
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// Sends the requests to a URL.
 pub(super) struct Requests {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::panic::catch_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -10,7 +10,7 @@ use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid, is_mirror_pod, is_static_pod}
 
 use super::message::{self, EventKind};
 use crate::memory::{self, Bounded, Reduced};
-use crate::protobuf::decode_pod_within;
+use crate::protobuf::{DecodeError, decode_pod_within};
 use crate::sources::problem::{limited, undecodable};
 use crate::sources::{Problem, ProblemKind};
 use crate::text::{PANICKED, shorten};
@@ -125,31 +125,30 @@ impl Pods {
         content: u64,
         identity: &message::Identity,
     ) -> Result<(PodUid, Decoded), Problem> {
-        let (namespace, name) = (&*identity.namespace, &*identity.name);
+        let namespace = &*identity.namespace;
+        let name = &*identity.name;
         let problem_at =
             |kind, field: &str, message: &str| undecodable(kind, namespace, name, field, message);
-        // A defect of the decoder costs one pod.
-        let Ok(decoded) = catch_unwind(|| decode_pod_within(memory::LIMIT, bytes)) else {
-            let problem = Some(problem_at(ProblemKind::Defect, "", PANICKED));
-            return Ok((identity.uid.clone(), Decoded { object: None, content, problem }));
-        };
-        let (object, problem) = match decoded {
-            Ok(Bounded { object: pod, .. }) if is_mirror_pod(&pod) => {
+        // A panic, of the decoder or of what an embedder does with a pod, costs that pod.
+        let read = catch_unwind(AssertUnwindSafe(|| Content::read(bytes, self.transform)));
+        let (object, problem) = match read {
+            Ok(Content::Pod(Bounded { object: pod, reduced })) => {
+                let warning = |Reduced { field, message }| problem_at(ProblemKind::Warning, &field, &message);
+                (Some(*pod), reduced.map(warning))
+            }
+            Ok(Content::MirrorPod) => {
                 let (namespace, name) = (shorten(namespace), shorten(name));
                 let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
                 let field = "metadata.annotations[kubernetes.io/config.mirror]".to_owned();
                 return Err(Problem::new(ProblemKind::Invalid, &*self.origin, None, Some(field), message));
             }
-            Ok(Bounded { object: pod, .. }) if pod.name().is_empty() => {
+            Ok(Content::Nameless) => {
                 (None, Some(problem_at(ProblemKind::Syntax, "metadata.name", "is missing")))
             }
-            Ok(Bounded { object: mut pod, reduced }) => {
-                unmark_ended(&mut pod);
-                (self.transform)(&mut pod);
-                let warning = |Reduced { field, message }| problem_at(ProblemKind::Warning, &field, &message);
-                (Some(pod), reduced.map(warning))
+            Ok(Content::Undecodable(error)) => {
+                (None, Some(problem_at(ProblemKind::Syntax, error.field(), &error.reason())))
             }
-            Err(error) => (None, Some(problem_at(ProblemKind::Syntax, error.field(), &error.reason()))),
+            Err(_panic) => (None, Some(problem_at(ProblemKind::Defect, "", PANICKED))),
         };
         Ok((identity.uid.clone(), Decoded { object, content, problem }))
     }
@@ -185,6 +184,33 @@ struct Decoded {
     object: Option<Pod>,
     content: u64,
     problem: Option<Problem>,
+}
+
+/// What the bytes of a pod hold.
+enum Content {
+    /// A pod, as it is stored.
+    Pod(Bounded<Box<Pod>>),
+    MirrorPod,
+    Nameless,
+    Undecodable(DecodeError),
+}
+
+impl Content {
+    fn read(bytes: &[u8], transform: fn(&mut Pod)) -> Self {
+        let Bounded { object: mut pod, reduced } = match decode_pod_within(memory::LIMIT, bytes) {
+            Ok(decoded) => decoded,
+            Err(error) => return Self::Undecodable(error),
+        };
+        if is_mirror_pod(&pod) {
+            return Self::MirrorPod;
+        }
+        if pod.name().is_empty() {
+            return Self::Nameless;
+        }
+        unmark_ended(&mut pod);
+        transform(&mut pod);
+        Self::Pod(Bounded { object: Box::new(pod), reduced })
+    }
 }
 
 fn mark_ended(pod: &mut Pod) {
