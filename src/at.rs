@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::identity::{ContainerLog, Identity};
 use crate::moment::Coverage;
-use crate::pod::{ClaimRef, Life, OwnedClaim, PodKind, PodMeta, Time, ip_number, nanos};
+use crate::pod::{ClaimRef, Life, PodKind, PodMeta, Tenure, Time, ip_number, nanos};
 use crate::pods::{End, EndCause, Found, FoundBy, Hold, Key, Learned, Stay, Times};
 use crate::snapshot::Snapshot;
 
@@ -38,7 +38,9 @@ use crate::snapshot::Snapshot;
 ///
 /// In a gap between two coverages, a pod may lose its IP, and get the same one again after another pod had it. So a hold
 /// that was there before the gap ends in it, and another one begins, unless the pod's object shows that a container has run
-/// since before the gap ([`Life::ip_by`]). A name is held without a break if the pod was [created](Life::created) before.
+/// since before the gap ([`Life::ip_by`]). If the pod also ended in the gap, its last object shows from when until when it
+/// had its last sandbox ([`Life::ip_by`], [`Life::ip_until`]). A name is held without a break if the pod was
+/// [created](Life::created) before.
 ///
 /// If the wall clock was set, all that was known is of another clock: answers before that are
 /// [`TooEarly`](NotFound::TooEarly).
@@ -349,7 +351,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let stays = self.stays(key);
         let certain = stays.iter().filter(|stay| stay.window.contains(range));
         let possible = stays.iter().filter(|stay| stay.window.touches(range)).count();
-        let is_exclusive = !matches!(key, ClaimRef::Custom(..));
+        let is_exclusive = key.tenure().is_exclusive();
         let is_any_current = certain.clone().any(|stay| stay.is_current);
         let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
         if let (Some(stay), None) = (certain.next(), certain.next())
@@ -403,19 +405,20 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let created = life.created.map(|created| created.plus(-self.skew));
         let created_by =
             life.created.map(|created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
-        let (not_before, by) = match stay.key {
-            OwnedClaim::Ip(_) => (life.ip_not_before, life.ip_by),
-            OwnedClaim::Name(..) => (created, created_by),
-            OwnedClaim::ContainerId(_) | OwnedClaim::Custom(..) => (created, None),
+        let tenure = stay.key.tenure();
+        let (not_before, by) = match tenure {
+            Tenure::Sandbox => (life.ip_not_before, life.ip_by),
+            Tenure::Object => (created, created_by),
+            Tenure::Forever | Tenure::Shared => (created, None),
         };
         let began_by = hold.by.min(by.unwrap_or(Time::MAX));
         // If an object contradicts what was seen, its clock is another one.
         let not_before = not_before.unwrap_or(Time::MIN).min(began_by);
         let from = Between { earliest: after(&hold.begun).max(not_before), latest: began_by };
 
-        let is_ip = matches!(stay.key, OwnedClaim::Ip(_));
+        let goes_with_sandbox = tenure == Tenure::Sandbox;
         let end = hold.end.as_deref();
-        let held_until = if is_ip && life.may_lack_sandbox {
+        let held_until = if goes_with_sandbox && life.may_lack_sandbox {
             let stopped = hold.stopped.unwrap_or(Learned { after: Time::MIN, ..hold.begun });
             // An object cannot tell of an end before it comes, unless its clock is another one.
             let said = life.ip_until.map_or(Time::MIN, |until| until.min(stopped.at));
@@ -426,7 +429,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let is_over = |end: &&End| match end.cause {
             EndCause::KeyLost => true,
             // A pod that was removed while it ran may keep its IP.
-            EndCause::PodRemoved => !is_ip || life.may_lack_sandbox,
+            EndCause::PodRemoved => !goes_with_sandbox || life.may_lack_sandbox,
             EndCause::Gap => false,
         };
         let gone_by = end.filter(is_over).map_or(Time::MAX, |end| end.learned.at);

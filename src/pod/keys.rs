@@ -18,7 +18,10 @@ pub const MAX_KEYS_PER_POD: usize = 1024;
 /// Maximum length in bytes of a custom key or a container's name. Longer ones are ignored and counted too.
 pub const MAX_KEY_LENGTH: usize = 1024;
 
-/// A kind of custom keys, such as "owner" or "label". The number has no meaning to the index.
+/// A kind of custom keys, such as "owner" or "label". IPs, names and container IDs need none.
+///
+/// The number has no meaning to the index. `KeyKind(u16::MAX)` is taken if pods are k8s-openapi's: it is
+/// `pod_index::workload::WORKLOAD`, the key that those have of their workload. Any other is yours.
 ///
 /// # Examples
 /// ```
@@ -59,6 +62,43 @@ pub(crate) enum AnyClaim<B, S> {
     Custom(KeyKind, B),
     /// A full name, of a pod or a mirror pod.
     Name(PodKind, S, S),
+}
+
+/// What a kind of key depends on in time: when a pod gets it and loses it, and whether two pods can have it at once. All rules
+/// of time ask for this, and not for the kind itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tenure {
+    /// It is one pod's for ever, so that nothing about times is stored: a container ID.
+    Forever,
+    /// On the pod's sandbox, which may be another one after a while; one pod has it at a time: an IP.
+    Sandbox,
+    /// On the pod's object; one pod has it at a time: a name.
+    Object,
+    /// On the pod's object, which can gain and lose it; many pods may have it at a time: a custom key.
+    Shared,
+}
+
+impl<B, S> AnyClaim<B, S> {
+    /// What this kind of key depends on in time.
+    #[inline]
+    pub(crate) const fn tenure(&self) -> Tenure {
+        match self {
+            Self::ContainerId(_) => Tenure::Forever,
+            Self::Ip(_) => Tenure::Sandbox,
+            Self::Name(..) => Tenure::Object,
+            Self::Custom(..) => Tenure::Shared,
+        }
+    }
+}
+
+impl Tenure {
+    /// Whether two pods never have a key of this kind at once.
+    pub(crate) const fn is_exclusive(self) -> bool {
+        match self {
+            Self::Forever | Self::Sandbox | Self::Object => true,
+            Self::Shared => false,
+        }
+    }
 }
 
 /// A claimed key that borrows its bytes.

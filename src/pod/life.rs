@@ -108,6 +108,7 @@ pub struct Life {
     /// None of its containers runs, and its sandbox may be gone: its IPs may be another pod's, although its object still
     /// has them. If this becomes false again, it may have got the same IP a second time.
     pub may_lack_sandbox: bool,
-    /// If it may lack its sandbox, it had its IPs at least until this time.
+    /// If it may lack its sandbox, it had its IPs at least until this time; without a break since
+    /// [`ip_by`](Self::ip_by), if that is said too.
     pub ip_until: Option<Time>,
 }

@@ -10,7 +10,7 @@ mod simple;
 #[cfg(feature = "k8s-openapi")]
 pub mod workload;
 
-pub(crate) use keys::{ClaimRef, Claims, NamedClaim, OwnedClaim, Strength, ip_number};
+pub(crate) use keys::{ClaimRef, Claims, NamedClaim, OwnedClaim, Strength, Tenure, ip_number};
 pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
 pub(crate) use life::nanos;
 pub use life::{Life, Time};

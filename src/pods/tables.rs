@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::contenders::Contenders;
-use super::found::{Found, FoundBy, Key as Sought};
+use super::found::{Found, FoundBy, Key};
 use super::hashed_uid::HashedUid;
 use super::mirror::Mirror;
 use crate::id::{PodUid, UidRef};
@@ -133,20 +133,20 @@ impl<V: Claimant> Tables<V> {
     /// The pod that holds this key, without mirrors.
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]
-    pub(crate) fn get(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
+    pub(crate) fn get(&self, key: Key<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
         match key {
-            Sought::Uid(uid) => Some(self.pod(uid, hashing)?.found(FoundBy::Uid)),
-            Sought::Text(text) => self.get_text(text, hashing),
-            Sought::ContainerId(id) => {
+            Key::Uid(uid) => Some(self.pod(uid, hashing)?.found(FoundBy::Uid)),
+            Key::Text(text) => self.get_text(text, hashing),
+            Key::ContainerId(id) => {
                 let (_, Container { pod, name }) = self.find_container(id, hashing)?;
                 Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) })
             }
             // Not by `claimed`, which would copy the key to memory.
-            Sought::Ip(ip) => Some(self.find(ClaimRef::Ip(ip_number(ip)), hashing)?.1.found(FoundBy::Ip)),
-            Sought::Custom(kind, key) => {
+            Key::Ip(ip) => Some(self.find(ClaimRef::Ip(ip_number(ip)), hashing)?.1.found(FoundBy::Ip)),
+            Key::Custom(kind, key) => {
                 Some(self.find(ClaimRef::Custom(kind, key), hashing)?.1.found(FoundBy::Key))
             }
-            Sought::Name { namespace, name } => {
+            Key::Name { namespace, name } => {
                 let key = ClaimRef::Name(PodKind::Pod, name, namespace);
                 Some(self.find(key, hashing)?.1.found(FoundBy::Name))
             }
@@ -156,24 +156,24 @@ impl<V: Claimant> Tables<V> {
     /// The pod with this UID, or else with what the text is parsed as.
     #[cold]
     fn get_text(&self, text: &str, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
-        self.get(Sought::Uid(text.into()), hashing).or_else(|| self.get(Sought::parse(text)?, hashing))
+        self.get(Key::Uid(text.into()), hashing).or_else(|| self.get(Key::parse(text)?, hashing))
     }
 
     /// The key for which a text stands: a UID, if a pod has it.
-    pub(crate) fn meant<'k>(&self, key: Sought<'k>, hashing: &Hashing) -> Sought<'k> {
-        let Sought::Text(text) = key else { return key };
-        let uid = Sought::Uid(text.into());
-        if self.get(uid, hashing).is_some() { uid } else { Sought::parse(text).unwrap_or(uid) }
+    pub(crate) fn meant<'k>(&self, key: Key<'k>, hashing: &Hashing) -> Key<'k> {
+        let Key::Text(text) = key else { return key };
+        let uid = Key::Uid(text.into());
+        if self.get(uid, hashing).is_some() { uid } else { Key::parse(text).unwrap_or(uid) }
     }
 
     /// The mirror pod with this UID or name.
-    pub(crate) fn get_mirror(&self, key: Sought<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
+    pub(crate) fn get_mirror(&self, key: Key<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
         let pod = match key {
-            Sought::Uid(uid) => &self.mirror(uid, hashing)?.pod,
-            Sought::Text(text) => {
-                let uid = Sought::Uid(text.into());
+            Key::Uid(uid) => &self.mirror(uid, hashing)?.pod,
+            Key::Text(text) => {
+                let uid = Key::Uid(text.into());
                 let by_uid = self.get_mirror(uid, hashing);
-                return by_uid.or_else(|| self.get_mirror(Sought::parse(text)?, hashing));
+                return by_uid.or_else(|| self.get_mirror(Key::parse(text)?, hashing));
             }
             _ => self.find(key.claimed(PodKind::Mirror)?, hashing)?.1,
         };
@@ -183,7 +183,7 @@ impl<V: Claimant> Tables<V> {
     /// All pods with this key, without mirrors: its holder, then the contenders, the strongest claim first.
     pub(crate) fn all<'a>(
         &'a self,
-        key: Sought<'a>,
+        key: Key<'a>,
         hashing: &'a Hashing,
     ) -> impl Iterator<Item = Found<'a, V::Shared>> {
         let key = self.meant(key, hashing);

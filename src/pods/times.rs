@@ -14,7 +14,7 @@ use super::queue::Queue;
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
 use crate::options::KeepRemoved;
-use crate::pod::{ClaimRef, Life, OwnedClaim, Time};
+use crate::pod::{ClaimRef, Life, OwnedClaim, Tenure, Time};
 use crate::table::OrdMap;
 
 /// All holds of the keys of a snapshot's pods, and of those that ended lately.
@@ -207,7 +207,7 @@ impl Times {
     ) {
         // Its sandbox may be another one than before.
         let runs_again = |before: &Life| {
-            matches!(key, OwnedClaim::Ip(_)) && before.may_lack_sandbox && !life.may_lack_sandbox
+            key.tenure() == Tenure::Sandbox && before.may_lack_sandbox && !life.may_lack_sandbox
         };
         if let Some(before) = before.filter(runs_again) {
             self.end(&key, uid, before, EndCause::KeyLost, now);
@@ -273,16 +273,13 @@ impl Times {
         }
     }
 
-    /// The holds that seem to have gone on throughout a gap. Custom keys are not among them: no shared one is certain before
+    /// The holds that seem to have gone on throughout a gap. Shared keys are not among them: none of those is certain before
     /// the end of a gap.
     pub(crate) fn held_through(&self, gap: Gap) -> Vec<(Stay, Hold)> {
         let seems_held = |(stay, hold): &(&Stay, &Hold)| {
             let began_before = if gap.start == Time::MIN { hold.by < gap.end } else { hold.by <= gap.start };
             let stopped_before = hold.stopped.is_some_and(|stopped| stopped.after < gap.start);
-            hold.end.is_none()
-                && began_before
-                && !stopped_before
-                && !matches!(stay.key, OwnedClaim::Custom(..))
+            hold.end.is_none() && began_before && !stopped_before && stay.key.tenure().is_exclusive()
         };
         self.holds.iter().filter(seems_held).map(|(stay, hold)| (stay.clone(), hold.clone())).collect()
     }
@@ -292,9 +289,9 @@ impl Times {
     /// In the gap, the pod may have lost its sandbox, another pod may have got its IP, and then it may have got the same IP
     /// again. A container that has run since before the gap excludes that.
     pub(crate) fn interrupt(&mut self, stay: Stay, hold: Hold, life: &Life, gap: Gap, now: &Moment) {
-        let proof = match stay.key {
-            OwnedClaim::Ip(_) => life.ip_by,
-            _ => life.created,
+        let proof = match stay.key.tenure() {
+            Tenure::Sandbox => life.ip_by,
+            Tenure::Object | Tenure::Shared | Tenure::Forever => life.created,
         };
         if proof.is_some_and(|by| by <= gap.start) {
             return;
@@ -305,35 +302,49 @@ impl Times {
             self.holds.insert(stay, Hold { begun, by: begun.at, ..hold });
             return;
         }
-        let until_gap = Life {
-            // The object is a newer one than the hold. What it says is of the pod's present sandbox.
-            ip_by: None,
-            ip_not_before: life.ip_not_before.filter(|not_before| *not_before <= hold.by),
-            may_lack_sandbox: false,
-            ip_until: None,
-            created: life.created,
-        };
-        let key = stay.key.clone();
         let uid = stay.uid.clone();
+        let key = stay.key.clone();
         let lost = Learned { after: gap.start, at: now.time };
-        self.end_hold(&stay, &hold, until_gap, EndCause::Gap, lost, now.instant);
+        let before = of_before(life, &hold);
+        self.end_hold(&stay, &hold, before, EndCause::Gap, lost, now.instant);
         self.insert(key, &uid, begun, life);
     }
 
-    /// Of holds that ended since a gap began, what the objects say of the end does not count: they say it of the last
-    /// sandbox, which may be another one than that of before the gap.
-    pub(crate) fn doubt_ends(&mut self, gap: Gap) {
+    /// What the objects say of the holds of IPs that ended since a gap began is of the last sandbox, which may be another
+    /// one than that of before the gap.
+    pub(crate) fn doubt_ends(&mut self, gap: Gap, now: &Moment) {
         let recent: Vec<_> = self.ended.newest_first().cloned().collect();
         for stay in recent {
             let Some(hold) = self.holds.get(&stay).cloned() else { continue };
-            let Some(end) = hold.end.as_deref().filter(|end| end.learned.after >= gap.start) else { break };
-            if end.life.ip_by.is_some_and(|by| by <= gap.start) || end.life.ip_until.is_none() {
-                continue;
+            let Some(end) = hold.end.clone().filter(|end| end.learned.after >= gap.start) else { break };
+            let goes_with_sandbox = stay.key.tenure() == Tenure::Sandbox;
+            if goes_with_sandbox && end.life.may_lack_sandbox && end.life.ip_until.is_some() {
+                self.doubt_end(stay, hold, &end, gap, now);
             }
+        }
+    }
+
+    /// Lets a hold that ended begin when its last object says, if that also says how long the hold lasted. What is from
+    /// before the gap becomes a hold of its own.
+    fn doubt_end(&mut self, stay: Stay, hold: Hold, end: &End, gap: Gap, now: &Moment) {
+        let Some(by) = end.life.ip_by else {
             let life = Life { ip_until: None, ..end.life };
             let end = Some(Arc::new(End { life, ..end.clone() }));
             self.holds.insert(stay, Hold { end, ..hold });
+            return;
+        };
+        // If a container has run since before the gap, its sandbox was there all the time.
+        if by <= gap.start || hold.by >= by {
+            return;
         }
+        if hold.by <= gap.start {
+            // No stay has this number: the end of the pod's stay before this one took a number too.
+            let first = Stay { number: stay.number - 1, ..stay.clone() };
+            let lost = Learned { after: gap.start, at: end.learned.at };
+            let before = of_before(&end.life, &hold);
+            self.end_hold(&first, &hold, before, EndCause::KeyLost, lost, now.instant);
+        }
+        self.holds.insert(stay, Hold { by, ..hold });
     }
 
     /// Drops the holds whose time is over.
@@ -357,11 +368,25 @@ impl Times {
     }
 }
 
+/// What a pod's newest object says of a hold from before a gap: nothing of its end, and nothing of a sandbox that may be a
+/// newer one.
+fn of_before(life: &Life, hold: &Hold) -> Life {
+    Life {
+        created: life.created,
+        ip_not_before: life.ip_not_before.filter(|not_before| *not_before <= hold.by),
+        ip_by: None,
+        may_lack_sandbox: false,
+        ip_until: None,
+    }
+}
+
 impl Stay {
     /// The earlier one of this time and what a pod's object says, by which the pod had the key.
     fn by_with(&self, by: Time, life: &Life) -> Time {
-        let said = life.ip_by.filter(|_| matches!(self.key, OwnedClaim::Ip(_)));
-        said.map_or(by, |said| said.min(by))
+        match self.key.tenure() {
+            Tenure::Sandbox => life.ip_by.map_or(by, |said| said.min(by)),
+            Tenure::Object | Tenure::Shared | Tenure::Forever => by,
+        }
     }
 }
 

@@ -1,4 +1,7 @@
-//! Decides which pod gets a key: container IDs, IPs, and custom keys; for a removed pod, its name too.
+//! Decides which pod gets a key, and writes the entries of all keys.
+//!
+//! The rules of this file are those of container IDs, IPs and custom keys, and of the names of removed pods. Who holds a current
+//! pod's name follows another rule, which is in `update`: the pod that was stored last. Its entry is written here too.
 //!
 //! The result depends only on the set of pods, not on the order of writes. If several pods claim a key, the one
 //! with the strongest claim is in the table and the others are contenders. An added pod is compared with the

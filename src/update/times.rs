@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Draft;
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
-use crate::pod::{ClaimRef, Claims, OwnedClaim, PodKind, PodMeta};
+use crate::pod::{ClaimRef, Claims, OwnedClaim, PodKind, PodMeta, Tenure};
 use crate::pods::EndCause;
 
 impl<P: PodMeta> Draft<'_, P> {
@@ -77,7 +77,7 @@ impl<P: PodMeta> Draft<'_, P> {
                 times.interrupt(stay, hold, &life, gap, now);
             }
             let Some(times) = self.times_mut() else { return true };
-            times.doubt_ends(gap);
+            times.doubt_ends(gap, now);
         }
         if let Some(times) = self.times_mut() {
             times.cover(coverage);
@@ -92,6 +92,6 @@ fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedClaim> {
     let claims = if kind == PodKind::Pod { Claims::of(pod) } else { Claims::NONE };
     // Names come last.
     let name = ClaimRef::Name(kind, pod.name(), pod.namespace());
-    let timed = claims.iter().map(|named| named.key).filter(|key| !matches!(key, ClaimRef::ContainerId(_)));
+    let timed = claims.iter().map(|named| named.key).filter(|key| key.tenure() != Tenure::Forever);
     timed.chain([name]).map(OwnedClaim::new).collect()
 }

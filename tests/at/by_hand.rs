@@ -158,6 +158,64 @@ fn a_pod_that_ended_in_a_gap_had_its_ip_until_then_for_no_certain() {
     assert_ne!(told.who(450, ip(7)), "web");
 }
 
+/// Nothing was known of it before the gap. Its object says itself from when until when it had the IP.
+#[test]
+fn a_pod_that_came_and_went_in_a_gap_had_its_ip_as_long_as_its_object_says() {
+    let ran = Life { ip_by: Some(time(600)), ip_not_before: Some(time(560)), ..Life::default() };
+    let over = Life { may_lack_sandbox: true, ip_until: Some(time(760)), ..ran };
+    for earlier in [None, Some(Life::default()), Some(ran)] {
+        let mut told = Told::new();
+        told.hear(500);
+        let shown = earlier.into_iter().chain([over]).map(|life| add(pod("web", life)));
+        told.list(800, shown.chain([Operation::Remove("web".into())]));
+        told.tell(1200, []);
+        assert_eq!(told.who(680, ip(7)), "web", "{earlier:?}");
+        assert_eq!([590, 770].map(|tick| told.who(tick, ip(7))), ["web?", "web?"]);
+        assert_eq!(told.who(1100, ip(7)), "NoPod");
+    }
+}
+
+/// Known before the gap, and in it, it may have lost the IP to another pod and got it again.
+#[test]
+fn a_pod_that_started_again_and_ended_in_a_gap_had_its_ip_before_and_as_long_as_its_object_says() {
+    let ran = |by| Life { ip_by: Some(time(by)), ..Life::default() };
+    let over = Life { may_lack_sandbox: true, ip_until: Some(time(760)), ..ran(650) };
+    for is_removed in [false, true] {
+        let mut told = Told::new();
+        told.tell(100, [add(pod("web", ran(90)))]);
+        told.hear(500);
+        let removal = is_removed.then_some(Operation::Remove("web".into()));
+        told.list(800, [add(pod("web", over))].into_iter().chain(removal));
+        told.tell(1200, []);
+        assert_eq!([300, 700].map(|tick| told.who(tick, ip(7))), ["web", "web"], "{is_removed}");
+        assert_eq!(
+            [560, 640, 770].map(|tick| told.who(tick, ip(7))),
+            ["web?", "web?", "web?"],
+            "{is_removed}"
+        );
+        if is_removed {
+            assert_eq!(told.who(1100, ip(7)), "NoPod");
+            // It returns, and has it since then.
+            told.tell(1300, [add(pod("web", ran(1290)))]);
+            told.tell(1500, []);
+            assert_eq!([300, 700, 1400].map(|tick| told.who(tick, ip(7))), ["web", "web", "web"]);
+            assert_ne!(told.who(600, ip(7)), "web");
+        }
+    }
+    // An older object that was told with the last one speaks of another sandbox than that one, perhaps.
+    let mut told = Told::new();
+    told.hear(500);
+    told.list(
+        800,
+        [ran(560), over]
+            .map(|life| add(pod("web", life)))
+            .into_iter()
+            .chain([Operation::Remove("web".into())]),
+    );
+    told.tell(1200, []);
+    assert_eq!([600, 700].map(|tick| told.who(tick, ip(7))), ["web?", "web"]);
+}
+
 /// What a checkpoint says is of before the agent's start.
 #[test]
 fn a_pod_that_was_known_before_anything_was_covered_has_its_ip_since_its_own_object_says() {

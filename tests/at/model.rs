@@ -204,11 +204,8 @@ impl Model {
             };
             start.is_some() && said.map(tick).is_some_and(|said| Some(said) <= start)
         };
-        if let Some((_, heard, life, _)) = &mut one.end {
-            if *heard >= start && !life.ip_by.is_some_and(|by| start.is_some() && Some(tick(by)) <= start) {
-                life.ip_until = None;
-            }
-            return vec![one];
+        if one.end.is_some() {
+            return self.ended(one, start);
         }
         let life = self.pods[&one.uid].life;
         let is_older = start.map_or(one.by < since, |start| one.by <= start);
@@ -230,6 +227,31 @@ impl Model {
         one.lost = Some(self.now);
         let stopped = life.may_lack_sandbox.then_some(Stopped { after: None, at: learned });
         vec![one, Interval { stopped, ..next }]
+    }
+
+    /// An interval that ended, after a gap: the same one, a shorter one, or two.
+    fn ended(&self, mut one: Interval, start: Option<i64>) -> Vec<Interval> {
+        let Some((gone, heard, life, _)) = one.end.as_mut() else { return vec![one] };
+        let is_of_gap = *heard >= start && matches!(one.word, Word::Ip(_)) && one.lost.is_none();
+        if !is_of_gap || !life.may_lack_sandbox || life.ip_until.is_none() {
+            return vec![one];
+        }
+        let Some(by) = life.ip_by.map(tick) else {
+            life.ip_until = None;
+            return vec![one];
+        };
+        if start.is_some_and(|start| by <= start) || one.by >= by {
+            return vec![one];
+        }
+        let said = Life {
+            created: life.created,
+            ip_not_before: life.ip_not_before.filter(|before| tick(*before) <= one.by),
+            ..Life::default()
+        };
+        let first = Interval { lost: Some(self.now), end: Some((*gone, start, said, false)), ..one.clone() };
+        let is_older = start.is_some_and(|start| one.by <= start);
+        one.by = by;
+        if is_older { vec![first, one] } else { vec![one] }
     }
 
     /// The bounds, by the table in the documents.
