@@ -38,11 +38,12 @@ impl Observed {
         for one in news {
             let all = self.pods.entry(history.pods[one.pod].ip).or_default();
             let at = all.iter().rposition(|seen| seen.pod == one.pod);
-            // After a gap, its container is a new one: its sandbox may be, too.
-            let runs = one.state.and_then(|state| state.running);
-            let is_new = now - heard > DELAY && runs.is_some_and(|runs| runs + 1_000 > heard);
+            // It was seen before a gap, and its container is one that started in the gap: its sandbox may be a new one, too,
+            // and another pod may have had the IP meanwhile. So it may if no container had started before the gap.
+            let runs = one.state.and_then(|state| state.running).map(|at| at + 1_000);
+            let is_new = now - heard > DELAY && runs.is_some_and(|runs| runs > heard);
             let at = at.filter(|at| {
-                let is_again = is_new && all[*at].runs <= heard;
+                let is_again = is_new && all[*at].learned <= heard && runs != Some(all[*at].runs);
                 if is_again {
                     all[*at].gone = Some((now, heard));
                 }
@@ -58,7 +59,7 @@ impl Observed {
                         all.len() - 1
                     });
                     let seen = &mut all[at];
-                    seen.runs = state.running.map_or(seen.runs, |runs| seen.runs.min(runs + 1_000));
+                    seen.runs = runs.map_or(seen.runs, |runs| seen.runs.min(runs));
                     // If it was first seen finished, nothing is known of how long it ran.
                     let ran = if seen.learned == now { -FOREVER } else { heard - DELAY };
                     seen.finished = seen.finished.or(state.finished.map(|at| (at, ran)));

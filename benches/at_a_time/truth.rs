@@ -133,7 +133,9 @@ impl History {
             created += rng.between(200, 1_800);
         }
         for (begin, end) in &outages {
-            restart_unseen(*begin, *end, &mut pods, &mut news);
+            for unseen in [Unseen::Runs, Unseen::Starts, Unseen::Finishes] {
+                restart_unseen(unseen, *begin, *end, &mut pods, &mut news);
+            }
         }
         news.sort_by_key(|one: &News| one.told);
         let seconds = usize::try_from(length / 1_000).unwrap_or_default();
@@ -183,22 +185,58 @@ impl Pod {
     }
 }
 
+/// What is seen of a pod that loses its sandbox while nobody tells of it.
+#[derive(Clone, Copy)]
+enum Unseen {
+    /// It ran before, and runs after.
+    Runs,
+    /// Before, it had its IP, but no container had started yet.
+    Starts,
+    /// It ran before, and afterwards it has finished, or is gone.
+    Finishes,
+}
+
 /// In an outage, a pod loses its sandbox, another pod comes and goes with its IP, of which nobody tells, and the first one
 /// gets the IP again. Only the time at which its container started shows it.
-fn restart_unseen(begin: Ms, end: Ms, pods: &mut Vec<Pod>, news: &mut Vec<News>) {
-    let lasts = |pod: &Pod| pod.from < begin - 20_000 && pod.until > end + 20_000;
-    let told =
-        |pod: usize| news.iter().any(|one| one.pod == pod && (begin - 2 * DELAY..=end).contains(&one.told));
-    let number = (0..pods.len())
-        .find(|number| lasts(&pods[*number]) && pods[*number].lost.is_none() && !told(*number));
-    let Some(number) = number else { return };
-    let (from, until) = (begin + 1_000, end - 4_000);
-    let (ip, running) = (pods[number].ip, Some(second(end - 3_000)));
+fn restart_unseen(unseen: Unseen, begin: Ms, end: Ms, pods: &mut Vec<Pod>, news: &mut Vec<News>) {
+    let told = |pod: usize, from: Ms, until: Ms| {
+        news.iter().filter(move |one| one.pod == pod && (from..until).contains(&one.told))
+    };
+    let is_silent = |pod, until| told(pod, begin - 2 * DELAY, until).next().is_none();
+    let finished = |pod| told(pod, end, end + 1).find_map(|one| one.state?.finished);
+    let is_one = |pod: usize| {
+        let Pod { from, until, ref lost, .. } = pods[pod];
+        let outlasts = until > end + 20_000;
+        lost.is_none()
+            && match unseen {
+                Unseen::Runs => from < begin - 20_000 && outlasts && is_silent(pod, end + 1),
+                Unseen::Starts => {
+                    let mut states = told(pod, 0, begin).filter_map(|one| one.state);
+                    let has_ip = told(pod, 0, begin).any(|one| one.state.is_some_and(|state| state.has_ip));
+                    has_ip && outlasts && states.all(|state| state.running.is_none())
+                }
+                Unseen::Finishes => {
+                    let is_late = finished(pod).is_some_and(|finished| finished > begin + 20_000);
+                    from < begin - 20_000 && is_silent(pod, end) && is_late
+                }
+            }
+    };
+    let Some(number) = (0..pods.len()).find(|pod| is_one(*pod)) else { return };
+    let from = begin + 1_000;
+    let until = if let Unseen::Finishes = unseen { begin + 8_000 } else { end - 4_000 };
+    let running = Some(second(until + 1_000));
+    let ip = pods[number].ip;
     pods[number].lost = Some(Lost { from, until });
-    for one in news.iter_mut().filter(|one| one.pod == number && one.told > end) {
-        one.state = one.state.map(|state| State { running, ..state });
+    for one in news.iter_mut().filter(|one| one.pod == number && one.told >= end) {
+        one.state = one.state.map(|state| State { running: state.running.and(running), ..state });
     }
-    news.push(News { told: end, pod: number, state: Some(State { has_ip: true, running, finished: None }) });
+    if let Unseen::Runs | Unseen::Starts = unseen {
+        news.push(News {
+            told: end,
+            pod: number,
+            state: Some(State { has_ip: true, running, finished: None }),
+        });
+    }
     let (created, started) = (second(from + API_SKEW), second(from));
     pods.push(Pod { ip, from: from + 1_000, until: until - 1_000, lost: None, created, started });
 }
