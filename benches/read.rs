@@ -129,6 +129,6 @@ impl Reads<'_> {
         });
         by_each_handle!("pod by its mirror", &mirrors, |at, pod| at.pod_by_mirror_pod(pod).is_some());
         by_each_handle!("mirror by its pod", &pods, |at, pod| at.mirror_pod_by_pod(pod).is_some());
-        by_each_handle!("pod and mirror", &pods, |at, pod| at.pod_and_mirror_pod(pod).0.is_some());
+        by_each_handle!("pod and mirror", &pods, |at, pod| at.pod_and_mirror_pod(pod).pod.is_some());
     }
 }

@@ -164,6 +164,7 @@ pub use pod::{
 pub use pod::{name_keys, workload};
 pub use pods::{Found, FoundBy, Key};
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
+pub use snapshot::kubelet;
 pub use snapshot::{Change, KeyCounts, RemovedPods, Snapshot};
 #[cfg(any(pod_index_loom, pod_index_shuttle))]
 #[doc(hidden)]

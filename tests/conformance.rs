@@ -64,7 +64,7 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
     orphans.sort_unstable();
 
     let mut statics: Vec<_> = snapshot.static_pods_with_mirrors().collect();
-    statics.sort_by(|a, b| a.0.uid.cmp(&b.0.uid));
+    statics.sort_by(|a, b| a.pod.uid.cmp(&b.pod.uid));
 
     let by_full_name: Map<String, Value> = seen
         .full_names
@@ -86,7 +86,7 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
         ("mirrorToPod", json!(mirror_to_pod(snapshot))),
         (
             "staticToMirror",
-            statics.into_iter().map(|(pod, mirror)| json!([id_of(Some(pod)), id_of(mirror)])).collect(),
+            statics.into_iter().map(|one| json!([id_of(Some(one.pod)), id_of(one.mirror)])).collect(),
         ),
         ("byUID", by_uid(&|pod| id_of(snapshot.pod_by_uid(&pod.uid)))),
         ("translate", by_uid(&|pod| json!(snapshot.translate_pod_uid(&pod.uid).to_string()))),
@@ -97,7 +97,7 @@ fn state(snapshot: &Snapshot<TestPod>, seen: &Seen) -> BTreeMap<&'static str, Va
             "podAndMirror",
             by_uid(&|pod| {
                 let found = snapshot.pod_and_mirror_pod(pod);
-                json!([id_of(found.0), id_of(found.1), is_mirror_pod(&**pod)])
+                json!([id_of(found.pod), id_of(found.mirror), is_mirror_pod(&**pod)])
             }),
         ),
         ("isMirrorOf", is_mirror_of(seen)),

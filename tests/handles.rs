@@ -162,11 +162,11 @@ fn every_view_can_be_iterated_and_has_a_length_if_known() {
     assert_eq!(orphans, ["gone_kube-system"]);
     let pairs = snapshot.static_pods_with_mirrors();
     assert_eq!(pairs.clone().count(), 1);
-    for (pod, mirror) in pairs {
-        assert_eq!((pod.uid.as_str(), mirror.expect("its mirror").uid.as_str()), ("s", "m"));
+    for one in pairs {
+        assert_eq!((one.pod.uid.as_str(), one.mirror.expect("its mirror").uid.as_str()), ("s", "m"));
     }
     let pairs: Vec<_> =
-        snapshot.mirror_to_pod_uids().map(|(mirror, pod)| (mirror.to_string(), pod.to_string())).collect();
+        snapshot.mirror_to_pod_uids().map(|one| (one.mirror.to_string(), one.pod.to_string())).collect();
     assert_eq!(pairs, [("m".into(), "s".into())]);
 }
 
@@ -273,7 +273,7 @@ fn debug_output_of_an_index_is_short_and_names_its_type() {
         ["Added(new_default, new)", "Removed(gone_kube-system, orphan)", "Updated(db_default, p)"]
     );
     let pair = after.pod_and_mirror_pod(after.mirror_pod_by_uid("m").expect("it is there"));
-    assert_eq!(pair.0.expect("its pod").uid, "s");
+    assert_eq!(pair.pod.expect("its pod").uid, "s");
 }
 
 /// Padding and hashing, for terminal tables and maps by UID.

@@ -151,7 +151,7 @@ fn index_reads(rounds: &mut Rounds<'static>, workload: &mut Workload) {
     snapshot_case!("mirror by UID", mirror_uids, |index, uid| index.mirror_pod_by_uid(&**uid).is_some());
     snapshot_case!("pod by its mirror", mirrors.clone(), |index, pod| index.pod_by_mirror_pod(pod).is_some());
     snapshot_case!("mirror by its pod", pods.clone(), |index, pod| index.mirror_pod_by_pod(pod).is_some());
-    snapshot_case!("pod and mirror", pods, |index, pod| index.pod_and_mirror_pod(pod).0.is_some());
+    snapshot_case!("pod and mirror", pods, |index, pod| index.pod_and_mirror_pod(pod).pod.is_some());
 
     // The minimum work of a lookup by name.
     let hashing = RandomState::with_seeds(1, 2, 3, 4);

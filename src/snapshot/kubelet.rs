@@ -1,12 +1,66 @@
-//! The reads that the kubelet's own interface has and hardly anybody else needs: from a pod to its mirror pod and back, and
-//! counts. `translations` has those of UIDs; [`PodManager`](crate::PodManager) is the whole interface in one handle.
+//! The kubelet's own view of pods and their mirror pods: what its pod manager answers, beside plain lookups.
+//!
+//! You need it if you write for the kubelet's interface, or if you manage mirror pods. Most programs do not: they find pods by
+//! [`Snapshot::get`](crate::Snapshot::get), and a mirror pod's UID by
+//! [`Snapshot::translate_pod_uid`](crate::Snapshot::translate_pod_uid). The methods are those of
+//! [`Snapshot`](crate::Snapshot#kubelet), and [`PodManager`](crate::PodManager) is the whole interface in one handle. Here are the
+//! types of what they return.
+//!
+//! | kubelet | here |
+//! |---|---|
+//! | `GetPodByMirrorPod`, `GetMirrorPodByPod` | [`pod_by_mirror_pod`](crate::Snapshot::pod_by_mirror_pod), [`mirror_pod_by_pod`](crate::Snapshot::mirror_pod_by_pod) |
+//! | `GetPodAndMirrorPod` | [`pod_and_mirror_pod`](crate::Snapshot::pod_and_mirror_pod) |
+//! | `GetStaticPodToMirrorPodMap` | [`static_pods_with_mirrors`](crate::Snapshot::static_pods_with_mirrors) |
+//! | `GetUIDTranslations` | [`pod_to_mirror_uids`](crate::Snapshot::pod_to_mirror_uids), [`mirror_to_pod_uids`](crate::Snapshot::mirror_to_pod_uids) |
+//! | `GetOrphanedMirrorPodNames` | [`orphaned_mirror_pod_full_names`](crate::Snapshot::orphaned_mirror_pod_full_names) |
+//! | the gauge `kubelet_managed_ephemeral_containers` | [`ephemeral_container_count`](crate::Snapshot::ephemeral_container_count) |
 
 use std::sync::Arc;
 
 use super::Snapshot;
-use crate::id::FullName;
+use crate::id::{FullName, MirrorPodUid, PodUid};
 use crate::pod::{PodKind, PodMeta, is_mirror_pod};
 
+/// A pod that runs on the node and the API server's mirror of it, as far as the index has them.
+#[non_exhaustive]
+pub struct PodAndMirror<'a, P> {
+    /// The pod that runs on the node.
+    pub pod: Option<&'a Arc<P>>,
+    /// Its mirror pod.
+    pub mirror: Option<&'a Arc<P>>,
+}
+
+/// A static pod, and its mirror pod if it has one.
+#[non_exhaustive]
+pub struct StaticPod<'a, P> {
+    /// The static pod.
+    pub pod: &'a Arc<P>,
+    /// The mirror pod that holds its full name.
+    pub mirror: Option<&'a Arc<P>>,
+}
+
+/// To which UID a mirror pod's UID translates.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub struct MirrorToPod {
+    /// The mirror pod's UID.
+    pub mirror: MirrorPodUid,
+    /// The static pod's UID. That pod may be gone.
+    pub pod: PodUid,
+}
+
+/// By which mirror pod's UID the API server knows a pod.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub struct PodToMirror {
+    /// The static pod's UID. That pod may be gone.
+    pub pod: PodUid,
+    /// The mirror pod's UID, if there is one.
+    pub mirror: Option<MirrorPodUid>,
+}
+
+/// # Kubelet
+/// What only the [kubelet's interface](crate::kubelet) needs.
 impl<P: PodMeta> Snapshot<P> {
     /// The number of ephemeral containers in all pods, without mirrors.
     ///
@@ -60,11 +114,11 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: `GetPodAndMirrorPod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "GetPodAndMirrorPod")]
     #[must_use]
-    pub fn pod_and_mirror_pod<'a>(&'a self, pod: &'a Arc<P>) -> (Option<&'a Arc<P>>, Option<&'a Arc<P>>) {
+    pub fn pod_and_mirror_pod<'a>(&'a self, pod: &'a Arc<P>) -> PodAndMirror<'a, P> {
         if is_mirror_pod(&**pod) {
-            (self.pod_by_mirror_pod(pod), Some(pod))
+            PodAndMirror { pod: self.pod_by_mirror_pod(pod), mirror: Some(pod) }
         } else {
-            (Some(pod), self.mirror_pod_by_pod(pod))
+            PodAndMirror { pod: Some(pod), mirror: self.mirror_pod_by_pod(pod) }
         }
     }
 
@@ -93,7 +147,47 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// Kubelet: `GetStaticPodToMirrorPodMap` (`pkg/kubelet/pod/pod_manager.go`, since 1.32).
     #[doc(alias = "GetStaticPodToMirrorPodMap")]
-    pub fn static_pods_with_mirrors(&self) -> impl Iterator<Item = (&Arc<P>, Option<&Arc<P>>)> + Clone {
-        self.static_pods().map(|pod| (pod, self.mirror_pod_by_pod(pod)))
+    pub fn static_pods_with_mirrors(&self) -> impl Iterator<Item = StaticPod<'_, P>> + Clone {
+        self.static_pods().map(|pod| StaticPod { pod, mirror: self.mirror_pod_by_pod(pod) })
+    }
+
+    /// Every mirror that translates, with the UID it translates to.
+    ///
+    /// # Complexity
+    /// O(1) to obtain, O(mirror pods) to iterate; no allocation for UIDs in a usual spelling.
+    ///
+    /// Kubelet: the second result of `GetUIDTranslations` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetUIDTranslations")]
+    pub fn mirror_to_pod_uids(&self) -> impl Iterator<Item = MirrorToPod> {
+        self.live.mirrors.iter().filter_map(|mirror| {
+            let pod = self.target_of(&mirror.value)?.clone();
+            Some(MirrorToPod { mirror: mirror.value.pod.uid().into(), pod })
+        })
+    }
+
+    /// Every static pod, and every other UID that a mirror translates to, with the mirror's UID. A static pod
+    /// without a mirror has `None`. If several mirrors have one full name, the one that holds it is used.
+    ///
+    /// # Complexity
+    /// O(1) to obtain, O(pods + mirror pods) to iterate, with one lookup per static pod; no allocation for UIDs in a
+    /// usual spelling.
+    ///
+    /// Kubelet: the first result of `GetUIDTranslations` (`pkg/kubelet/pod/pod_manager.go`).
+    #[doc(alias = "GetUIDTranslations")]
+    pub fn pod_to_mirror_uids(&self) -> impl Iterator<Item = PodToMirror> {
+        let mirrored = self.live.mirrors.iter().filter_map(|mirror| {
+            let pod = mirror.value.target.uid()?.clone();
+            Some(PodToMirror { pod, mirror: Some(mirror.value.pod.uid().into()) })
+        });
+        let unmirrored = self
+            .static_pods()
+            .filter(|pod| self.mirror_of_holder(pod).is_none())
+            .map(|pod| PodToMirror { pod: pod.uid().into(), mirror: None });
+        mirrored.chain(unmirrored)
     }
 }
+
+copied!(PodAndMirror, StaticPod);
+
+shown!(PodAndMirror<'_>, |it| pod: it.pod.map(|pod| pod.uid()), mirror: it.mirror.map(|mirror| mirror.uid()));
+shown!(StaticPod<'_>, |it| pod: it.pod.uid(), mirror: it.mirror.map(|mirror| mirror.uid()));

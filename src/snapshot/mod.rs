@@ -11,7 +11,7 @@
 
 mod by_key;
 mod changes;
-mod kubelet;
+pub mod kubelet;
 mod removed;
 mod translations;
 

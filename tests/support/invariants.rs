@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use pod_index::kubelet::{MirrorToPod, StaticPod};
 use pod_index::{PodMeta, Snapshot, is_mirror_pod};
 
 /// Panics with a reason unless I1 to I6 hold.
@@ -18,7 +19,7 @@ pub fn check<P: PodMeta>(snapshot: &Snapshot<P>) {
 /// I1: each UID with a translation is a known mirror. If its target is a known pod, it has the same full
 /// name.
 pub fn a_translation_joins_one_full_name<P: PodMeta>(snapshot: &Snapshot<P>) {
-    for (mirror, pod) in snapshot.mirror_to_pod_uids() {
+    for MirrorToPod { mirror, pod, .. } in snapshot.mirror_to_pod_uids() {
         let known = snapshot.mirror_pod_by_uid(&mirror).map(full_name);
         assert!(known.is_some(), "I1: {mirror} translates to {pod}, but is no known mirror");
         assert!(snapshot.mirror_pod_by_uid(&pod).is_none(), "I1: {mirror} translates to the mirror {pod}");
@@ -26,7 +27,7 @@ pub fn a_translation_joins_one_full_name<P: PodMeta>(snapshot: &Snapshot<P>) {
             assert_eq!(known, Some(full_name(pod)), "I1: {mirror} and {} share a full name", pod.uid());
         }
     }
-    for (pod, mirror) in snapshot.static_pods_with_mirrors() {
+    for StaticPod { pod, mirror, .. } in snapshot.static_pods_with_mirrors() {
         if let Some(mirror) = mirror {
             assert_eq!(
                 full_name(pod),
@@ -39,8 +40,8 @@ pub fn a_translation_joins_one_full_name<P: PodMeta>(snapshot: &Snapshot<P>) {
 
 /// I6: pod to mirror, and mirror to pod.
 fn both_directions_agree<P: PodMeta>(snapshot: &Snapshot<P>) {
-    let to_pod: BTreeMap<_, _> = snapshot.mirror_to_pod_uids().collect();
-    let to_mirror: BTreeMap<_, _> = snapshot.pod_to_mirror_uids().collect();
+    let to_pod: BTreeMap<_, _> = snapshot.mirror_to_pod_uids().map(|one| (one.mirror, one.pod)).collect();
+    let to_mirror: BTreeMap<_, _> = snapshot.pod_to_mirror_uids().map(|one| (one.pod, one.mirror)).collect();
     for (pod, mirror) in &to_mirror {
         assert_eq!(snapshot.mirror_uid_of_pod(pod), *mirror, "I6: {pod} asked for alone");
         if let Some(mirror) = mirror {

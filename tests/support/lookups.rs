@@ -132,8 +132,8 @@ pub const LOOKUPS: &[Lookup] = &[
     ("mirror by pod, pod by mirror, both", |pods, given| {
         pods.pod_by_mirror_pod(&given.mirror).is_some()
             && pods.mirror_pod_by_pod(&given.pod).is_some()
-            && pods.pod_and_mirror_pod(&given.mirror).0.is_some_and(|pod| pod.uid == STATIC)
-            && pods.pod_and_mirror_pod(&given.pod).1.is_some_and(|mirror| mirror.uid == MIRROR)
+            && pods.pod_and_mirror_pod(&given.mirror).pod.is_some_and(|pod| pod.uid == STATIC)
+            && pods.pod_and_mirror_pod(&given.pod).mirror.is_some_and(|mirror| mirror.uid == MIRROR)
     }),
     ("translate", |pods, given| {
         pods.translate_pod_uid(MIRROR) == STATIC
@@ -158,7 +158,7 @@ pub const LOOKUPS: &[Lookup] = &[
     ("walk over static pods", |pods, _| pods.static_pods().count() > 0),
     ("walk over mirror pods", |pods, _| pods.mirror_pods().count() == pods.mirror_pods().len()),
     ("walk over static pods and their mirrors", |pods, _| {
-        pods.static_pods_with_mirrors().filter(|(_, mirror)| mirror.is_some()).count() > 0
+        pods.static_pods_with_mirrors().filter(|one| one.mirror.is_some()).count() > 0
     }),
     ("counts", |pods, _| pods.generation() > 0 && pods.ephemeral_container_count() == 0),
 ];

@@ -12,6 +12,7 @@ pub mod removed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pod_index::kubelet::{MirrorToPod, PodToMirror};
 use pod_index::{
     CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, KeyKind, PodKeys, PodMeta,
     Snapshot,
@@ -126,7 +127,7 @@ pub fn uids<'a>(pods: impl IntoIterator<Item = &'a Arc<TestPod>>) -> Vec<&'a str
 /// The pairs of `pod_to_mirror`, sorted; a pod without a mirror has `""`.
 pub fn pod_to_mirror(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
     let mut map = BTreeMap::new();
-    for (pod, mirror) in snapshot.pod_to_mirror_uids() {
+    for PodToMirror { pod, mirror, .. } in snapshot.pod_to_mirror_uids() {
         let mirror = mirror.map_or_else(String::new, |mirror| mirror.to_string());
         assert_eq!(map.insert(pod.to_string(), mirror), None, "{pod} is reported twice");
     }
@@ -136,7 +137,7 @@ pub fn pod_to_mirror(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
 /// The pairs of `mirror_to_pod`, sorted.
 pub fn mirror_to_pod(snapshot: &Snapshot<TestPod>) -> BTreeMap<String, String> {
     let mut map = BTreeMap::new();
-    for (mirror, pod) in snapshot.mirror_to_pod_uids() {
+    for MirrorToPod { mirror, pod, .. } in snapshot.mirror_to_pod_uids() {
         assert_eq!(map.insert(mirror.to_string(), pod.to_string()), None, "{mirror} is reported twice");
     }
     map

@@ -80,10 +80,10 @@ impl Observation {
             ephemeral_containers: snapshot.ephemeral_container_count(),
             orphans,
             static_to_mirror: once_each(
-                snapshot.static_pods_with_mirrors().map(|(pod, mirror)| (id(pod), mirror.map(id))),
+                snapshot.static_pods_with_mirrors().map(|one| (id(one.pod), one.mirror.map(id))),
             ),
-            pod_to_mirror: once_each(snapshot.pod_to_mirror_uids()),
-            mirror_to_pod: once_each(snapshot.mirror_to_pod_uids()),
+            pod_to_mirror: once_each(snapshot.pod_to_mirror_uids().map(|one| (one.pod, one.mirror))),
+            mirror_to_pod: once_each(snapshot.mirror_to_pod_uids().map(|one| (one.mirror, one.pod))),
             by_uid: universe.uids.iter().map(|uid| (uid.clone(), by_uid(snapshot, uid))).collect(),
             by_full_name: universe
                 .full_names
@@ -141,10 +141,10 @@ fn by_full_name(snapshot: &Snapshot<TestPod>, full_name: &str) -> FullNameAnswer
             assert_eq!(snapshot.mirror_pod_by_pod(asks).map(id), answers.mirror_pod, "by pod: {full_name}");
         }
         let found = snapshot.pod_and_mirror_pod(&pod);
-        let pair = (found.0.map(id), found.1.map(id));
+        let pair = (found.pod.map(id), found.mirror.map(id));
         assert_eq!(pair, (Some(id(&pod)), answers.mirror_pod.clone()), "the pair: {full_name}");
         let found = snapshot.pod_and_mirror_pod(&mirror);
-        let pair = (found.0.map(id), found.1.map(id));
+        let pair = (found.pod.map(id), found.mirror.map(id));
         assert_eq!(pair, (answers.pod.clone(), Some(id(&mirror))), "the pair: {full_name}");
     }
     answers

@@ -104,7 +104,7 @@ fn show(output: Output, reader: &Reader<Pod>) -> Result<(), Failure> {
 fn summary(snapshot: &Snapshot<Pod>) -> String {
     let pods = snapshot.pods();
     let all = pods.clone().chain(snapshot.mirror_pods()).map(|pod| &**pod);
-    let mirrored = snapshot.static_pods_with_mirrors().filter(|(_, mirror)| mirror.is_some()).count();
+    let mirrored = snapshot.static_pods_with_mirrors().filter(|one| one.mirror.is_some()).count();
     format!(
         "{}\n{} pods, {} of them static, {mirrored} of those with a mirror pod; generation {}\n",
         table::pods(all),
