@@ -205,6 +205,18 @@ fn the_kubelets_socket_is_read_as_root_from_a_read_only_directory() {
     assert_eq!(mount.unwrap().read_only, Some(true));
 }
 
+/// A token that is not there cannot be stolen. The other components ask the API server or the kubelet with it.
+#[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
+fn only_an_agent_that_asks_no_api_server_is_without_a_token() {
+    for component in components() {
+        let pod = pod(daemonset(&[&component]));
+        let asks = pod.containers[0].args.iter().flatten().any(|arg| arg == "--api-server");
+        assert_eq!(asks, component != "kubelet-socket");
+        assert_eq!(pod.automount_service_account_token, Some(asks), "{component}");
+    }
+}
+
 /// Prometheus finds the agents by their labels and their port.
 #[test]
 #[ignore = "needs kubectl: .ci/run deploy"]

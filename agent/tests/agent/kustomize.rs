@@ -257,6 +257,15 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
     for object in helm(&components(), &values).unwrap() {
         assert_eq!(object["metadata"]["labels"]["release"], "prometheus", "{object}");
     }
+    // The component takes the token away. An agent that asks the API server all the same has it.
+    for (more, has_token) in [(json!([]), false), (json!(["--api-server"]), true)] {
+        let objects = helm(&["kubelet-socket".to_owned()], &json!({ "extraArgs": more })).unwrap();
+        let daemonset = objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+        assert_eq!(
+            daemonset["spec"]["template"]["spec"]["automountServiceAccountToken"], has_token,
+            "{more}"
+        );
+    }
     for refused in [helm(&[], &json!({ "unknown": 1 })), helm(&["unknown".to_owned()], &json!({}))] {
         assert!(refused.unwrap_err().contains("Additional property unknown is not allowed"));
     }
