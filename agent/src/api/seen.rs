@@ -24,6 +24,7 @@ pub(crate) struct Source {
     pub(crate) pods: u64,
     pub(crate) seconds_since_heard: Option<u64>,
     pub(crate) seconds_failing: Option<u64>,
+    pub(crate) waits_for: Option<String>,
     pub(crate) problems: Vec<Problem>,
 }
 

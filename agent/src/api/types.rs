@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use pod_index_kubelet::sources::SourceStatus;
+use pod_index_kubelet::sources::{Source, SourceStatus};
 
 /// The columns of a `Table` at `/pods`. New ones are added at the end. `Created` is a time; `Images` and `Labels` are
 /// separated by commas.
@@ -31,6 +31,12 @@ pub(crate) struct SourceLine {
     /// For how long it has failed, if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds_failing: Option<u64>,
+    /// When it reads or connects again. Absent while it does so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_try: Option<Time>,
+    /// What it waits for, until its pods are in the index.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<String>,
 }
 
 impl From<SourceStatus> for SourceLine {
@@ -38,7 +44,22 @@ impl From<SourceStatus> for SourceLine {
         let last_check = status.last_check.take().and_then(time);
         let seconds_since_heard = status.silence().map(|silence| silence.as_secs());
         let seconds_failing = status.failing().map(|failing| failing.as_secs());
-        Self { status, last_check, seconds_since_heard, seconds_failing }
+        let next_try = status.until_next_try().and_then(|pause| time(SystemTime::now() + pause));
+        let waits_for = (!status.seen).then(|| waits_for(&status));
+        Self { status, last_check, seconds_since_heard, seconds_failing, next_try, waits_for }
+    }
+}
+
+/// What a source waits for whose pods are not in the index.
+pub(crate) fn waits_for(status: &SourceStatus) -> String {
+    if status.updates > 0 {
+        return "the index, which is about to have its pods".to_owned();
+    }
+    match status.until_next_try() {
+        // Rounded up: nobody should come back too early.
+        Some(pause) => format!("its next try in {} s", pause.as_secs() + 1),
+        None if status.source == Source::File => "an answer of the file system".to_owned(),
+        None => "an answer of the server".to_owned(),
     }
 }
 

@@ -73,14 +73,24 @@ pub(super) fn check(
 
 /// `period`: how often the source is read; zero if it is followed. `None`: unknown without the agent's settings.
 fn judge(source: &Source, period: Option<Duration>) -> Finding {
-    let Source { source: name, origin, seen, pods, seconds_since_heard, seconds_failing, problems } = source;
+    let Source {
+        source: name,
+        origin,
+        seen,
+        pods,
+        seconds_since_heard,
+        seconds_failing,
+        waits_for,
+        problems,
+    } = source;
     let problem = problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(origin));
     let place = format!("{name} ({origin})");
     let look =
         "see whether its server, or its file system, answers the agent; GET /sources has all its problems";
     let because = |sign| problem.as_ref().map(|problem| format!("{sign} {problem}")).unwrap_or_default();
     if !seen {
-        return Finding::failure(SOURCES, format!("{place}: not read yet{}", because(":")), look);
+        let waits = waits_for.as_ref().map(|what| format!("; it waits for {what}")).unwrap_or_default();
+        return Finding::failure(SOURCES, format!("{place}: not read yet{}{waits}", because(":")), look);
     }
     if let Some(failing) = seconds_failing.filter(|failing| *failing >= FAILING_AFTER.as_secs()) {
         let message = format!("{place}: {pods} pods, as last seen; failing for {failing} s{}", because(":"));
@@ -139,6 +149,7 @@ mod tests {
             pods: 2,
             seconds_since_heard: heard,
             seconds_failing: None,
+            waits_for: None,
             problems: kinds.iter().map(problem).collect(),
         }
     }
@@ -167,6 +178,12 @@ mod tests {
                 "file (a.yaml): not read yet: a.yaml:4: spec: bad",
             ),
             (unreadable, short, Outcome::Failure, "file (/pods): not read yet: bad"),
+            (
+                Source { waits_for: Some("its next try in 5 s".to_owned()), ..source(false, None, &[]) },
+                short,
+                Outcome::Failure,
+                "file (/pods): not read yet; it waits for its next try in 5 s",
+            ),
             (
                 source(true, Some(301), &["request"]),
                 short,

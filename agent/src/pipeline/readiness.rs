@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::api::types::waits_for;
 use pod_index_kubelet::sources::{Nudge, Problem, ProblemKind, Source, SourceStatus};
 
 /// Maximum number of remembered conflicts for a source that never reports a full set.
@@ -161,7 +162,7 @@ impl Readiness {
             let mut problems = status.problems.iter().chain(&line.passed_over).chain(&line.refused_claims);
             let problem = problems.find(|problem| problem.kind.is_grave());
             let problem = problem.map(|problem| format!(": {}", problem.message)).unwrap_or_default();
-            format!("{} ({}){problem}", status.source, status.origin)
+            format!("{} ({}){problem}; it waits for {}", status.source, status.origin, waits_for(&status))
         };
         self.lock().iter().filter(|line| !line.indexed).map(describe).collect()
     }

@@ -1,10 +1,13 @@
 //! HTTP features for frequent clients, and endpoints for authorized clients.
 
+use std::net::TcpListener;
+
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::support::{Agent, Directory, manifest, node_1, refused, run, shipped, stderr};
+use crate::api::kubeconfig_with;
+use crate::support::{Agent, Answer, Directory, manifest, node_1, refused, run, shipped, stderr, stdout};
 
 #[test]
 fn a_pod_is_served_as_yaml_to_clients_that_ask_for_it() {
@@ -78,8 +81,61 @@ fn the_probes_answer_and_readiness_names_what_is_missing() {
     }
     let answer = agent.until("/readyz", |answer| answer.body.contains("refused"));
     assert_eq!(answer.code, 503);
-    assert!(answer.body.starts_with("not seen yet: http (http://127.0.0.1:1/pods): "), "{}", answer.body);
+    assert!(answer.body.starts_with("not read yet: http (http://127.0.0.1:1/pods): "), "{}", answer.body);
     assert!(agent.get("/metrics").body.contains("pod_index_ready 0"));
+}
+
+/// At night, "not ready" is not enough: is anything still tried, and when?
+#[test]
+fn a_source_that_is_not_ready_says_what_it_waits_for_and_when_it_tries_again() {
+    let directory = Directory::new();
+    let server = json!({ "server": "http://127.0.0.1:1" });
+    let kubeconfig = kubeconfig_with(&directory, &server, &json!({}));
+    // Accepts connections, and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_url = format!("http://{}/pods", silent.local_addr().unwrap());
+    let socket = directory.0.join("kubelet.sock").display().to_string();
+    let agent = Agent::start(&[
+        "--node-name=node-1",
+        "--manifest-url",
+        &silent_url,
+        "--kubeconfig",
+        &kubeconfig,
+        "--kubelet-socket",
+        &socket,
+    ]);
+    let source = |answer: &Answer, name: &str| {
+        let sources = answer.json::<Value>()["sources"].clone();
+        sources.as_array().unwrap().iter().find(|source| source["source"] == name).unwrap().clone()
+    };
+    // Each of them is also tried now and then, so it is not always waiting for the next try.
+    for name in ["api", "kubelet"] {
+        let answer = agent.until("/sources", |answer| {
+            let source = source(answer, name);
+            source["failedChecks"].as_u64() > Some(0) && source["nextTry"].is_string()
+        });
+        let waits_for = source(&answer, name)["waitsFor"].as_str().unwrap().to_owned();
+        assert!(
+            waits_for.starts_with("its next try in ") && waits_for.ends_with(" s"),
+            "{name}: {waits_for}"
+        );
+    }
+    let answer = agent.until("/sources", |answer| !source(answer, "http")["nextTry"].is_string());
+    assert_eq!(source(&answer, "http")["waitsFor"], "an answer of the server");
+    agent.until("/readyz", |answer| {
+        let [http, api] = ["http (", "api ("].map(|name| {
+            let of_source = format!("not read yet: {name}");
+            answer.body.lines().find(|line| line.starts_with(&of_source)).unwrap_or_default().to_owned()
+        });
+        http.ends_with("; it waits for an answer of the server")
+            && api.contains("; it waits for its next try in ")
+    });
+    let found = agent.ask(&["doctor"]);
+    assert!(stdout(&found).contains("; it waits for "), "{}", stdout(&found));
+
+    // What is ready waits for nothing.
+    let ready = Agent::on(&shipped()).get("/sources");
+    assert_eq!(source(&ready, "file")["waitsFor"], Value::Null);
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub(crate) enum Update<T> {
 pub(crate) trait Observer {
     /// The server has sent something.
     fn heard(&self) {}
+    /// Nothing is requested for this long; `None`: the next request begins.
+    fn pauses(&self, _pause: Option<Duration>) {}
     /// A watch has started: an earlier failure is over.
     fn watching(&self) {}
     /// The objects are listed again.

@@ -141,7 +141,9 @@ where
             }
             // Wait only now: changes before the failure are emitted at once.
             if let Some(pause) = self.pause.take() {
+                self.observer.pauses(Some(pause));
                 time::sleep(pause).await;
+                self.observer.pauses(None);
             }
             let step = mem::replace(&mut self.step, Step::List);
             let is_list = matches!(step, Step::List);

@@ -55,6 +55,10 @@ pub struct SourceStatus {
     /// See [`failing`](Self::failing).
     #[serde(skip)]
     pub failing_since: Option<Instant>,
+    /// When it reads or connects again. `None` while it does so, and while changes come over a connection. See
+    /// [`until_next_try`](Self::until_next_try).
+    #[serde(skip)]
+    pub next_try: Option<Instant>,
     /// All current problems.
     pub problems: Vec<Problem>,
 }
@@ -75,6 +79,12 @@ impl SourceStatus {
     #[must_use]
     pub fn failing(&self) -> Option<Duration> {
         self.failing_since.map(|since| since.elapsed())
+    }
+
+    /// How long it waits until it reads or connects again. `None` if it waits for its origin instead.
+    #[must_use]
+    pub fn until_next_try(&self) -> Option<Duration> {
+        self.next_try.map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -102,6 +112,7 @@ impl StatusWriter {
             last_read: None,
             last_complete_read: None,
             failing_since: None,
+            next_try: None,
             problems: Vec::new(),
         });
         Self { status, of_pods: Mutex::default() }
@@ -158,6 +169,14 @@ impl StatusWriter {
         self.read(None, vec![Problem::new(ProblemKind::Defect, origin, None, None, message)], true);
     }
 
+    /// Records when the source reads or connects again; `None`: it does so now. Wakes no subscriber.
+    pub(crate) fn tries_again(&self, at: Option<Instant>) {
+        self.status.send_if_modified(|status| {
+            status.next_try = at;
+            false
+        });
+    }
+
     /// Records that something was heard of the origin. Wakes no subscriber.
     #[cfg(any(feature = "api-server", feature = "kubelet-socket"))]
     pub(crate) fn heard(&self) {
@@ -181,6 +200,10 @@ impl StatusWriter {
 impl Observer for StatusWriter {
     fn heard(&self) {
         Self::heard(self);
+    }
+
+    fn pauses(&self, pause: Option<Duration>) {
+        self.tries_again(pause.map(|pause| Instant::now() + pause));
     }
 
     fn watching(&self) {

@@ -192,16 +192,16 @@ async fn readyz(State(app): State<App>) -> Response {
     let outages: Vec<_> = outages.iter().map(|outage| format!("{}\n", escaped(outage, &[]))).collect();
     let outages = outages.concat();
     if !missing.is_empty() {
-        return (StatusCode::SERVICE_UNAVAILABLE, not_seen(&missing) + &outages).into_response();
+        return (StatusCode::SERVICE_UNAVAILABLE, not_read(&missing) + &outages).into_response();
     }
     let body = if outages.is_empty() { "ok".to_owned() } else { format!("ok\n{outages}") };
     body.into_response()
 }
 
 /// A line for each source that was not read. A source's message may be a server's own words.
-fn not_seen(missing: &[String]) -> String {
+fn not_read(missing: &[String]) -> String {
     let lines: Vec<_> =
-        missing.iter().map(|source| format!("not seen yet: {}\n", escaped(source, &[]))).collect();
+        missing.iter().map(|source| format!("not read yet: {}\n", escaped(source, &[]))).collect();
     lines.concat()
 }
 
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_message_of_a_server_stays_on_its_line() {
-        let missing = not_seen(&["http (http://h): no\u{1b}[31m\nready".to_owned(), "api".to_owned()]);
-        assert_eq!(missing, "not seen yet: http (http://h): no\\u001b[31m\\nready\nnot seen yet: api\n");
+        let missing = not_read(&["http (http://h): no\u{1b}[31m\nready".to_owned(), "api".to_owned()]);
+        assert_eq!(missing, "not read yet: http (http://h): no\\u001b[31m\\nready\nnot read yet: api\n");
     }
 }

@@ -209,7 +209,9 @@ impl Following {
     async fn progress(&mut self) -> Result<(), CallError> {
         let Some(session) = &mut self.session else {
             if let Some(time) = self.next_try {
+                self.status.tries_again(Some(time));
                 sleep_until(time.into()).await;
+                self.status.tries_again(None);
             }
             self.session = Some(self.connect().await?);
             return Ok(());

@@ -57,7 +57,11 @@ impl<F> Following<F> {
             }
             self.status.panicked();
             self.source.begin_anew();
-            tokio::time::sleep(self.pauses.wait(Instant::now())).await;
+            let now = Instant::now();
+            let pause = self.pauses.wait(now);
+            self.status.tries_again(Some(now + pause));
+            tokio::time::sleep(pause).await;
+            self.status.tries_again(None);
         }
     }
 }
@@ -107,6 +111,8 @@ mod tests {
             let [problem] = &status.problems[..] else { panic!("one problem, not {:?}", status.problems) };
             assert_eq!(problem.kind, ProblemKind::Defect);
             assert_eq!((status.failed_checks, status.failing().is_some()), (1, true));
+            let pause = status.until_next_try().unwrap();
+            assert!(pause > Duration::ZERO && pause <= Duration::from_secs(1), "{pause:?}");
         }
         assert!(matches!(updates.next().await, Some(SourceUpdate::Set(_))));
         // Pauses of 1, 2 and 4 seconds, each shortened by a third at most.

@@ -139,6 +139,7 @@ impl<R: Read> Follow<Pod> for Polling<R> {
     async fn next(&mut self) -> SourceUpdate<Pod> {
         loop {
             self.wait().await;
+            self.status.tries_again(None);
             let reading = self.reader.read(&self.thread).await;
             self.last = Some(LastRead {
                 ended: time::Instant::now(),
@@ -171,8 +172,10 @@ impl<R> Polling<R> {
         let Some(last) = self.last else { return };
         let period = self.pace.period;
         let pause = last.again_within.unwrap_or(self.pause).min(self.pause);
+        let due = last.ended + pause;
+        self.status.tries_again(Some(due.into_std()));
         let is_nudged = tokio::select! {
-            () = sleep_until(last.ended + pause) => false,
+            () = sleep_until(due) => false,
             () = self.pace.hint.notified() => true,
             () = self.pace.nudge.notified() => true,
         };
@@ -314,6 +317,35 @@ mod tests {
         }
 
         fn begin_anew(&mut self) {}
+    }
+
+    /// An origin that never answers.
+    struct Forever;
+
+    impl Read for Forever {
+        async fn read(&mut self, _: &OneThread) -> Reading {
+            std::future::pending().await
+        }
+
+        fn begin_anew(&mut self) {}
+    }
+
+    /// A read that hangs is not the next one.
+    #[tokio::test]
+    async fn the_status_says_when_the_next_read_is_due_and_nothing_while_one_hangs() {
+        let period = Duration::from_secs(3600);
+        let status = StatusWriter::new(Source::Http, "http://a/");
+        let mut updates = poll(Counting(Arc::default()), pace(period), "test", status);
+        assert_eq!(updates.status().borrow().until_next_try(), None);
+        assert!(matches!(updates.next().await, Some(SourceUpdate::Set(_))));
+        let status = updates.status();
+        assert!(futures_util::poll!(updates.next()).is_pending());
+        let left = status.borrow().until_next_try().unwrap();
+        assert!(left <= period && left > period / 2, "{left:?}");
+
+        let mut updates = poll(Forever, pace(period), "test", StatusWriter::new(Source::File, "/pods"));
+        assert!(futures_util::poll!(updates.next()).is_pending());
+        assert_eq!(updates.status().borrow().until_next_try(), None);
     }
 
     /// After a nudge, an origin that may not have the change yet is read after 1, 2, 4 and 8 seconds, and then every 10 again.
