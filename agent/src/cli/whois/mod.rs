@@ -32,8 +32,42 @@ const DETAILED_BATCH: usize = 4 * 1024;
 
 /// Looks up all queries. Fails if a pod was not found.
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
-    let wait = asked.wait.unwrap_or_default();
     let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
+    check(asked, is_input)?;
+    let wait = asked.wait.unwrap_or_default();
+    let paths = Paths::new(asked)?;
+    // Connections are kept by another thread: this one may be blocked in a read.
+    let runtime = runtime()?;
+    let mut printer = Printer::new(output).within_the_terminal();
+    let mut all_found = true;
+    let mut print = |answers: &[u8]| {
+        all_found &= !lines(answers).any(|answer| answer.starts_with(NOT_FOUND));
+        print(&mut printer, &asked.fields, answers)
+    };
+    if is_input {
+        let path = paths.path(None);
+        let size = if paths.has_details { DETAILED_BATCH } else { BATCH };
+        batches(io::stdin().lock(), size, asked.time_field, |batch| {
+            let batch = Bytes::from(batch);
+            print(&complete(wait, || runtime.block_on(server.ask(Method::POST, &path, batch.clone())))?)
+        })?;
+    } else {
+        print(&complete(wait, || {
+            let mut answers = Vec::new();
+            for text in &asked.anything {
+                let sought = asked.namespace.iter().chain([text]).map(String::as_str).collect::<Vec<_>>();
+                let path = paths.path(Some(&sought.join("/")));
+                answers.extend_from_slice(&runtime.block_on(server.get(&path))?);
+            }
+            Ok(answers.into())
+        })?)?;
+    }
+    // Each error has been printed.
+    if all_found { Ok(()) } else { Err(Failure::No(None)) }
+}
+
+/// Whether the options fit what is looked up. Without anything to look up, prints the help at a terminal.
+fn check(asked: &WhoisArgs, is_input: bool) -> Result<(), Failure> {
     rule(asked.time_field.is_none() || is_input, "--time-field is for lines of standard input")?;
     rule(
         asked.namespace.is_none() || !is_input,
@@ -44,47 +78,36 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         format::print(&help::of("whois"))?;
         return Err(Failure::Usage("give what to look up, or - to type lines".to_owned()));
     }
-    // Waiting must not move the time.
-    let at = asked
-        .at
-        .as_deref()
-        .map(|at| if at.starts_with('-') { query::time(at).map(query::written) } else { Ok(at.to_owned()) });
-    let at = at.transpose().map_err(Failure::Usage)?;
-    // Connections are kept by another thread: this one may be blocked in a read.
-    let runtime = runtime()?;
-    let mut printer = Printer::new(output).within_the_terminal();
-    let mut all_found = true;
-    let mut print = |answers: &[u8]| {
-        all_found &= !lines(answers).any(|answer| answer.starts_with(NOT_FOUND));
-        print(&mut printer, &asked.fields, answers)
-    };
-    let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
-    let details = asked.fields.iter().any(is_detail).then_some(("details", "true"));
-    let path = |query: Option<&str>| {
-        let at = at.iter().map(|at| ("at", &**at));
+    Ok(())
+}
+
+/// The paths of the agent that answer the queries.
+struct Paths {
+    /// The time of `--at`.
+    at: Option<String>,
+    /// Whether a field needs the details of an answer.
+    has_details: bool,
+}
+
+impl Paths {
+    fn new(asked: &WhoisArgs) -> Result<Self, Failure> {
+        // Waiting must not move a time that is relative to now.
+        let written = |at: &str| {
+            if at.starts_with('-') { query::time(at).map(query::written) } else { Ok(at.to_owned()) }
+        };
+        let at = asked.at.as_deref().map(written).transpose().map_err(Failure::Usage)?;
+        let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
+        Ok(Self { at, has_details: asked.fields.iter().any(is_detail) })
+    }
+
+    /// The path for a query, or for those in the body of a request.
+    fn path(&self, query: Option<&str>) -> String {
+        let at = self.at.iter().map(|at| ("at", &**at));
+        let details = self.has_details.then_some(("details", "true"));
         let query = query.map(|query| ("q", query));
         let pairs = at.chain(details).chain(query);
         format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
-    };
-    if is_input {
-        let path = path(None);
-        let size = if details.is_some() { DETAILED_BATCH } else { BATCH };
-        batches(io::stdin().lock(), size, asked.time_field, |batch| {
-            let batch = Bytes::from(batch);
-            print(&complete(wait, || runtime.block_on(server.ask(Method::POST, &path, batch.clone())))?)
-        })?;
-    } else {
-        print(&complete(wait, || {
-            let mut answers = Vec::new();
-            for text in &asked.anything {
-                let sought = asked.namespace.iter().chain([text]).map(String::as_str).collect::<Vec<_>>();
-                answers.extend_from_slice(&runtime.block_on(server.get(&path(Some(&sought.join("/")))))?);
-            }
-            Ok(answers.into())
-        })?)?;
     }
-    // Each error has been printed.
-    if all_found { Ok(()) } else { Err(Failure::No(None)) }
 }
 
 /// The answers to a request. Asks again for this long, while a pod may still come.

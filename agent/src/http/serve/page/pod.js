@@ -1,7 +1,7 @@
 // A dialog with one whole pod. This file knows a pod's fields; it must not know where pods are listed.
 
 import { get } from "./agent.js";
-import { element, harmless } from "./rows.js";
+import { element, sanitized } from "./rows.js";
 
 const dialog = document.querySelector("#pod");
 const title = document.querySelector("#pod-title");
@@ -77,8 +77,8 @@ function fill(pod, yaml, pair) {
   ];
   const whole = element("details", { open: open ? "" : undefined }, element("summary", {}, "YAML"));
   const text = element("pre", { tabindex: "0" });
-  // `harmless` removes line ends, so apply it line by line.
-  text.textContent = yaml.split("\n").map(harmless).join("\n");
+  // `sanitized` removes line ends, so apply it line by line.
+  text.textContent = yaml.split("\n").map(sanitized).join("\n");
   whole.append(text, element("p", {}, element("a", { href: `pods/${encodeURIComponent(meta.uid ?? "")}` }, "as JSON")));
   body.replaceChildren(
     removed ? element("p", { class: "note bad" }, `This pod no longer exists. It was removed at ${removed}.`) : "",

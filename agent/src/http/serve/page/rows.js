@@ -12,12 +12,12 @@ export function element(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value !== undefined && value !== false) made.setAttribute(key, value);
   }
-  made.append(...children.map((child) => (typeof child === "string" ? harmless(child) : child)));
+  made.append(...children.map((child) => (typeof child === "string" ? sanitized(child) : child)));
   return made;
 }
 
 /** The text without bidirectional controls, line breaks and invisible characters. */
-export function harmless(text) {
+export function sanitized(text) {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, "\ufffd");
 }
 
@@ -133,7 +133,7 @@ export class Rows {
     const cells = this.columns.map((column) => {
       const text = column.text(row);
       const shown = column.cell?.(row) ?? (text || "–");
-      return element("td", { role: "cell", class: column.class, title: harmless(text) || undefined }, shown);
+      return element("td", { role: "cell", class: column.class, title: sanitized(text) || undefined }, shown);
     });
     return element("tr", { role: "row", "aria-rowindex": String(index + 2) }, ...cells);
   }
