@@ -13,18 +13,19 @@
 //! # Signals
 //! | signal | what it does |
 //! |---|---|
-//! | SIGTERM, SIGHUP, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal, or 2 s if a part of the agent has stopped; the second: ends at once |
+//! | SIGTERM, Ctrl-C | the first: accepts no new connections, gives open requests 7 s, then writes the last checkpoints, at most 12 s after the signal, or 2 s if a part of the agent has stopped; the second: ends at once |
+//! | SIGHUP | reads the configuration file again; in a terminal, or with `--once`, as SIGTERM |
 //! | SIGUSR1, SIGUSR2 | logs at `debug`; logs at the configured level again |
 //!
 //! # Exit codes
 //! | code | meaning |
 //! |---|---|
-//! | 0 | success; without `--once`, also after a first SIGTERM, SIGHUP or Ctrl-C |
+//! | 0 | success; without `--once`, also after a first SIGTERM or Ctrl-C |
 //! | 1 | the answer is no: nothing found; with `--once`, an unusable manifest; with `--check`, something without which the agent would run, such as the manifests; `doctor` has a warning |
 //! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
 //! | 3 | the command failed: an address in use, no agent answers, a part of the agent has panicked; with `--once`, a source does not respond |
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
-//! | 129, 130, 143 | a second SIGHUP, Ctrl-C or SIGTERM: ends at once |
+//! | 129, 130, 143 | a second SIGHUP of a terminal, Ctrl-C or SIGTERM: ends at once |
 
 mod api;
 mod cli;
@@ -60,8 +61,9 @@ fn perform(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         None => {
             config::no_client_options(&cli.client, &cli.written)?;
-            let settings = cli.given().resolve()?;
-            if cli.run.check { check::check(&settings) } else { run::run(settings) }
+            let given = cli.given();
+            let settings = given.resolve()?;
+            if cli.run.check { check::check(&settings) } else { run::run(given, settings) }
         }
         Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, cli.output),
         Some(Command::Doctor { .. }) => doctor::examine(&cli.given(), &cli.server, &cli.client),

@@ -33,6 +33,11 @@ pub(crate) trait Subject {
 
     /// Sets the field of this flag. The error says what the texts must be.
     fn set(&mut self, flag: &str, texts: &[OsString]) -> Result<(), String>;
+
+    /// The flags of the settings that have another value here than in `other`.
+    fn differing(&self, other: &Self) -> Vec<&'static str>
+    where
+        Self: Sized;
 }
 
 /// A setting.
@@ -334,6 +339,16 @@ macro_rules! settings {
                     _ => {}
                 }
                 Ok(())
+            }
+
+            fn differing(&self, other: &Self) -> Vec<&'static str> {
+                let mut flags = Vec::new();
+                $(
+                    if self.$field != other.$field {
+                        flags.push($flag);
+                    }
+                )+
+                flags
             }
         }
     };

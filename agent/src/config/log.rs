@@ -69,7 +69,7 @@ pub(crate) struct Log {
     /// Writes the queued lines when dropped.
     writer: Arc<Mutex<Option<WorkerGuard>>>,
     /// The configured level.
-    level: Level,
+    level: Arc<Mutex<Level>>,
     filter: reload::Handle<Targets, Registry>,
 }
 
@@ -94,12 +94,24 @@ impl Log {
         // Fails if a logger is already installed. That one stays.
         let (reloaded, filter) = reload::Layer::new(filter(level));
         let _ = registry().with(reloaded).with(lines).try_init();
-        Self { dropped, writer: Arc::new(Mutex::new(Some(writer))), level, filter }
+        let writer = Arc::new(Mutex::new(Some(writer)));
+        let level = Arc::new(Mutex::new(level));
+        Self { dropped, writer, level, filter }
     }
 
     /// From now on, logs at `debug`, or again at the configured level. Never at `trace`, which has whole responses.
     pub(crate) fn set_debug(&self, is_on: bool) {
-        let level = if is_on { self.level.max(Level::DEBUG) } else { self.level };
+        let configured = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        self.log_at(if is_on { configured.max(Level::DEBUG) } else { configured });
+    }
+
+    /// From now on, this is the configured level.
+    pub(crate) fn set_level(&self, level: Level) {
+        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+        self.log_at(level);
+    }
+
+    fn log_at(&self, level: Level) {
         // Fails only if another log was installed before this one.
         if self.filter.reload(filter(level)).is_ok() {
             tracing::warn!("the log level is {level} from now on");

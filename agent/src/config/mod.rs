@@ -6,10 +6,12 @@
 //! args      the command line around them; clap parses the flags
 //! written   the variables, then the file (read by `file`), for what no flag gives; remembers who wrote what where
 //! rules     which settings need each other
+//! changes   what a changed file changes in the running agent
 //! Settings  the result
 //! ```
 
 pub(crate) mod args;
+pub(crate) mod changes;
 pub(crate) mod define;
 pub(crate) mod descriptors;
 pub(crate) mod duration;
@@ -43,7 +45,7 @@ use pod_index_kubelet::sources::{NodeName, Problem};
 pub(crate) const NO_SOURCES: &str = "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubelet-socket, --kubeconfig or --api-server";
 
 /// The agent's settings.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The given values, or the defaults, by subject.
     pub(crate) given: Subjects,
@@ -155,8 +157,7 @@ impl Settings {
         )?;
         let access = AccessSettings {
             certificates: given.tls.client_ca.is_some(),
-            names: given.clients.allowed_names.iter().cloned().collect(),
-            groups: given.clients.allowed_groups.iter().cloned().collect(),
+            allowed: given.clients.allowed(),
             tokens: given.clients.accept_tokens,
             rights: asks_for_rights,
         };

@@ -8,85 +8,53 @@ use clap::Args;
 use tracing::Level;
 
 use super::define::{Definition, Subject, settings};
-use super::values::{AuthorizationMode, Extra, Header, LogFormat, SocketMode, StaticPods};
+use super::values::{AllowedClients, AuthorizationMode, Extra, Header, LogFormat, SocketMode, StaticPods};
 
-/// The settings of an agent that serves, except where it serves ([`ServerAddress`]).
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Subjects {
-    #[command(flatten)]
-    pub(crate) node: NodeSettings,
-    #[command(flatten)]
-    pub(crate) checkpoints: CheckpointSettings,
-    #[command(flatten)]
-    pub(crate) manifests: ManifestSource,
-    #[command(flatten)]
-    pub(crate) manifest_url: UrlSource,
-    #[command(flatten)]
-    pub(crate) kubelet: KubeletSource,
-    #[command(flatten)]
-    pub(crate) api_server: ApiServerSource,
-    #[command(flatten)]
-    pub(crate) mirror_pods: MirrorPodSettings,
-    #[command(flatten)]
-    pub(crate) processes: ProcessSettings,
-    #[command(flatten)]
-    pub(crate) removed_pods: RemovedPodSettings,
-    #[command(flatten)]
-    pub(crate) times: TimeSettings,
-    #[command(flatten)]
-    pub(crate) listeners: ListenerSettings,
-    #[command(flatten)]
-    pub(crate) pod_api: PodApiSettings,
-    #[command(flatten)]
-    pub(crate) tls: TlsSettings,
-    #[command(flatten)]
-    pub(crate) clients: ClientSettings,
-    #[command(flatten)]
-    pub(crate) content: ContentSettings,
-    #[command(flatten)]
-    pub(crate) log: LogSettings,
+/// Defines [`Subjects`] from the list of all subjects.
+macro_rules! subjects {
+    ($($field:ident: $type:ty,)+) => {
+        /// The settings of an agent that serves, except where it serves ([`ServerAddress`]).
+        #[derive(Args, Clone, Debug)]
+        pub(crate) struct Subjects {
+            $(
+                #[command(flatten)]
+                pub(crate) $field: $type,
+            )+
+        }
+
+        impl Subjects {
+            pub(crate) fn each(&mut self) -> Vec<&mut dyn Subject> {
+                vec![$(&mut self.$field as &mut dyn Subject),+]
+            }
+
+            /// The flags of the settings that have another value here than in `other`.
+            pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
+                [$(self.$field.differing(&other.$field)),+].concat()
+            }
+        }
+    };
+}
+
+subjects! {
+    node: NodeSettings,
+    checkpoints: CheckpointSettings,
+    manifests: ManifestSource,
+    manifest_url: UrlSource,
+    kubelet: KubeletSource,
+    api_server: ApiServerSource,
+    mirror_pods: MirrorPodSettings,
+    processes: ProcessSettings,
+    removed_pods: RemovedPodSettings,
+    times: TimeSettings,
+    listeners: ListenerSettings,
+    pod_api: PodApiSettings,
+    tls: TlsSettings,
+    clients: ClientSettings,
+    content: ContentSettings,
+    log: LogSettings,
 }
 
 impl Subjects {
-    pub(crate) fn each(&mut self) -> [&mut dyn Subject; 16] {
-        let Self {
-            node,
-            checkpoints,
-            manifests,
-            manifest_url,
-            kubelet,
-            api_server,
-            mirror_pods,
-            processes,
-            removed_pods,
-            times,
-            listeners,
-            pod_api,
-            tls,
-            clients,
-            content,
-            log,
-        } = self;
-        [
-            node,
-            checkpoints,
-            manifests,
-            manifest_url,
-            kubelet,
-            api_server,
-            mirror_pods,
-            processes,
-            removed_pods,
-            times,
-            listeners,
-            pod_api,
-            tls,
-            clients,
-            content,
-            log,
-        ]
-    }
-
     /// Whether a source is a server.
     pub(crate) fn asks_a_server(&self) -> bool {
         self.api_server.is_configured()
@@ -391,6 +359,15 @@ settings! {
         /// token's groups. Separated by commas. An allowed name or an allowed group is enough.
         #[flag("allowed-client-groups", value_name = "GROUP")]
         pub(crate) allowed_groups: Vec<String>,
+    }
+}
+
+impl ClientSettings {
+    pub(crate) fn allowed(&self) -> AllowedClients {
+        AllowedClients {
+            names: self.allowed_names.iter().cloned().collect(),
+            groups: self.allowed_groups.iter().cloned().collect(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Args, Command, FromArgMatches};
 use pod_index::AtTime;
@@ -58,12 +59,20 @@ pub(crate) fn settings_of(flags: &[&str]) -> Settings {
     resolved(flags).unwrap()
 }
 
+/// The settings of this file alone, for tests of other modules.
+pub(super) fn settings_of_file(name: &str, text: &str) -> Settings {
+    let file = File::new(name, text);
+    given(&[&file.flag()]).resolve().unwrap()
+}
+
 /// A configuration file, which is removed at the end.
 struct File(PathBuf);
 
 impl File {
     fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("pod-index-{name}-{}.yaml", std::process::id()));
+        static FILES: AtomicUsize = AtomicUsize::new(0);
+        let file = FILES.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("pod-index-{name}-{}-{file}.yaml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         Self(path)
     }

@@ -13,14 +13,18 @@ use pod_index_kubelet::checkpoint::Which;
 pub(crate) struct AccessSettings {
     /// Whether clients may present certificates.
     pub(crate) certificates: bool,
-    /// Allowed client names.
-    pub(crate) names: BTreeSet<String>,
-    /// Allowed client groups.
-    pub(crate) groups: BTreeSet<String>,
+    pub(crate) allowed: AllowedClients,
     /// Whether clients may present API server tokens.
     pub(crate) tokens: bool,
     /// Whether the API server decides what a client may do.
     pub(crate) rights: bool,
+}
+
+/// Which identified clients are served. Without names and groups, all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AllowedClients {
+    pub(crate) names: BTreeSet<String>,
+    pub(crate) groups: BTreeSet<String>,
 }
 
 /// The permissions of the socket's file.

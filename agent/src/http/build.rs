@@ -78,6 +78,11 @@ impl Server {
         Ok(Self { app, tls })
     }
 
+    /// Decides on each request. `None` if clients need not identify themselves.
+    pub(crate) fn access(&self) -> Option<Arc<Access>> {
+        self.app.access.clone()
+    }
+
     /// Serves until `stopped` becomes true.
     pub(crate) fn spawn(
         self,

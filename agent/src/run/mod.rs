@@ -5,6 +5,7 @@
 pub(crate) mod check;
 mod guard;
 mod print;
+mod reload;
 pub(crate) mod signals;
 mod start;
 mod systemd;
@@ -17,16 +18,18 @@ use crossbeam_channel::Sender;
 use pod_index_kubelet::api_client::end_plugins;
 use pod_index_kubelet::checkpoint::Checkpointing;
 use tokio::sync::watch;
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 
 use self::guard::Deadline;
-use self::signals::Signals;
+use self::reload::Reload;
+use self::signals::{HangUp, Signals};
 use self::start::{Started, start};
-use crate::config::Settings;
 use crate::config::descriptors;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::{BUDGET, STUCK};
+use crate::config::{Given, Settings};
 use crate::http::build::RunningServer;
 use crate::pipeline::writer::Command;
 use crate::tasks::{End, Tasks, cannot_start};
@@ -37,8 +40,8 @@ use crate::vitals::{Part, Vitals};
 /// free thread waits.
 const BLOCKING: usize = 16;
 
-/// Runs the agent to its end.
-pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
+/// Runs the agent to its end. `settings`: those of `given`.
+pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
     let log = Log::start(settings.given.log.level, settings.given.log.format);
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -47,7 +50,7 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| cannot_start("the runtime", error))?;
-    let done = runtime.block_on(live(Arc::new(settings), log.clone()));
+    let done = runtime.block_on(live(given, Arc::new(settings), log.clone()));
     // Do not wait for a source: it may hang in a read on an unresponsive file system.
     runtime.shutdown_background();
     end_plugins();
@@ -56,20 +59,24 @@ pub(crate) fn run(settings: Settings) -> Result<(), Failure> {
 }
 
 /// From the first moment on, the agent hears signals. Nothing here blocks the thread.
-async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
+async fn live(given: Given, settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
     let began = Instant::now();
     let vitals = Vitals::new(began);
     let mut tasks = Tasks::default();
-    let mut signals = watch_over(&mut tasks, &log, &vitals, began)?;
+    let hang_up = HangUp::of_this_process(settings.once);
+    let mut signals = watch_over(&mut tasks, &log, &vitals, began, hang_up)?;
     let mut beats = pin!(vitals.heartbeat(Part::Main).keep());
     let (stop, stopped) = watch::channel(false);
-    let start = tokio::spawn(start(Arc::clone(&settings), log, vitals.clone(), tasks, stopped));
+    let start = tokio::spawn(start(Arc::clone(&settings), log.clone(), vitals.clone(), tasks, stopped));
     let started = tokio::select! {
         started = start => started.map_err(|error| Failure::unable("cannot start", error))??,
         signal = signals.end() => return unfinished(&settings, signal, "the start is complete"),
         never = &mut beats => match never {},
     };
-    let Started { mut tasks, reader, readiness, server, commands, checkpoints, follower } = started;
+    let Started { mut tasks, reader, readiness, access, server, commands, checkpoints, follower } = started;
+    let reload = block_in_place(|| Reload::new(given, &settings, log, access));
+    let reload = reload.follow(signals.reload());
+    tasks.spawn("the reader of the configuration", async { match reload.await {} });
     let url = server.as_ref().map(|server| &*server.url);
     let done = tokio::select! {
         failure = tasks.ended() => Err(failure),
@@ -96,9 +103,15 @@ async fn live(settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
 }
 
 /// Starts the threads that receive signals and watch over all others.
-fn watch_over(tasks: &mut Tasks, log: &Log, vitals: &Vitals, began: Instant) -> Result<Signals, Failure> {
+fn watch_over(
+    tasks: &mut Tasks,
+    log: &Log,
+    vitals: &Vitals,
+    began: Instant,
+    hang_up: HangUp,
+) -> Result<Signals, Failure> {
     let deadline = Deadline::new(began);
-    let signals = Signals::start(tasks, log.clone(), vitals.clone(), deadline.clone())?;
+    let signals = Signals::start(tasks, log.clone(), vitals.clone(), deadline.clone(), hang_up)?;
     let workers = tokio::runtime::Handle::current().metrics();
     let watched = vitals.clone();
     tasks.thread("vitals", move || guard::watch(&watched, &workers, &deadline))?;

@@ -1,19 +1,22 @@
-//! SIGTERM, SIGHUP and Ctrl-C: the first shuts down gracefully, the second at once. SIGUSR1 sets the level of the log to
-//! `debug`, and SIGUSR2 back to the configured one.
+//! SIGTERM and Ctrl-C: the first shuts down gracefully, the second at once. SIGHUP reads the configuration again, or ends the
+//! agent if its terminal was closed ([`HangUp`]). SIGUSR1 sets the level of the log to `debug`, and SIGUSR2 back to the
+//! configured one.
 //!
 //! A thread of its own receives them, so that nothing else can delay it. It also ends an agent that does not end by itself:
 //! graceful shutdown needs the runtime and the writer, and they may have stopped.
 
 use std::convert::Infallible;
+use std::fs::{self, File};
 use std::future::pending;
+use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Instant;
-use std::{fs, io};
 
 use futures_util::future::OptionFuture;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
 
 use super::guard::Deadline;
@@ -27,38 +30,74 @@ use pod_index_kubelet::api_client::end_plugins;
 /// The exit code of an agent that had to be ended.
 const UNABLE: i32 = 3;
 
-/// The name of the first signal.
-pub(crate) struct Signals(watch::Receiver<Option<&'static str>>);
+/// What SIGHUP means to this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HangUp {
+    /// The process was started with SIGHUP ignored, as by `nohup`.
+    Ignored,
+    /// Its terminal was closed, and nobody is there any more for whom it runs.
+    Ends,
+    /// The process has no terminal: it is a service, and its configuration is to be read again.
+    Reloads,
+}
+
+impl HangUp {
+    /// `once`: whether the agent only prints the pods. Ask before the signal: a closed terminal is no longer the process's.
+    pub(crate) fn of_this_process(once: bool) -> Self {
+        // Fails for a process without a terminal, however its input and output are redirected.
+        let has_terminal = || File::open("/dev/tty").is_ok();
+        match () {
+            () if ignores_hang_ups() => Self::Ignored,
+            () if once || has_terminal() => Self::Ends,
+            () => Self::Reloads,
+        }
+    }
+}
+
+/// What the signals have asked for.
+pub(crate) struct Signals {
+    /// The name of the first signal that ends the agent.
+    first: watch::Receiver<Option<&'static str>>,
+    /// Notified by a signal that asks to read the configuration again.
+    reload: Arc<Notify>,
+}
 
 impl Signals {
-    /// From now on, SIGTERM, SIGHUP and SIGINT do not end the process by themselves. An ignored SIGHUP stays ignored.
+    /// From now on, SIGTERM, SIGHUP and SIGINT do not end the process by themselves.
     pub(crate) fn start(
         tasks: &mut Tasks,
         log: Log,
         vitals: Vitals,
         deadline: Deadline,
+        hang_up: HangUp,
     ) -> Result<Self, Failure> {
         let name = "signals";
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| cannot_start(name, error))?;
         let registered = {
             let _inside = runtime.enter();
-            Registered::new()
+            Registered::new(hang_up)
         };
         let registered = registered.map_err(|error| Failure::unable("cannot listen for signals", error))?;
-        let (first, end) = watch::channel(None);
-        let receiver = Receiver { log, vitals, deadline, first };
+        let (sender, first) = watch::channel(None);
+        let reload = Arc::new(Notify::new());
+        let receiver = Receiver { log, vitals, deadline, first: sender, reload: Arc::clone(&reload) };
         tasks.thread(name, move || match runtime.block_on(receiver.receive(registered)) {})?;
-        Ok(Self(end))
+        Ok(Self { first, reload })
     }
 
     /// Waits for the first signal that ends the agent. Returns its name.
     pub(crate) async fn end(&mut self) -> &'static str {
         // Fails if the thread has panicked, which ends the agent.
-        match self.0.wait_for(Option::is_some).await.map(|name| *name) {
+        match self.first.wait_for(Option::is_some).await.map(|name| *name) {
             Ok(Some(name)) => name,
             _ => pending().await,
         }
+    }
+
+    /// Is notified by each signal that asks to read the configuration again; by several that come close together, once.
+    pub(crate) fn reload(&self) -> Arc<Notify> {
+        Arc::clone(&self.reload)
     }
 }
 
@@ -66,6 +105,7 @@ impl Signals {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asked {
     End { name: &'static str, kind: SignalKind },
+    Reload,
     MoreLines,
     UsualLines,
 }
@@ -73,18 +113,24 @@ enum Asked {
 /// The signals that the process receives.
 struct Registered {
     terminate: Signal,
-    /// A terminal that is closed sends it. `None` if it is ignored.
+    /// `None` if it is ignored.
     hang_up: Option<Signal>,
+    at_hang_up: Asked,
     interrupt: Signal,
     user_1: Signal,
     user_2: Signal,
 }
 
 impl Registered {
-    fn new() -> io::Result<Self> {
+    fn new(hang_up: HangUp) -> io::Result<Self> {
+        let is_heard = hang_up != HangUp::Ignored;
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
-            hang_up: (!ignores_hang_ups()).then(|| signal(SignalKind::hangup())).transpose()?,
+            hang_up: is_heard.then(|| signal(SignalKind::hangup())).transpose()?,
+            at_hang_up: match hang_up {
+                HangUp::Reloads => Asked::Reload,
+                HangUp::Ends | HangUp::Ignored => Asked::End { name: "SIGHUP", kind: SignalKind::hangup() },
+            },
             interrupt: signal(SignalKind::interrupt())?,
             user_1: signal(SignalKind::user_defined1())?,
             user_2: signal(SignalKind::user_defined2())?,
@@ -94,9 +140,7 @@ impl Registered {
     async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.terminate.recv() => Asked::End { name: "SIGTERM", kind: SignalKind::terminate() },
-            Some(_) = OptionFuture::from(self.hang_up.as_mut().map(Signal::recv)) => {
-                Asked::End { name: "SIGHUP", kind: SignalKind::hangup() }
-            }
+            Some(_) = OptionFuture::from(self.hang_up.as_mut().map(Signal::recv)) => self.at_hang_up,
             _ = self.interrupt.recv() => Asked::End { name: "SIGINT", kind: SignalKind::interrupt() },
             _ = self.user_1.recv() => Asked::MoreLines,
             _ = self.user_2.recv() => Asked::UsualLines,
@@ -111,6 +155,7 @@ struct Receiver {
     deadline: Deadline,
     /// Becomes the name of the first signal that ends the agent.
     first: watch::Sender<Option<&'static str>>,
+    reload: Arc<Notify>,
 }
 
 impl Receiver {
@@ -129,6 +174,7 @@ impl Receiver {
                 never = &mut beats => match never {},
             };
             match asked {
+                Asked::Reload => self.reload.notify_one(),
                 Asked::MoreLines => self.log.set_debug(true),
                 Asked::UsualLines => self.log.set_debug(false),
                 Asked::End { name, kind } if self.first.send_replace(Some(name)).is_some() => {

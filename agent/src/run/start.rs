@@ -20,6 +20,7 @@ use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::http;
+use crate::http::access::Access;
 use crate::http::build::{RunningServer, Server};
 use crate::http::listeners::Listeners;
 use crate::kubelet_api::KubeletApi;
@@ -40,6 +41,8 @@ pub(super) struct Started {
     pub(super) tasks: Tasks,
     pub(super) reader: Reader<Pod>,
     pub(super) readiness: Arc<Readiness>,
+    /// Which clients are served. `None` if they need not identify themselves.
+    pub(super) access: Option<Arc<Access>>,
     /// `None` with `--once`.
     pub(super) server: Option<RunningServer>,
     /// Tells the writer of the index.
@@ -96,6 +99,7 @@ pub(super) async fn start(
     };
     let reviews = clients.map(|clients| &clients.reviews);
     let server = Server::build(&settings, server_inputs, reviews, metrics)?;
+    let access = server.access();
     let kubelet_api = KubeletApi::build(&settings, &reader, &readiness);
 
     let RunningPipeline { commands, checkpoints, sources } = pipeline.spawn(&mut tasks)?;
@@ -115,7 +119,7 @@ pub(super) async fn start(
     };
     // Last: an agent that cannot serve requests no pods.
     sources.spawn(&mut tasks);
-    Ok(Started { tasks, reader, readiness, server, commands, checkpoints, follower })
+    Ok(Started { tasks, reader, readiness, access, server, commands, checkpoints, follower })
 }
 
 /// Registers the metrics of the agent as a whole.

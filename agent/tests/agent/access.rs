@@ -19,7 +19,7 @@ const REVIEWS: &str = "--authentication-token-webhook --authorization-mode Webho
 
 impl Authority {
     /// A certificate with this common name and organization, and its key.
-    fn sign_for(&self, name: &str, group: &str) -> (String, String) {
+    pub fn sign_for(&self, name: &str, group: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         // Only the common name counts.
         let mut params = CertificateParams::new(["prometheus".to_owned()]).unwrap();

@@ -13,9 +13,10 @@ use crate::support::{
     Agent, Directory, PATIENCE, binary, manifest, node_1, refused, shipped, started_by, wait_for,
 };
 
+/// SIGHUP: of an agent in a terminal in `frozen`, of a service in `reload`.
 #[test]
 fn the_first_signal_ends_the_agent_with_0() {
-    for signal in ["TERM", "INT", "HUP"] {
+    for signal in ["TERM", "INT"] {
         let mut agent = Agent::on(&shipped());
         agent.signal(signal);
         assert_eq!(agent.wait(), Some(0), "SIG{signal}");

@@ -33,6 +33,7 @@ mod own_node;
 mod page;
 mod pod_api;
 mod probes;
+mod reload;
 mod restart;
 mod secrets;
 mod served;

@@ -174,8 +174,10 @@ async fn new_tokens_under_attack(addresses: &[&str], come_back: bool) -> usize {
     const ROUNDS: usize = 60;
     let server = Server::default();
     let access = server.access(&with_tokens(false));
-    let (mut invented, mut last) = (0, Vec::new());
-    let (mut waiting, mut most) = (Vec::<(String, usize)>::new(), 0);
+    let mut invented = 0;
+    let mut last = Vec::new();
+    let mut waiting = Vec::<(String, usize)>::new();
+    let mut most = 0;
     for round in 0..ROUNDS {
         let mut attack = std::mem::take(&mut last);
         if !come_back {
@@ -367,6 +369,31 @@ async fn reviews_of_rights_say_that_the_client_is_authenticated() {
     assert_eq!(server.0.lock().unwrap().rights_reviewed[0]["groups"], json!(["g", "system:authenticated"]));
 }
 
+/// The settings with these words.
+fn settings_of(words: &str, certificates: bool) -> AccessSettings {
+    let has = |word: &str| words.split(' ').any(|setting| setting == word);
+    let one = |is_given: bool, value: &str| is_given.then(|| value.to_owned()).into_iter().collect();
+    AccessSettings {
+        certificates,
+        allowed: AllowedClients { names: one(has("names"), "named"), groups: one(has("groups"), "grouped") },
+        tokens: has("tokens"),
+        rights: has("rights"),
+    }
+}
+
+/// The decision on this client, as a letter: allowed, unauthorized, forbidden.
+async fn letter(access: &Access, certified: Option<Arc<Identity>>, token: Option<&str>) -> char {
+    let request = request(token);
+    let needed = rights_for(&request);
+    let decision = access.decide("x", certified.as_ref(), &request, &needed).await.decision;
+    match refusal(decision, None, &needed).status() {
+        _ if decision == Decision::Allowed => 'A',
+        StatusCode::UNAUTHORIZED => 'U',
+        StatusCode::FORBIDDEN => 'F',
+        _ => '?',
+    }
+}
+
 /// `A`: allowed, `U`: 401, `F`: 403. The columns: no credentials and an invented token; certificates of an allowed name, an
 /// allowed group, a client with the right, another one; tokens of the same four.
 #[tokio::test(start_paused = true)]
@@ -397,15 +424,7 @@ async fn every_combination_of_the_settings_decides_as_this_table_says() {
     }
     for (settings, expected) in TABLE {
         for certificates in [true, false] {
-            let has = |word: &str| settings.split(' ').any(|setting| setting == word);
-            let one = |is_given: bool, value: &str| is_given.then(|| value.to_owned()).into_iter().collect();
-            let settings = AccessSettings {
-                certificates,
-                names: one(has("names"), "named"),
-                groups: one(has("groups"), "grouped"),
-                tokens: has("tokens"),
-                rights: has("rights"),
-            };
+            let settings = settings_of(settings, certificates);
             // The agent does not start with rules for clients that cannot identify themselves.
             if !certificates && !settings.tokens {
                 continue;
@@ -413,15 +432,7 @@ async fn every_combination_of_the_settings_decides_as_this_table_says() {
             let access = server.access(&settings);
             let mut decided = Vec::new();
             let mut add = async |certified: Option<Identity>, token: Option<&str>| {
-                let (certified, request) = (certified.map(Arc::new), request(token));
-                let needed = rights_for(&request);
-                let decision = access.decide("x", certified.as_ref(), &request, &needed).await.decision;
-                decided.push(match refusal(decision, None, &needed).status() {
-                    _ if decision == Decision::Allowed => 'A',
-                    StatusCode::UNAUTHORIZED => 'U',
-                    StatusCode::FORBIDDEN => 'F',
-                    _ => '?',
-                });
+                decided.push(letter(&access, certified.map(Arc::new), token).await);
             };
             add(None, None).await;
             add(None, Some("invented")).await;
@@ -443,8 +454,8 @@ async fn every_combination_of_the_settings_decides_as_this_table_says() {
 async fn a_certificate_counts_before_a_token() {
     let server = Server::default();
     server.know("of-named", "named", &[]);
-    let access =
-        server.access(&AccessSettings { names: BTreeSet::from(["named".to_owned()]), ..with_tokens(false) });
+    let access = server.access(&with_tokens(false));
+    access.allow(AllowedClients { names: BTreeSet::from(["named".to_owned()]), ..AllowedClients::default() });
     let certified = Arc::new(Identity { name: "other".to_owned(), ..Identity::default() });
     let request = request(Some("of-named"));
     let needed = rights_for(&request);

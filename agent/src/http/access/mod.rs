@@ -23,7 +23,7 @@ mod rate_limit;
 mod reviews;
 mod webhook;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -40,14 +40,18 @@ use self::webhook::{Right, Webhook};
 use crate::api::client::Peer;
 use crate::api::refusal::refused;
 use crate::api::request;
-use crate::config::values::{AccessSettings, Extra};
+use crate::config::values::{AccessSettings, AllowedClients, Extra};
 
 /// After this many seconds, a client may try again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// Decides on each request.
 pub(crate) struct Access {
-    settings: AccessSettings,
+    /// Whether clients may present tokens of the API server.
+    takes_tokens: bool,
+    /// Whether the API server decides what a client may do.
+    asks_for_rights: bool,
+    allowed: Mutex<Arc<AllowedClients>>,
     webhook: Option<Webhook>,
     decisions: Decisions,
 }
@@ -77,8 +81,20 @@ impl Access {
     ) -> Option<Arc<Self>> {
         let webhook = client.filter(|_| settings.tokens || settings.rights);
         let webhook = webhook.map(|client| Webhook::new(client.clone(), node));
-        (*settings != AccessSettings::default())
-            .then(|| Arc::new(Self { settings: settings.clone(), webhook, decisions }))
+        (*settings != AccessSettings::default()).then(|| {
+            Arc::new(Self {
+                takes_tokens: settings.tokens,
+                asks_for_rights: settings.rights,
+                allowed: Mutex::new(Arc::new(settings.allowed.clone())),
+                webhook,
+                decisions,
+            })
+        })
+    }
+
+    /// From the next request on, serves these clients. A watch that is open stays open.
+    pub(crate) fn allow(&self, clients: AllowedClients) {
+        *self.allowed.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(clients);
     }
 
     /// Decides on a request. `address`: of the client, or what stands for it.
@@ -112,7 +128,7 @@ impl Access {
         if let Some(identity) = certified {
             return Authentication::Known(Arc::clone(identity));
         }
-        let webhook = self.webhook.as_ref().filter(|_| self.settings.tokens);
+        let webhook = self.webhook.as_ref().filter(|_| self.takes_tokens);
         let (Some(webhook), Some(token)) = (webhook, token(headers)) else {
             return Authentication::Unknown(Decision::Unauthorized);
         };
@@ -128,15 +144,16 @@ impl Access {
     /// An allowed name, an allowed group, or one of the needed rights is enough. Without any of these settings, every
     /// identified client is allowed.
     async fn authorize(&self, identity: &Identity, needed: &[Right]) -> Decision {
-        let AccessSettings { names, groups, rights, .. } = &self.settings;
-        let has_rules = !names.is_empty() || !groups.is_empty() || *rights;
+        let allowed = Arc::clone(&self.allowed.lock().unwrap_or_else(PoisonError::into_inner));
+        let AllowedClients { names, groups } = &*allowed;
+        let has_rules = !names.is_empty() || !groups.is_empty() || self.asks_for_rights;
         let is_listed =
             names.contains(&identity.name) || identity.groups.iter().any(|group| groups.contains(group));
         if is_listed || !has_rules {
             return Decision::Allowed;
         }
         let mut decision = Decision::Forbidden;
-        if let Some(webhook) = self.webhook.as_ref().filter(|_| *rights) {
+        if let Some(webhook) = self.webhook.as_ref().filter(|_| self.asks_for_rights) {
             for right in needed {
                 match webhook.may(identity, *right).await {
                     Verdict::Accepted(()) => return Decision::Allowed,

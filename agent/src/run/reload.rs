@@ -1,0 +1,120 @@
+//! Reads the configuration again, when a signal asks for it.
+//!
+//! What does an operator want to know afterwards? Whether the agent runs with what the file says now. So every setting
+//! that differs either takes effect, or is named in the log with a restart as the remedy; `systemctl status` has the result
+//! in a line. A file with an error changes nothing, and the file is checked as a start would check it.
+//!
+//! The files that settings name, such as certificates and tokens, need no signal: those who use them read them again. Only
+//! the rules of `--extract` are read once.
+
+use std::convert::Infallible;
+use std::fs;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
+
+use super::{check, systemd};
+use crate::api::table::sanitized;
+use crate::config::changes::Changes;
+use crate::config::failure::Failure;
+use crate::config::log::Log;
+use crate::config::{Given, Settings};
+use crate::http::access::Access;
+
+/// The configuration with which the agent runs, and what a new one can change.
+pub(super) struct Reload {
+    /// The command line and the environment. They name the file, and go before it.
+    given: Arc<Given>,
+    running: Settings,
+    /// What `--extract` had when the agent started.
+    extract: Option<Vec<u8>>,
+    log: Log,
+    /// `None` if clients need not identify themselves.
+    access: Option<Arc<Access>>,
+}
+
+impl Reload {
+    /// `settings`: those with which the agent started. Reads the file of `--extract`, so this may block.
+    pub(super) fn new(given: Given, settings: &Settings, log: Log, access: Option<Arc<Access>>) -> Self {
+        let extract = extract(settings);
+        Self { given: Arc::new(given), running: settings.clone(), extract, log, access }
+    }
+
+    /// Reads the configuration whenever this is notified.
+    pub(super) async fn follow(mut self, asked: Arc<Notify>) -> Infallible {
+        loop {
+            asked.notified().await;
+            tracing::info!("reading the configuration again");
+            let given = Arc::clone(&self.given);
+            // The file may be on a disk that hangs.
+            let read = spawn_blocking(move || Read::now(&given)).await;
+            let status = match read {
+                Ok(Ok(new)) => self.apply(&new),
+                Ok(Err(failure)) => unchanged(failure.message().unwrap_or_default()),
+                // The panic has been logged.
+                Err(panic) => unchanged(&panic.to_string()),
+            };
+            systemd::notify(&format!("STATUS={status}"));
+        }
+    }
+
+    /// Applies what can change in a running agent, and logs what cannot. Returns the result in a line.
+    fn apply(&mut self, new: &Read) -> String {
+        let Changes { log_level, allowed, mut need_restart } = self.running.take_over(&new.settings);
+        if new.extract != self.extract
+            && new.settings.given.content.extract == self.running.given.content.extract
+        {
+            need_restart.push(format!("the file of {}", new.settings.written.name("extract")));
+        }
+        let is_changed = log_level.is_some() || allowed.is_some();
+        if let Some(level) = log_level {
+            self.log.set_level(level);
+        }
+        if let (Some(allowed), Some(access)) = (allowed, &self.access) {
+            tracing::warn!(
+                names = ?allowed.names,
+                groups = ?allowed.groups,
+                "requests are served for these clients from now on; open watches go on"
+            );
+            access.allow(allowed);
+        }
+        for name in &need_restart {
+            tracing::warn!("{name} has changed, and takes effect at the next restart");
+        }
+        let result = match (is_changed, need_restart.is_empty()) {
+            (_, false) => return format!("a restart is needed: {} changed", need_restart.join(", ")),
+            (true, true) => "the configuration was read again, and every change is in effect",
+            (false, true) => "the configuration was read again: nothing has changed",
+        };
+        tracing::info!("{result}");
+        result.to_owned()
+    }
+}
+
+/// Logs why the agent keeps its configuration. Returns the same in a line.
+fn unchanged(why: &str) -> String {
+    tracing::error!("the configuration stays as it was: {why}");
+    format!("the configuration stays as it was: {}", sanitized(why))
+}
+
+/// The configuration as it is written now.
+struct Read {
+    settings: Settings,
+    extract: Option<Vec<u8>>,
+}
+
+impl Read {
+    /// Fails if the agent would not start with it.
+    fn now(given: &Given) -> Result<Self, Failure> {
+        let settings = given.resolve()?;
+        drop(check::local(&settings)?);
+        let extract = extract(&settings);
+        Ok(Self { settings, extract })
+    }
+}
+
+/// What the file of `--extract` has. Whether it is valid is checked elsewhere.
+fn extract(settings: &Settings) -> Option<Vec<u8>> {
+    fs::read(settings.given.content.extract.as_deref()?).ok()
+}
