@@ -287,6 +287,10 @@ async fn the_answer_of_a_plugin_that_leaves_a_process_behind_is_used() {
 #[tokio::test]
 async fn no_error_has_a_part_of_the_plugins_standard_output() {
     let site = Site::new().await;
+    let options = ConnectionOptions {
+        plugin: PluginTimes { request: DEADLINE, run: DEADLINE },
+        ..ConnectionOptions::default()
+    };
     for (script, expected) in [
         ("echo hunter2; echo 'no such account' >&2; exit 3", "no such account"),
         ("echo '{\"status\": {\"token\": \"hunter2\", \"expirationTimestamp\": \"hunter2\"}}'", "line 1"),
@@ -294,7 +298,7 @@ async fn no_error_has_a_part_of_the_plugins_standard_output() {
         ("while echo '{\"status\": {\"token\": \"hunter2\"}}'; do true; done", "too much"),
     ] {
         site.directory.write("plugin", format!("#!/bin/sh\n{script}\n"));
-        let error = site.try_client(&ConnectionOptions::default()).await.err().unwrap();
+        let error = site.try_client(&options).await.err().unwrap();
         let said = format!("{error} {error:?} {}", api_causes(&error));
         assert!(said.contains(expected) && !said.contains("hunter2"), "{said}");
     }

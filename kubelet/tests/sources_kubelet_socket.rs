@@ -236,7 +236,7 @@ async fn a_kubelet_that_never_answers_is_a_problem_and_is_tried_again() {
     let node = Node::start();
     node.kubelet.answers(Answers::Never);
     let mut socket = KubeletSocket::new(node.directory.at("pods-api.sock"));
-    (socket.period, socket.timeout) = (NEVER, Duration::from_millis(50));
+    (socket.period, socket.timeout) = (NEVER, Duration::from_secs(2));
     let mut source = follow(socket);
     let is_late =
         |status: &SourceStatus| status.problems.iter().any(|it| it.message.contains("no complete answer"));

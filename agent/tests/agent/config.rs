@@ -198,11 +198,11 @@ fn once_does_not_wait_for_ever_for_a_silent_url() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/pods", silent.local_addr().unwrap());
     let sources = format!("{} --manifest-url {url}", node_1(&shipped()));
-    // Only the timeout ends it.
-    let output = run_within(PATIENCE * 2, &format!("--once --once-timeout 1500ms {sources}"));
+    // Only the timeout ends it. A busy machine needs seconds to read the manifests.
+    let output = run_within(PATIENCE * 2, &format!("--once --once-timeout 10s {sources}"));
     assert_eq!(output.status.code(), Some(3));
     let said = stderr(&output);
-    assert!(said.contains("not all sources were read within 1.5s"), "{said}");
+    assert!(said.contains("not all sources were read within 10s"), "{said}");
     assert!(said.contains(&format!("http ({url})")), "{said}");
     assert_eq!(stdout(&output), "", "an incomplete answer is not printed");
     assert!(!said.contains("file ("), "manifests that were read are not waited for: {said}");
