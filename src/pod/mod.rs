@@ -38,8 +38,9 @@ pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
 /// The kubelet's `ConfigFirstSeenAnnotationKey` (`pkg/kubelet/types/pod_update.go`).
 pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 
-/// Marks a pod whose containers have ended and whose sandbox is gone, although the kubelet still lists it: it holds no IP any
-/// more. Set by a source that the kubelet tells so, and by nobody else.
+/// Marks a pod that holds no IP any more. Its containers have ended and its sandbox is gone, although the kubelet still lists
+/// it; or its manifest is still there, although the kubelet no longer lists it. Set by a source that the kubelet tells so, and
+/// by nobody else.
 pub const ENDED_ANNOTATION: &str = "pod-index/ended";
 
 /// The value of [`CONFIG_SOURCE_ANNOTATION`] that means "from the API server".

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pod_index::PodMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use pod_index::{ENDED_ANNOTATION, PodMeta};
 use pod_index_kubelet::sources::static_pods::{CLAIMED_ANNOTATION, UNCONFIRMED_FOR};
 use pod_index_kubelet::sources::{Merge, NodeName, Source};
 use serde_json::json;
@@ -254,7 +255,96 @@ fn a_manifest_takes_the_uid_that_the_kubelet_gave_its_pod() {
     let of_kubelet = static_pod("s", "p", "kubelet", "Running");
     assert_eq!(merging.say(Source::Kubelet, set([of_kubelet])), "-f +s");
     // An API server pod of that name is another pod.
-    assert_eq!(merging.say(Source::Kubelet, set([api_pod("a", "p", "Running", 1)])), "-s +a +f");
+    assert_eq!(merging.say(Source::Kubelet, set([api_pod("a", "p", "Running", 1)])), "+a ~s");
+}
+
+/// A manifest is removed. The kubelet has noticed, and the agent's own source of manifests has not: nobody may see the computed
+/// UID, which no container and no log has.
+#[test]
+fn a_manifest_keeps_the_uid_that_the_kubelet_gave_its_pod_until_its_file_goes() {
+    for is_trusted in [false, true] {
+        let merge = Merge::new([Source::File, Source::Kubelet]).derive_static_pods(NodeName::new("n1"));
+        let mut merging = Merging::of(if is_trusted { merge.trust_kubelet() } else { merge });
+        let manifest = static_pod("f", "p", "manifest", "Pending");
+        merging.say(Source::File, set([manifest.clone()]));
+        merging.say(Source::Kubelet, set([static_pod("s", "p", "kubelet", "Running")]));
+        assert_eq!(merging.say(Source::Kubelet, set([])), "~s");
+        // It is the kubelet's pod, and holds no IP any more.
+        assert_eq!((merging.image("s"), merging.phase("s")), ("kubelet", "Running"));
+        assert!(merging.pods["s"].annotation(ENDED_ANNOTATION).is_some());
+        assert_eq!(merging.say(Source::File, set([manifest.clone()])), "", "nothing has changed");
+        assert_eq!(merging.say(Source::File, set([])), "-s");
+        // The same file again is another one.
+        assert_eq!(merging.say(Source::File, set([manifest])), "+f");
+    }
+}
+
+#[test]
+fn a_manifest_keeps_the_kubelets_uid_until_its_file_changes_or_the_kubelet_gives_another_one() {
+    let mut merging = Merging::new([Source::File, Source::Kubelet]);
+    merging.say(Source::File, set([static_pod("f", "p", "manifest", "Pending")]));
+    let listed = |uid| set([static_pod(uid, "p", "kubelet", "Running")]);
+    merging.say(Source::Kubelet, listed("s"));
+    // A new kubelet computes it differently.
+    assert_eq!(merging.say(Source::Kubelet, listed("t")), "-s +t");
+    assert_eq!(merging.say(Source::Kubelet, set([])), "~t");
+    assert_eq!(merging.say(Source::Kubelet, listed("t")), "~t");
+    assert!(merging.pods["t"].annotation(ENDED_ANNOTATION).is_none(), "it runs again");
+    merging.say(Source::Kubelet, set([]));
+    assert_eq!(merging.say(Source::File, set([static_pod("g", "p", "edited", "Pending")])), "-t +g");
+}
+
+#[test]
+fn a_manifest_keeps_the_uid_of_its_mirror_pod() {
+    let mut merging = Merging::new([Source::Api, Source::File]);
+    merging.say(Source::File, set([static_pod("f", "p", "manifest", "Pending")]));
+    merging.say(Source::Api, set([mirror("m", "p", "s", "n1")]));
+    assert_eq!(merging.uids(), ["m", "s"]);
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m ~s");
+    let later = Instant::now() + 2 * UNCONFIRMED_FOR;
+    let expired = merging.merge.expire(later);
+    assert_eq!(merging.take(&expired), "~s", "no new mirror pod has come");
+    assert_eq!(merging.say(Source::File, set([])), "-s");
+}
+
+/// A kubelet deletes a mirror pod that it has not created.
+#[test]
+fn a_manifest_keeps_no_uid_of_a_forged_mirror_pod() {
+    let mut merging = Merging::new([Source::Api, Source::File]);
+    merging.say(Source::Api, set([]));
+    merging.say(Source::File, set([static_pod("f", "p", "manifest", "Pending")]));
+    let mut forged = mirror("m", "p", "x", "n1");
+    forged.metadata.creation_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::now()));
+    assert_eq!(merging.say(Source::Api, upsert([forged])), "-f +m +x");
+    assert_eq!(merging.say(Source::Api, remove("m")), "-m -x +f");
+}
+
+#[test]
+fn a_kept_uid_that_becomes_another_pods_is_that_pods() {
+    let mut merging = Merging::new(Source::ALL);
+    for source in [Source::Http, Source::Api] {
+        merging.say(source, set([]));
+    }
+    let both =
+        || set([static_pod("f", "p", "manifest", "Pending"), static_pod("g", "q", "manifest", "Pending")]);
+    merging.say(Source::File, both());
+    merging.say(Source::Kubelet, set([static_pod("s", "p", "kubelet", "Running")]));
+    merging.say(Source::Kubelet, set([]));
+    assert_eq!(merging.uids(), ["g", "s"]);
+    // A mirror pod of another name does not get it.
+    merging.say(Source::Api, set([mirror("m", "evil", "s", "n1")]));
+    assert_eq!((merging.uids(), merging.pods["s"].name()), (vec!["g", "m", "s"], "p"));
+    assert!(
+        merging.refused()[0].contains("the pod of another manifest had that UID"),
+        "{:?}",
+        merging.refused()
+    );
+    merging.say(Source::Api, set([]));
+    // The kubelet's word decides.
+    merging.say(Source::Kubelet, set([static_pod("s", "q", "kubelet", "Running")]));
+    assert_eq!((merging.uids(), merging.pods["s"].name()), (vec!["f", "s"], "q"));
+    merging.say(Source::Kubelet, set([]));
+    assert_eq!((merging.uids(), merging.pods["s"].name()), (vec!["f", "s"], "q"));
 }
 
 #[test]

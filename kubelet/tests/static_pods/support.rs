@@ -73,7 +73,10 @@ pub struct Merging {
 
 impl Merging {
     pub fn new(sources: impl IntoIterator<Item = Source>) -> Self {
-        let merge = Merge::new(sources).derive_static_pods(NodeName::new("n1"));
+        Self::of(Merge::new(sources).derive_static_pods(NodeName::new("n1")))
+    }
+
+    pub fn of(merge: Merge) -> Self {
         Self { merge, pods: BTreeMap::new(), refused: Vec::new() }
     }
 

@@ -5,6 +5,7 @@
 //! An update passes two steps. `step` finds out what has changed in the pods of its source. `resolve` decides
 //! what that means for the index: each pod of the index is a function of what all sources report.
 
+mod kept;
 mod known;
 mod merged;
 mod resolve;
@@ -17,6 +18,7 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta, PodUid};
 
+use self::kept::KeptUids;
 use self::known::{Known, KnownPod};
 pub use self::merged::Merged;
 use self::step::{Keys, Step};
@@ -37,9 +39,11 @@ use super::{NodeName, Problem, Source, SourceUpdate, pod};
 ///
 /// A static pod has one UID in the kubelet and may have another in a manifest read by this library. If the
 /// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that pod is used. Spec and
-/// UID always come from one source.
+/// UID always come from one source. A manifest whose UID was replaced so keeps the kubelet's when the kubelet no longer
+/// lists the pod, until its file changes or goes. Meanwhile the pod is as the kubelet told of it last, with
+/// [`ENDED_ANNOTATION`](pod_index::ENDED_ANNOTATION), and so holds no IP.
 ///
-/// The result depends on the last report of each source, not on their order. The exceptions are derived pods
+/// The result depends on the last report of each source, not on their order. The exceptions are kept UIDs, derived pods
 /// whose mirror pod is gone, see below, and mirror pods that came after the last [`own_node`](Self::own_node).
 ///
 /// # Static pods from mirror pods
@@ -106,6 +110,7 @@ pub struct Merge {
     /// Another program than a kubelet manages the own node's mirror pods.
     manages_own: bool,
     claims: Claims,
+    kept: KeptUids,
     readings: HashMap<Source, Reading>,
     node: NodeCheck,
     published: HashMap<PodUid, Arc<Pod>>,
@@ -135,6 +140,7 @@ impl Merge {
             trusts_kubelet: false,
             manages_own: false,
             claims: Claims::default(),
+            kept: KeptUids::default(),
             readings: HashMap::new(),
             node: NodeCheck::default(),
             published: HashMap::new(),

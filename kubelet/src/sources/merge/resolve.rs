@@ -3,13 +3,14 @@
 //! Each published pod is a function of what all sources report. This file decides which source is used for
 //! which part. It has the private methods of [`Merge`]; the public ones, in `mod`, call them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{ENDED_ANNOTATION, FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
+use super::kept::KeptPod;
 use super::known::{KnownPod, described};
 use super::step::{Keys, Step};
 use super::{Merge, Merged};
@@ -91,9 +92,10 @@ impl Merge {
     fn let_claim_go(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
         let Some(claimed) = self.claims.by_mirror.get(mirror) else { return };
         let is_told_by_kubelet = self.is_kubelets(&claimed.claim) && self.kubelet_speaks();
-        // A kubelet deletes a mirror pod that it did not create within two seconds, and never reports its status.
-        let is_by_kubelet = claimed.claim.has_status && !is_young(claimed);
-        let stays = self.counts(mirror) && is_by_kubelet && !claimed.claim.ended && !is_told_by_kubelet;
+        // It may begin to count only now, because the same update removed what it contradicted: then it has no static pod.
+        let is_shown = self.published.get(&claimed.claim.uid).is_some_and(|pod| is_named(pod, &claimed.name));
+        let counts = is_shown && self.counts(mirror);
+        let stays = counts && is_by_kubelet(claimed) && !claimed.claim.ended && !is_told_by_kubelet;
         match claimed.stage {
             Stage::Live if stays => {
                 keys.uids.push(claimed.claim.uid.clone());
@@ -197,7 +199,12 @@ impl Merge {
 
     /// Whether a manifest has this name.
     fn has_manifest(&self, name: &FullName) -> bool {
-        MANIFESTS.into_iter().any(|source| self.named(source, name).is_some())
+        self.manifest(name).is_some()
+    }
+
+    /// The manifest of this name that is used.
+    fn manifest(&self, name: &FullName) -> Option<&KnownPod> {
+        MANIFESTS.into_iter().find_map(|source| self.named(source, name)).map(|(_, manifest)| manifest)
     }
 
     /// Whether a static pod of the own node may be derived from this mirror pod.
@@ -220,10 +227,12 @@ impl Merge {
         for name in &names {
             self.relatives(name, &mut uids);
         }
-        // Which claim on a UID counts determines the manifests of its name.
-        let claims: Vec<_> = uids.iter().flat_map(|uid| self.claims.on(uid)).collect();
-        for (_, claimed) in claims {
-            self.relatives(&claimed.name, &mut uids);
+        // Which claim on a UID counts determines the manifests of its name. So does whether a UID can be kept.
+        let claimed = uids.iter().flat_map(|uid| self.claims.on(uid)).map(|(_, claimed)| &claimed.name);
+        let kept = uids.iter().filter_map(|uid| self.kept.name_of(uid));
+        let others: BTreeSet<_> = claimed.chain(kept).cloned().collect();
+        for name in &others {
+            self.relatives(name, &mut uids);
         }
         let mut seen = HashSet::with_capacity(uids.len());
         for uid in uids.into_iter().filter(|uid| seen.insert(uid.clone())) {
@@ -249,12 +258,31 @@ impl Merge {
         !(self.all_seen || is_reported) && (self.held.contains(uid) || self.claims.on(uid).is_empty())
     }
 
+    /// Notes which UID the manifest of this name keeps, and adds the UIDs under which static pods of this name are known.
+    fn relatives(&mut self, name: &FullName, uids: &mut Vec<PodUid>) {
+        uids.extend(self.kept.named(name).map(|kept| kept.uid.clone()));
+        let manifest = self.manifest(name).map(|manifest| Arc::clone(&manifest.object));
+        self.kept.forget_unless(name, manifest.as_ref());
+        if let Some(manifest) = manifest {
+            match self.told(name) {
+                Some(told) => {
+                    if let Some(other) = self.kept.keep(name, manifest, told) {
+                        self.known_uids(&other, uids);
+                    }
+                }
+                None => self.kept.end(name),
+            }
+        }
+        self.known_uids(name, uids);
+    }
+
     /// The UIDs under which static pods of this name are known.
-    fn relatives(&self, name: &FullName, uids: &mut Vec<PodUid>) {
+    fn known_uids(&self, name: &FullName, uids: &mut Vec<PodUid>) {
         for source in [Source::File, Source::Http, Source::Kubelet] {
             uids.extend(self.named(source, name).map(|(uid, _)| uid.clone()));
         }
         uids.extend(self.claims.named(name).into_iter().map(|(_, claimed)| claimed.claim.uid.clone()));
+        uids.extend(self.kept.named(name).map(|kept| kept.uid.clone()));
     }
 
     /// The pod to publish under a UID: decides which source is used for which part.
@@ -274,7 +302,11 @@ impl Merge {
         if let Some(manifest) = file.filter(is_own).or_else(|| http.filter(is_own)) {
             return Some(with_status_of(&manifest.object, claim.map(|(_, claimed)| &*claimed.pod)));
         }
-        claim.map(|(mirror, claimed)| self.derived(mirror, claimed))
+        if let Some((mirror, claimed)) = claim {
+            return Some(self.derived(mirror, claimed));
+        }
+        let name = self.kept.name_of(uid).filter(|name| self.uid_of(name) == Some(uid))?;
+        self.kept(name).map(|kept| Arc::clone(&kept.object))
     }
 
     /// The static pod of a claim. Spec, status and UID come from the mirror pod, never from several sources.
@@ -287,10 +319,38 @@ impl Merge {
         pod
     }
 
-    /// The UID under which the node knows the static pod of this name: the kubelet's, else its mirror pod's.
+    /// The UID under which the node knows the static pod of this name: the kubelet's, else its mirror pod's, else the one that
+    /// the manifest keeps.
     fn uid_of(&self, name: &FullName) -> Option<&PodUid> {
-        let claimed = || self.claims.named(name).into_iter().find(|(mirror, _)| self.counts(mirror));
-        self.kubelets_uid(name).or_else(|| claimed().map(|(_, claimed)| &claimed.claim.uid))
+        let claimed = || self.counting_named(name).map(|claimed| &claimed.claim.uid);
+        let kept = || self.kept(name).map(|kept| &kept.uid);
+        self.kubelets_uid(name).or_else(claimed).or_else(kept)
+    }
+
+    /// The claim of this name that counts.
+    fn counting_named(&self, name: &FullName) -> Option<&Claimed> {
+        let claims = self.claims.named(name).into_iter();
+        claims.filter(|(mirror, _)| self.counts(mirror)).map(|(_, claimed)| claimed).next()
+    }
+
+    /// The static pod of this name as the kubelet tells of it, itself or by a mirror pod that is certainly a kubelet's.
+    fn told(&self, name: &FullName) -> Option<KeptPod> {
+        if let Some(uid) = self.kubelets_uid(name) {
+            let pod = self.holder(Source::Kubelet, uid)?;
+            return Some(KeptPod { uid: uid.clone(), object: Arc::clone(&pod.object) });
+        }
+        let claimed = self.counting_named(name).filter(|claimed| is_by_kubelet(claimed))?;
+        Some(KeptPod { uid: claimed.claim.uid.clone(), object: Arc::clone(&claimed.pod) })
+    }
+
+    /// The pod that the manifest of this name keeps, unless its UID is another pod's.
+    fn kept(&self, name: &FullName) -> Option<&KeptPod> {
+        let kept = self.kept.named(name)?;
+        let is_other = |pod: &KnownPod| pod.name != *name;
+        let is_taken = self.holder(Source::Api, &kept.uid).is_some()
+            || self.holder(Source::Kubelet, &kept.uid).is_some()
+            || MANIFESTS.into_iter().any(|source| self.holder(source, &kept.uid).is_some_and(is_other));
+        (!is_taken).then_some(kept)
     }
 
     /// The UID under which the kubelet lists a static pod of this name.
@@ -333,6 +393,12 @@ impl Merge {
             "the kubelet has another pod with that UID"
         } else if MANIFESTS.into_iter().any(|source| self.holder(source, uid).is_some_and(is_other)) {
             "a manifest has another pod with that UID"
+        } else if self
+            .kept
+            .name_of(uid)
+            .is_some_and(|name| *name != claimed.name && self.kept(name).is_some())
+        {
+            "the pod of another manifest had that UID"
         } else if !is_leaving(claimed)
             && self.claims.on(uid).iter().any(|(_, other)| is_leaving(other) && other.name != claimed.name)
         {
@@ -377,6 +443,15 @@ impl Merge {
     fn named(&self, source: Source, name: &FullName) -> Option<(&PodUid, &KnownPod)> {
         self.sources.get(&source)?.named(name)
     }
+}
+
+fn is_named(pod: &Pod, name: &FullName) -> bool {
+    FullName::new(pod.namespace(), pod.name()).is_ok_and(|own| own == *name)
+}
+
+/// Whether a kubelet has created the mirror pod. It deletes others within two seconds, and never reports their status.
+fn is_by_kubelet(claimed: &Claimed) -> bool {
+    claimed.claim.has_status && !is_young(claimed)
 }
 
 /// Whether the mirror pod was created and seen only just now. An old one may be seen only now as well, after a gap in what
