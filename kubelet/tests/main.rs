@@ -22,6 +22,7 @@ mod checkpoint_kills;
 mod checkpoint_versions;
 #[cfg(feature = "api-server")]
 mod mirror_pods;
+mod object_memory;
 #[cfg(target_os = "linux")]
 mod process_cgroup;
 #[cfg(target_os = "linux")]

@@ -1,17 +1,24 @@
 //! What an object takes in memory, estimated from its JSON, from above: the types of its fields are not known.
 
 use k8s_openapi::api::core::v1::{
-    Container, ContainerPort, ContainerStatus, EnvVar, EphemeralContainer, Volume, VolumeMount,
+    Container, ContainerPort, ContainerStatus, EnvFromSource, EnvVar, EphemeralContainer, HostAlias,
+    PodAffinityTerm, PodCondition, Toleration, Volume, VolumeMount,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// What an allocation takes beside its bytes, and the least that it takes.
-const ALLOCATION: usize = 16;
-pub(crate) const LEAST_ALLOCATION: usize = 32;
+/// The least that an allocation takes.
+const LEAST_ALLOCATION: usize = 32;
+
+/// What an object takes beside its fields.
+pub(crate) const OBJECT: usize = 4096;
 
 /// What an entry of a mapping takes beside its texts: two texts' headers, in a node of the tree that is half full.
-pub(crate) const ENTRY: usize = 100;
+const ENTRY: usize = 100;
+
+/// The least that a mapping takes: a node with room for eleven entries.
+const LEAST_MAPPING: usize = 576;
 
 /// What an object in a list takes beside its content, if nothing else is known of its type.
 const ELEMENT: usize = 640;
@@ -19,8 +26,60 @@ const ELEMENT: usize = 640;
 /// The memory of what cannot be parsed. It cannot be decoded either.
 const UNKNOWN: usize = 1 << 40;
 
-/// A list grows by doubling, so that half of it may be empty.
-pub(crate) const GROWTH: usize = 2;
+/// A list has room for at least this many items, unless one takes more than [`LARGE_ITEM`].
+const FEWEST_ITEMS: usize = 4;
+const LARGE_ITEM: usize = 1024;
+
+/// The fields whose value is a structure, which takes no more than the object around it has room for anyway. An object of any
+/// other name may be a mapping, such as labels.
+const STRUCTURES: [&str; 46] = [
+    "affinity",
+    "capabilities",
+    "configMap",
+    "configMapKeyRef",
+    "configMapRef",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "exec",
+    "fieldRef",
+    "grpc",
+    "hostPath",
+    "httpGet",
+    "labelSelector",
+    "lastState",
+    "lifecycle",
+    "linux",
+    "livenessProbe",
+    "nodeAffinity",
+    "persistentVolumeClaim",
+    "podAffinity",
+    "podAffinityTerm",
+    "podAntiAffinity",
+    "postStart",
+    "preStop",
+    "preference",
+    "projected",
+    "readinessProbe",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "resourceFieldRef",
+    "resources",
+    "running",
+    "seLinuxOptions",
+    "seccompProfile",
+    "secret",
+    "secretKeyRef",
+    "secretRef",
+    "securityContext",
+    "serviceAccountToken",
+    "startupProbe",
+    "state",
+    "tcpSocket",
+    "terminated",
+    "user",
+    "valueFrom",
+    "waiting",
+];
 
 /// More than the object takes, without parsing it. Nearly all objects are small by this measure. It counts each `{` and `,` as
 /// if it were no part of a text.
@@ -32,10 +91,11 @@ pub(super) fn at_most(json: &[u8]) -> usize {
         parts += usize::from(matches!(byte, b',' | b'{' | b'['));
     }
     let entry = ENTRY + 2 * LEAST_ALLOCATION;
-    json.len() + parts * entry + objects * GROWTH * 2 * ELEMENT
+    OBJECT + json.len() + parts * entry + objects * FEWEST_ITEMS * ELEMENT
 }
 
-/// About how much memory the object takes, in bytes, estimated from above: usually one to three times as much as it does.
+/// About how much memory the object takes, in bytes, estimated from above: usually not a tenth more than it does, and
+/// at most twice as much.
 ///
 /// # Complexity
 /// Linear in the object's JSON, which it allocates.
@@ -46,12 +106,12 @@ pub(super) fn at_most(json: &[u8]) -> usize {
 /// use pod_index_kubelet::memory::memory_of;
 ///
 /// let mut pod = Pod::default();
-/// assert!(memory_of(&pod) < 1_000);
+/// assert!(memory_of(&pod) < 10_000);
 /// pod.metadata.labels = Some((0..1_000).map(|i| (format!("label-{i}"), String::new())).collect());
 /// assert!(memory_of(&pod) > 100_000);
 /// ```
 pub fn memory_of(object: &impl serde::Serialize) -> usize {
-    to_raw_value(object).map_or(UNKNOWN, |json| weigh("", &json))
+    to_raw_value(object).map_or(UNKNOWN, |json| OBJECT + weigh("", &json))
 }
 
 /// The memory of a decoded value. `name`: the field that it belongs to.
@@ -72,18 +132,37 @@ pub(crate) fn element(name: &str) -> usize {
         "containerStatuses" | "initContainerStatuses" | "ephemeralContainerStatuses" => {
             size_of::<ContainerStatus>()
         }
+        "conditions" => size_of::<PodCondition>(),
+        "envFrom" => size_of::<EnvFromSource>(),
+        "hostAliases" => size_of::<HostAlias>(),
+        "ownerReferences" => size_of::<OwnerReference>(),
+        "tolerations" => size_of::<Toleration>(),
+        // Of a structure that affinity to nodes has under this name, there is no list.
+        "requiredDuringSchedulingIgnoredDuringExecution" => size_of::<PodAffinityTerm>(),
         _ => ELEMENT,
     }
 }
 
-pub(crate) fn text(length: usize) -> usize {
-    (length + ALLOCATION).max(LEAST_ALLOCATION)
+/// What a list of this many items takes beside their content. It grows by doubling, so that up to half of it is empty.
+pub(crate) fn items(many: usize, size: usize) -> usize {
+    let fewest = if size > LARGE_ITEM { 1 } else { FEWEST_ITEMS };
+    if many == 0 { 0 } else { allocation(many.next_power_of_two().max(fewest) * size) }
+}
+
+/// What a mapping of this many entries takes beside its texts.
+pub(crate) fn entries(many: usize) -> usize {
+    if many == 0 { 0 } else { (many * ENTRY).max(LEAST_MAPPING) }
+}
+
+/// What an allocation of this size takes: with its header, in steps of 16 bytes. No text is empty and allocated.
+pub(crate) fn allocation(size: usize) -> usize {
+    if size == 0 { 0 } else { (size + 8).next_multiple_of(16).max(LEAST_ALLOCATION) }
 }
 
 /// The memory of a value.
 #[derive(Clone, Copy)]
 struct Weight {
-    /// In allocations of its own, if it is a mapping or no object.
+    /// In allocations of its own, if it is a mapping or no object. A structure has none, but its texts do.
     apart: usize,
     /// Of an object that is a structure: the same without the names of its fields.
     of_structure: usize,
@@ -145,27 +224,34 @@ impl<'de> Visitor<'de> for Weigh<'_> {
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Weight, E> {
-        Ok(Weight::of(text(value.len())))
+        Ok(Weight::of(allocation(value.len())))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Weight, A::Error> {
-        let mut apart = ALLOCATION;
+        let mut many = 0;
+        let mut content = 0;
+        let mut size = 0;
         while let Some(item) = items.next_element_seed(self)? {
-            let size = if item.is_object { element(self.name) } else { size_of::<String>() };
+            many += 1;
+            size = size.max(if item.is_object { element(self.name) } else { size_of::<String>() });
             // No list of a Kubernetes object has mappings.
-            apart += GROWTH * size + item.of_structure;
+            content += item.of_structure;
         }
-        Ok(Weight::of(apart))
+        Ok(Weight::of(content + self::items(many, size)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Weight, A::Error> {
-        let mut apart = 0;
+        let mut many = 0;
+        let mut names = 0;
         let mut of_structure = 0;
         while let Some(name) = entries.next_key::<std::borrow::Cow<'de, str>>()? {
             let value = entries.next_value_seed(Weigh { name: &name })?;
-            apart += ENTRY + text(name.len()) + value.apart;
+            many += 1;
+            names += allocation(name.len());
             of_structure += value.apart;
         }
+        let is_structure = STRUCTURES.contains(&self.name);
+        let apart = of_structure + if is_structure { 0 } else { self::entries(many) + names };
         Ok(Weight { apart, of_structure, is_object: true })
     }
 }
@@ -173,22 +259,22 @@ impl<'de> Visitor<'de> for Weigh<'_> {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{
-        PodCondition, ResourceClaim, Toleration, TopologySpreadConstraint, VolumeProjection,
+        PreferredSchedulingTerm, ResourceClaim, TopologySpreadConstraint, VolumeProjection,
+        WeightedPodAffinityTerm,
     };
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 
     use super::*;
 
     #[test]
     fn an_object_in_a_list_takes_no_more_than_is_counted() {
         for (name, size) in [
-            ("OwnerReference", size_of::<OwnerReference>()),
             ("ManagedFieldsEntry", size_of::<ManagedFieldsEntry>()),
-            ("PodCondition", size_of::<PodCondition>()),
-            ("Toleration", size_of::<Toleration>()),
             ("TopologySpreadConstraint", size_of::<TopologySpreadConstraint>()),
             ("VolumeProjection", size_of::<VolumeProjection>()),
             ("ResourceClaim", size_of::<ResourceClaim>()),
+            ("PreferredSchedulingTerm", size_of::<PreferredSchedulingTerm>()),
+            ("WeightedPodAffinityTerm", size_of::<WeightedPodAffinityTerm>()),
         ] {
             assert!(size <= ELEMENT, "{name}: {size}");
         }

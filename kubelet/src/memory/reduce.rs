@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::estimate::{at_most, weigh};
+use super::estimate::{OBJECT, at_most, weigh};
 use super::{LEFT_OUT, Reduced};
 use crate::text::shorten;
 
@@ -68,7 +68,7 @@ pub(super) fn reduce(limit: usize, json: &[u8]) -> Option<Rest> {
     fields.retain(|field| (field.section, field.name.as_deref()) != ("metadata", Some("managedFields")));
     // Those that take most come first.
     fields.sort_by_key(|field| std::cmp::Reverse(field.memory));
-    let whole: usize = fields.iter().map(|field| field.memory).sum();
+    let whole = OBJECT + fields.iter().map(|field| field.memory).sum::<usize>();
     let mut left = whole;
     let mut left_out = Vec::new();
     let mut rest = Sections::default();

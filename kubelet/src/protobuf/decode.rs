@@ -14,8 +14,9 @@ use serde::forward_to_deserialize_any;
 
 use super::found::Found;
 use super::schema::{Field, Kind, Message, Shape};
-use super::weigh::{memory_of_bad_text, memory_of_value, stays};
+use super::weigh::{memory_of_bad_text, memory_of_places, memory_of_value, most_values, stays};
 use super::wire::{Fields, Value, WireError};
+use crate::memory::OBJECT;
 
 /// Why an object cannot be decoded. Quotes nothing of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,13 +57,17 @@ impl From<WireError> for Error {
 pub(super) struct Decoding {
     /// How much more memory it may take, in bytes.
     left: Cell<usize>,
+    /// Of how many more values it may consist.
+    values_left: Cell<usize>,
     /// The fields of its sections that are left out.
     left_out: Vec<&'static Field>,
 }
 
 impl Decoding {
     pub(super) fn new(limit: usize, left_out: Vec<&'static Field>) -> Self {
-        Self { left: Cell::new(limit), left_out }
+        let left = Cell::new(limit.saturating_sub(OBJECT));
+        let values_left = Cell::new(most_values(limit));
+        Self { left, values_left, left_out }
     }
 
     /// The object, to be decoded.
@@ -73,6 +78,12 @@ impl Decoding {
     /// Counts this memory.
     fn count(&self, memory: usize) -> Result<(), Error> {
         self.left.set(self.left.get().checked_sub(memory).ok_or(Error::TooLarge)?);
+        Ok(())
+    }
+
+    /// Counts a value.
+    fn count_value(&self) -> Result<(), Error> {
+        self.values_left.set(self.values_left.get().checked_sub(1).ok_or(Error::TooLarge)?);
         Ok(())
     }
 
@@ -130,6 +141,10 @@ impl<'a> FieldsOf<'a> {
         }
         // Stable: the order of values of one field stays. They come in this order already, unless written by another program.
         found.sort_by_key(|found| std::ptr::from_ref(found.field).addr());
+        for values in found.chunk_by(|one, next| std::ptr::eq(one.field, next.field)) {
+            let places = memory_of_places(values[0].field, values.iter().map(|found| found.value));
+            decoding.count(places)?;
+        }
         Ok(Self { decoding, found, next: 0, is_outermost: false })
     }
 
@@ -162,6 +177,7 @@ fn collect<'a>(
         if is_omitted(field, value) {
             continue;
         }
+        decoding.count_value()?;
         decoding.count(memory_of_value(field, value))?;
         found.push(Found { field, value });
     }

@@ -12,7 +12,7 @@
 //!
 //! # Hostile bytes
 //! Nothing panics. The depth is that of the table, which has no circles, and 128 within JSON (the `managedFields` of the claim
-//! of an ephemeral volume). Whatever the bytes are, a decoded pod takes at most 512 KiB, and its decoding 4 MiB for a moment:
+//! of an ephemeral volume). Whatever the bytes are, a decoded pod takes at most 640 KiB, and its decoding 4 MiB for a moment:
 //! of a pod that would take more, the largest fields are left out, as they are from JSON; see [`crate::memory`].
 
 mod decode;
@@ -138,14 +138,14 @@ fn decode_reduced(limit: usize, bytes: &[u8]) -> Result<Bounded<Pod>, Error> {
     let mut left_out = managed_fields();
     fields.retain(|field| !field.is_managed_fields());
     // Those that take most come first.
-    fields.sort_by_key(|field| std::cmp::Reverse(field.memory));
-    let whole: usize = fields.iter().map(|field| field.memory).sum();
+    fields.sort_by_key(|field| std::cmp::Reverse(field.memory()));
+    let whole = weigh::memory_of_object(&fields);
     let (mut left, mut paths) = (whole, Vec::new());
     for field in fields.iter().filter(|field| !field.is_identity()) {
         if left <= limit {
             break;
         }
-        left -= field.memory;
+        left -= field.memory();
         left_out.push(field.field);
         paths.push(field.path());
     }

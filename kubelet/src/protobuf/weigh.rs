@@ -4,10 +4,15 @@
 use super::found::Found;
 use super::schema::{Field, Kind, Message, Shape};
 use super::wire::{Fields, Value, WireError};
-use crate::memory::{ENTRY, GROWTH, IDENTITY, KEPT_ANNOTATIONS, LEAST_ALLOCATION, element, text};
+use crate::memory::{self, IDENTITY, KEPT_ANNOTATIONS, allocation, element, entries, items};
 
-/// What a value takes of the limit while its message is decoded. Its place in the list of the message's fields takes six times
-/// as much, but is free again as soon as the message is decoded. So within 512 KiB there is place for 32,768 values.
+/// Of how many values an object of this many bytes may consist. While a message is decoded, each of its values has a place in
+/// the list of the message's fields, six times as many bytes as this, which is free again as soon as the message is decoded. So
+/// for an object of 640 KiB there is place for 40,960 values: more than any object of a server has.
+pub(super) const fn most_values(limit: usize) -> usize {
+    limit / FOUND
+}
+
 const FOUND: usize = size_of::<Found<'_>>() / 2;
 
 /// What a byte of JSON may take: an empty object with its name has 8 bytes, and the node of a tree.
@@ -16,20 +21,52 @@ const JSON: usize = 80;
 /// The longest annotation that stays of annotations that are left out.
 const LONGEST_KEPT: usize = 256;
 
-/// The memory of a value, from above. If it is a message: without its fields.
+/// What a value takes beside its place in its list or mapping, from above. If it is a message: without its fields.
 pub(super) fn memory_of_value(field: &Field, value: Value<'_>) -> usize {
-    let length = value.bytes().map_or(0, <[u8]>::len);
-    let memory = match (field.shape, field.kind) {
-        (Shape::Map, _) => ENTRY + 2 * LEAST_ALLOCATION + length,
-        (Shape::List, Kind::Message(_)) => GROWTH * element(field.name),
-        // Each byte may be a number.
-        (Shape::List, Kind::Bool | Kind::Int32 | Kind::Int64) => GROWTH * size_of::<i64>() * length.max(1),
-        (Shape::List, _) => GROWTH * size_of::<String>() + text(length),
-        (_, Kind::Text | Kind::Time | Kind::Quantity | Kind::IntOrString) => text(length),
-        (_, Kind::Json) => JSON * length,
-        (_, Kind::Message(_) | Kind::Bool | Kind::Int32 | Kind::Int64) => 0,
-    };
-    FOUND + memory
+    let bytes = value.bytes().unwrap_or_default();
+    match (field.shape, field.kind) {
+        (Shape::Map, _) => {
+            let texts = Fields(bytes).filter_map(|text| text.ok()?.1.bytes().ok());
+            texts.map(|text| allocation(text.len())).sum()
+        }
+        (_, Kind::Text | Kind::Quantity | Kind::IntOrString) => allocation(bytes.len()),
+        (_, Kind::Json) => JSON * bytes.len(),
+        (_, Kind::Message(_) | Kind::Time | Kind::Bool | Kind::Int32 | Kind::Int64) => 0,
+    }
+}
+
+/// What the list or mapping of all values of a field takes beside their content.
+pub(super) fn memory_of_places<'a>(field: &Field, values: impl Iterator<Item = Value<'a>>) -> usize {
+    let mut places = Places::default();
+    values.for_each(|value| places.add(field, value));
+    places.memory(field)
+}
+
+/// How many places of a list or a mapping the values of a field take.
+#[derive(Default, Debug)]
+struct Places(usize);
+
+impl Places {
+    fn add(&mut self, field: &Field, value: Value<'_>) {
+        self.0 += match field.kind {
+            // Each byte may be a number.
+            Kind::Bool | Kind::Int32 | Kind::Int64 => value.bytes().map_or(1, <[u8]>::len),
+            _ => 1,
+        };
+    }
+
+    fn memory(&self, field: &Field) -> usize {
+        let size = match field.kind {
+            Kind::Message(_) => element(field.name),
+            Kind::Bool | Kind::Int32 | Kind::Int64 => size_of::<i64>(),
+            _ => size_of::<String>(),
+        };
+        match field.shape {
+            Shape::List => items(self.0, size),
+            Shape::Map => entries(self.0),
+            Shape::Value | Shape::Kept | Shape::Inlined => 0,
+        }
+    }
 }
 
 /// What bytes that are no text take in addition. Each may be replaced by three.
@@ -63,7 +100,9 @@ pub(super) fn stays(field: &Field, value: Value<'_>) -> bool {
 pub(super) struct Weighed {
     section: &'static Field,
     pub(super) field: &'static Field,
-    pub(super) memory: usize,
+    /// What its values take, without their places in their list or mapping.
+    content: Content,
+    places: Places,
 }
 
 impl Weighed {
@@ -80,12 +119,38 @@ impl Weighed {
     pub(super) fn path(&self) -> String {
         format!("{}.{}", self.section.name, self.field.name)
     }
+
+    /// What it takes of the limit: memory, or the part of the most values that it has.
+    pub(super) fn memory(&self) -> usize {
+        let memory = self.content.memory + self.places.memory(self.field);
+        memory.max(self.content.values * FOUND)
+    }
+}
+
+/// What values take.
+#[derive(Clone, Copy, Default, Debug)]
+struct Content {
+    memory: usize,
+    /// How many there are, with those that are in them.
+    values: usize,
+}
+
+impl Content {
+    fn add(&mut self, other: Self) {
+        self.memory += other.memory;
+        self.values += other.values;
+    }
+}
+
+/// What an object takes of the limit that consists of these fields.
+pub(super) fn memory_of_object(fields: &[Weighed]) -> usize {
+    memory::OBJECT + fields.iter().map(Weighed::memory).sum::<usize>()
 }
 
 /// The fields of an object, with the memory that they would take.
 ///
 /// # Complexity
-/// Linear in the bytes. The depth is that of the table.
+/// Linear in the bytes, times the number of fields that a message has at most. The depth is that of the table.
 pub(super) fn fields(object: &'static Message, bytes: &[u8]) -> Result<Vec<Weighed>, WireError> {
     let mut fields: Vec<Weighed> = Vec::new();
     for part in Fields(bytes) {
@@ -95,36 +160,53 @@ pub(super) fn fields(object: &'static Message, bytes: &[u8]) -> Result<Vec<Weigh
         for value in Fields(value.bytes()?) {
             let (number, value) = value?;
             let Some(field) = message.field(number) else { continue };
-            let memory = memory_with_content(field, value)?;
-            match fields.iter_mut().find(|weighed| std::ptr::eq(weighed.field, field)) {
-                Some(weighed) => weighed.memory += memory,
-                None => fields.push(Weighed { section, field, memory }),
-            }
+            let content = content(field, value)?;
+            let at = fields.iter().position(|weighed| std::ptr::eq(weighed.field, field));
+            let at = at.unwrap_or_else(|| {
+                fields.push(Weighed {
+                    section,
+                    field,
+                    content: Content::default(),
+                    places: Places::default(),
+                });
+                fields.len() - 1
+            });
+            fields[at].content.add(content);
+            fields[at].places.add(field, value);
         }
     }
     Ok(fields)
 }
 
-/// The memory of a value with all that is in it.
-fn memory_with_content(field: &Field, value: Value<'_>) -> Result<usize, WireError> {
-    let mut memory = memory_of_value(field, value);
+/// What a value takes, with all that is in it.
+fn content(field: &Field, value: Value<'_>) -> Result<Content, WireError> {
+    let mut all = Content { memory: memory_of_value(field, value), values: 1 };
     match field.kind {
         Kind::Message(message) if field.shape != Shape::Map => {
+            let mut places: Vec<(&Field, Places)> = Vec::new();
             for value in Fields(value.bytes()?) {
                 let (number, value) = value?;
-                if let Some(field) = message.field(number) {
-                    memory += memory_with_content(field, value)?;
+                let Some(field) = message.field(number) else { continue };
+                all.add(content(field, value)?);
+                match places.iter_mut().find(|(of, _)| std::ptr::eq(*of, field)) {
+                    Some((_, places)) => places.add(field, value),
+                    None => {
+                        let mut first = Places::default();
+                        first.add(field, value);
+                        places.push((field, first));
+                    }
                 }
             }
+            all.memory += places.iter().map(|(field, places)| places.memory(field)).sum::<usize>();
         }
         Kind::Text | Kind::Quantity | Kind::IntOrString => {
             if let Ok(bytes) = value.bytes()
                 && std::str::from_utf8(bytes).is_err()
             {
-                memory += memory_of_bad_text(bytes);
+                all.memory += memory_of_bad_text(bytes);
             }
         }
         _ => {}
     }
-    Ok(memory)
+    Ok(all)
 }

@@ -10,6 +10,11 @@ thread_local! {
 
 struct Counting;
 
+/// What glibc takes for an allocation: its size and a word, in steps of 16 bytes, at least 32.
+fn chunk(layout: Layout) -> isize {
+    (layout.size() + 8).next_multiple_of(16).max(32).cast_signed()
+}
+
 fn count(bytes: isize) {
     // An ending thread may free after its counters are gone; they are no longer needed then.
     let _ = ALLOCATED.try_with(|allocated| {
@@ -22,13 +27,13 @@ fn count(bytes: isize) {
 // SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
+        count(chunk(layout));
         // SAFETY: the caller guarantees the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(-layout.size().cast_signed());
+        count(-chunk(layout));
         // SAFETY: the caller guarantees the same.
         unsafe { System.dealloc(at, layout) }
     }
