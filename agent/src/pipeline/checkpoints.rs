@@ -26,6 +26,10 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     if restored.more_errors > 0 {
         tracing::error!(files = restored.more_errors, "more checkpoints cannot be used");
     }
+    if restored.not_read > 0 {
+        let files = restored.not_read;
+        tracing::warn!(files, directory = %path.display(), "more checkpoints than any node has pods: the oldest are not restored");
+    }
     if settings.given.content.redact_env {
         // The last run may have had other settings.
         restored.pods.iter_mut().for_each(|pod| redact_env(Arc::make_mut(pod)));
@@ -45,7 +49,7 @@ pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Pod>, to: &mut
     to.gauge("checkpoint_problems", help, number(status.wrong));
     let help = "Unusable files, or directories in their place, that were set aside.";
     to.gauge("checkpoint_files_set_aside", help, number(status.set_aside));
-    let help = "Files that could not be read at the start and still exist.";
+    let help = "Files that were not read at the start, or could not be, and still exist.";
     to.gauge("checkpoint_files_unread", help, number(status.unread));
     to.counter("checkpoint_writes", "Checkpoints written.", status.written);
     to.counter("checkpoint_failures", "Failed attempts to write or remove a checkpoint.", status.failures);

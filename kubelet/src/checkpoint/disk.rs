@@ -1,5 +1,6 @@
 //! Disk operations, step by step, behind a trait: tests simulate a power loss between any two steps.
 
+use std::cmp::Reverse;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -117,6 +118,13 @@ impl Directory {
         }
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// Puts files first that were written later. The order of others, and of files that are gone, stays.
+    pub(super) fn newest_first(&self, names: &mut [String]) {
+        names.sort_by_cached_key(|name| {
+            Reverse(fs::symlink_metadata(self.path.join(name)).and_then(|file| file.modified()).ok())
+        });
     }
 }
 

@@ -18,8 +18,8 @@ use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
 pub(super) const MOST_ERRORS: usize = 100;
 
-/// How many files are set aside between two passes.
-const SET_ASIDE_AT_ONCE: usize = 100;
+/// How many files are checked between two passes.
+const CHECKED_AT_ONCE: usize = 100;
 
 /// What is on disk, as far as known, and what remains to be written.
 pub(super) struct Keeper<D> {
@@ -31,8 +31,8 @@ pub(super) struct Keeper<D> {
     /// Files that could not be read and whose pods no source has reported yet. The first pass leaves them
     /// alone: their pods are missing from the index because they could not be restored.
     pub(super) unread: BTreeSet<String>,
-    /// Unusable files that are still to be set aside, beside those that the start has set aside.
-    pub(super) unusable: BTreeSet<String>,
+    /// Files that the start left to the thread: those that it has not read, and those that are still to be set aside.
+    pub(super) unchecked: BTreeSet<String>,
     /// The snapshot last compared with the files.
     seen: Option<OwnedSnapshot<Pod>>,
     /// Files that could not be written or removed, with their pods and the errors.
@@ -92,27 +92,49 @@ impl<D: Disk> Keeper<D> {
             files: HashMap::new(),
             fingerprints: Fingerprints::default(),
             unread: BTreeSet::new(),
-            unusable: BTreeSet::new(),
+            unchecked: BTreeSet::new(),
             seen: None,
             failed: BTreeMap::new(),
             status: CheckpointStatus::default(),
         }
     }
 
-    /// Sets some of the unusable files aside. Returns whether there are more.
-    pub(super) fn set_some_aside(&mut self) -> bool {
-        for _ in 0..SET_ASIDE_AT_ONCE {
-            let Some(name) = self.unusable.pop_first() else { break };
-            match set_aside(&mut self.disk, &name) {
-                Ok(_) => self.status.set_aside += 1,
-                // The start has told of the files. One that stays is found again by the next start.
-                Err(error) => {
-                    let path = self.disk.path(&name);
-                    tracing::debug!(path = %path.display(), "cannot be set aside: {error}");
-                }
+    /// Checks some of the files that the start left. Returns whether there are more.
+    pub(super) fn check_some(&mut self) -> bool {
+        for _ in 0..CHECKED_AT_ONCE {
+            let Some(name) = self.unchecked.pop_first() else { break };
+            self.check(name);
+        }
+        !self.unchecked.is_empty()
+    }
+
+    /// Sets this file aside if it is unusable. Otherwise it is one whose pod was not restored, as those that could not be read.
+    fn check(&mut self, name: String) {
+        let is_unusable = match self.disk.read(&name) {
+            Ok(bytes) => format::decode(&name, &bytes).is_err(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => error.kind() == io::ErrorKind::InvalidData,
+        };
+        if !is_unusable {
+            self.files.insert(name.clone(), None);
+            self.unread.insert(name);
+            return;
+        }
+        match set_aside(&mut self.disk, &name) {
+            Ok(_) => self.status.set_aside += 1,
+            // The start has told of the files. One that stays is found again by the next start.
+            Err(error) => {
+                let path = self.disk.path(&name);
+                tracing::debug!(path = %path.display(), "cannot be set aside: {error}");
             }
         }
-        !self.unusable.is_empty()
+    }
+
+    /// Checks this file now if that is still to be done: its pod was reported.
+    fn check_first(&mut self, name: &str) {
+        if let Some(name) = self.unchecked.take(name) {
+            self.check(name);
+        }
     }
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
@@ -238,7 +260,8 @@ impl<D: Disk> Keeper<D> {
     /// The status, without its errors.
     pub(super) fn status(&self) -> CheckpointStatus {
         let files = self.files.values().flatten().count();
-        let (wrong, unread) = (self.failed.len(), self.unread.len());
+        let wrong = self.failed.len();
+        let unread = self.unread.len() + self.unchecked.len();
         CheckpointStatus { files, wrong, unread, ..self.status.clone() }
     }
 
@@ -257,11 +280,7 @@ impl<D: Disk> Keeper<D> {
         if self.files.get(name) == Some(&Some(content)) {
             return Ok(false);
         }
-        if self.unusable.remove(name) {
-            // Otherwise it would be replaced, and the new one would be set aside.
-            set_aside(&mut self.disk, name)?;
-            self.status.set_aside += 1;
-        }
+        self.check_first(name);
         let file = self.disk.write(WRITING, &format::sealed(&json))?;
         self.disk.sync(file)?;
         // From here on, the file may hold the old or the new content.
@@ -274,6 +293,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     fn remove(&mut self, name: &str) -> Result<bool, CheckpointError> {
+        self.check_first(name);
         if !self.files.contains_key(name) {
             return Ok(false);
         }

@@ -1,6 +1,7 @@
 //! The start: opens the directory, reads the checkpoints, and sets unusable files aside. Files that cannot be
 //! read stay in place, since their content is unknown.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,10 +35,16 @@ pub struct Restored {
     /// Number of files that could not be used beside those in `errors`. Those that are unusable are set aside by the thread of
     /// [`keep`](Checkpoints::keep), so that a directory full of them does not delay the start.
     pub more_errors: usize,
+    /// Number of files that were not read, because there are more than 10,000, and these are the oldest. The thread of
+    /// [`keep`](Checkpoints::keep) sets the unusable ones aside, and leaves the others for the next start.
+    pub not_read: usize,
 }
 
 impl Checkpoints {
     /// Opens the directory, creating it if necessary, and reads its checkpoints.
+    ///
+    /// # Complexity
+    /// At most 10,000 files are read, the newest, however many there are: far more than a node has pods.
     ///
     /// # Errors
     /// If the directory cannot be created or listed, or if another process uses it. A bad file is not an
@@ -85,8 +92,9 @@ impl Checkpoints {
         };
         let directory = Directory::open(path).map_err(failed)?;
         let names = directory.names().map_err(failed)?;
+        let names = Names::of(names, MOST_READ, |names| directory.newest_first(names));
         let mut keeper = Keeper::new(directory, which);
-        let restored = load(&mut keeper, &names);
+        let restored = load(&mut keeper, names);
         Ok((Self { keeper }, restored))
     }
 
@@ -133,15 +141,45 @@ impl Restored {
     }
 }
 
-/// Reads all files named like checkpoints.
-fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
-    let (disk, mut restored) = (&mut keeper.disk, Restored::default());
-    if names.iter().any(|name| name == WRITING) {
+/// How many files the start reads. What has to be done before the agent serves must not depend on how many files there are.
+const MOST_READ: usize = 10_000;
+
+/// The names in a directory.
+struct Names {
+    /// Of the checkpoints that are read at the start, sorted.
+    now: Vec<String>,
+    /// Of the other checkpoints.
+    later: BTreeSet<String>,
+    /// Whether there is a file that was being written.
+    has_unfinished: bool,
+}
+
+impl Names {
+    /// Divides these names. The agent replaces the file of a pod that changes, and removes that of one that is gone: so if there
+    /// are more files than pods, the newest are most likely those of pods.
+    fn of(mut names: Vec<String>, most: usize, newest_first: impl FnOnce(&mut [String])) -> Self {
+        let has_unfinished = names.iter().any(|name| name == WRITING);
+        names.retain(|name| format::is_file_name(name));
+        if names.len() > most {
+            newest_first(&mut names);
+        }
+        let later = names.split_off(names.len().min(most)).into_iter().collect();
+        names.sort_unstable();
+        Self { now: names, later, has_unfinished }
+    }
+}
+
+/// Reads the files that are to be read at the start.
+fn load(keeper: &mut Keeper<impl Disk>, names: Names) -> Restored {
+    let disk = &mut keeper.disk;
+    let mut restored = Restored { not_read: names.later.len(), ..Restored::default() };
+    keeper.unchecked = names.later;
+    if names.has_unfinished {
         // Left by a process that ended during a write. It was never acknowledged. If removal fails, the
         // next write overwrites it.
         let _ = disk.remove(WRITING);
     }
-    for name in names.iter().filter(|name| format::is_file_name(name)) {
+    for name in &names.now {
         let decoded = match disk.read(name) {
             Ok(bytes) => {
                 let decoded = format::decode(name, &bytes);
@@ -167,7 +205,7 @@ fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
             }
             Err(_) if restored.errors.len() >= MOST_ERRORS => {
                 restored.more_errors += 1;
-                keeper.unusable.insert(name.clone());
+                keeper.unchecked.insert(name.clone());
             }
             Err(why) => {
                 let aside = set_aside(disk, name);
@@ -190,6 +228,7 @@ fn load(keeper: &mut Keeper<impl Disk>, names: &[String]) -> Restored {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::time::{Duration, SystemTime};
 
     use super::super::disks::{FakeDisk, Platter, pod};
     use super::*;
@@ -220,9 +259,20 @@ mod tests {
 
     /// `b` cannot be read, unless `code` is 0.
     fn load(platter: &Arc<Mutex<Platter>>, names: &[String], code: i32) -> (Keeper<FakeDisk>, Restored) {
+        load_some(platter, names, MOST_READ, code)
+    }
+
+    /// The same if at most so many are read: those whose names come last.
+    fn load_some(
+        platter: &Arc<Mutex<Platter>>,
+        names: &[String],
+        most: usize,
+        code: i32,
+    ) -> (Keeper<FakeDisk>, Restored) {
         let mut disk = FakeDisk::new(platter, |_| Ok(()));
         disk.unreadable = (code != 0).then_some(("Pod_b.yaml", code));
         let mut keeper = Keeper::new(disk, Which::Annotated);
+        let names = Names::of(names.to_vec(), most, <[String]>::reverse);
         let restored = super::load(&mut keeper, names);
         (keeper, restored)
     }
@@ -298,13 +348,74 @@ mod tests {
         writer.add_pod(pod("damaged-299", 1, true)).unwrap();
         assert_eq!(keeper.pass(reader.snapshot(), false), []);
         let mut turns = 1;
-        while keeper.set_some_aside() {
+        while keeper.check_some() {
             turns += 1;
         }
         assert_eq!((turns, aside(), keeper.status().set_aside), (2, 300, 300));
         assert_eq!(keeper.pass(reader.snapshot(), true), []);
         let (_, restored) = load(&platter, &names(&platter), 0);
         assert_eq!((uids(&restored), restored.errors.len()), (vec!["a", "b", "c", "damaged-299"], 0));
+    }
+
+    /// What the start has to do does not grow with the number of files.
+    #[test]
+    fn a_start_reads_the_newest_files_and_the_thread_looks_at_the_others_beside_serving() {
+        let platter = platter();
+        let mut disk = FakeDisk::new(&platter, |_| Ok(()));
+        for number in 0..300 {
+            disk.write(&format::file_name(&format!("A-{number:03}")), b"garbage").unwrap();
+        }
+        let listed = names(&platter);
+        let (mut keeper, restored) = load_some(&platter, &listed, 2, 0);
+        assert_eq!((uids(&restored), restored.errors.len(), restored.not_read), (vec!["b", "c"], 0, 301));
+        assert_eq!((names(&platter).len(), keeper.status().unread), (303, 301));
+
+        // The pod of a file that was not read is reported, and so is one whose file is unusable.
+        let (mut writer, reader) = pod_index::new();
+        let _ = writer.apply(restored.operations());
+        writer.add_pod(pod("A-299", 1, true)).unwrap();
+        assert_eq!(keeper.pass(reader.snapshot(), false), []);
+        while keeper.check_some() {}
+        assert_eq!((keeper.status().set_aside, keeper.status().unread), (300, 1));
+        writer.add_pod(pod("a", 2, true)).unwrap();
+        writer.remove_pod_by_uid("b");
+        assert_eq!(keeper.pass(reader.snapshot(), false), []);
+        assert_eq!((keeper.status().files, keeper.status().unread), (3, 0));
+        let (_, restored) = load(&platter, &names(&platter), 0);
+        assert_eq!((uids(&restored), restored.errors.len()), (vec!["A-299", "a", "c"], 0));
+    }
+
+    #[test]
+    fn a_file_that_was_not_read_is_removed_with_its_pod_and_otherwise_read_at_the_next_start() {
+        let platter = platter();
+        let (mut keeper, restored) = load_some(&platter, &names(&platter), 1, 0);
+        assert_eq!((uids(&restored), restored.not_read), (vec!["c"], 2));
+        let (mut writer, reader) = pod_index::new();
+        let _ = writer.apply(restored.operations());
+        // It does not ask for a checkpoint any more.
+        writer.add_pod(pod("a", 2, false)).unwrap();
+        assert_eq!(keeper.pass(reader.snapshot(), false), []);
+        while keeper.check_some() {}
+        assert_eq!(names(&platter), ["Pod_b.yaml", "Pod_c.yaml"]);
+        let (_, restored) = load(&platter, &names(&platter), 0);
+        assert_eq!(uids(&restored), ["b", "c"]);
+    }
+
+    #[test]
+    fn of_more_files_than_are_read_the_newest_are_read() {
+        let place = pod_index_test_support::files::Directory::new();
+        let start = SystemTime::now();
+        for (age, name) in ["Pod_b.yaml", "Pod_c.yaml", "Pod_a.yaml", "other"].iter().enumerate() {
+            std::fs::write(place.at(name), "").unwrap();
+            let file = std::fs::File::options().write(true).open(place.at(name)).unwrap();
+            file.set_modified(start - Duration::from_secs(60 * age as u64)).unwrap();
+        }
+        let directory = Directory::open(place.path()).unwrap();
+        let divided =
+            |most| Names::of(directory.names().unwrap(), most, |names| directory.newest_first(names));
+        assert_eq!(divided(2).now, ["Pod_b.yaml", "Pod_c.yaml"]);
+        assert_eq!(divided(2).later.len(), 1);
+        assert_eq!(divided(3).now, ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"]);
     }
 
     #[test]

@@ -26,6 +26,8 @@
 //!   start. Until then its pod is missing from the index. Once a source has reported the pod, the file is
 //!   replaced or removed like any other. If the pod ended unnoticed, the next start restores it, marked,
 //!   until its source has been read.
+//! * **A start reads at most 10,000 files**, the newest, so that a directory full of damaged files cannot delay it. Of the
+//!   others, the thread sets the unusable ones aside. The rest counts as files that cannot be read.
 //! * **A bad pod does not affect others.** Any UID has a file name.
 //! * **One process at a time.** The directory is locked while it is in use. The lock ends with the process.
 //! * Failed disk operations are retried forever. The index is unaffected.

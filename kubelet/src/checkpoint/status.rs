@@ -20,6 +20,6 @@ pub struct CheckpointStatus {
     pub failures: u64,
     /// Number of files that were set aside.
     pub set_aside: usize,
-    /// Number of files that could not be read at the start and were not replaced or removed since.
+    /// Number of files that were not read at the start, or could not be, and were not replaced, removed or set aside since.
     pub unread: usize,
 }

@@ -123,7 +123,7 @@ async fn run<D: Disk>(
             return;
         }
         // A few at a time, so that no pod's checkpoint waits for them.
-        let has_more = keeper.set_some_aside();
+        let has_more = keeper.check_some();
         tokio::select! {
             // The next pass covers everything that was published before.
             _ = &mut stop => is_last = true,
