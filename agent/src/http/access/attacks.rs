@@ -237,6 +237,28 @@ async fn a_new_valid_token_is_accepted_within_a_minute_while_invented_ones_come_
     }
 }
 
+/// However many tokens come back from other addresses.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_invented_tokens_that_keep_coming_back_delay_no_client_of_another_address() {
+    let server = Server::default();
+    let access = server.access(&with_tokens(false));
+    for round in 0..8 {
+        for address in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
+            for number in 0..500 {
+                decide(&access, address, &format!("invented-{address}-{number}")).await;
+            }
+        }
+        let token = format!("of-{round}");
+        server.know(&token, &token, &[]);
+        let mut requests = 1;
+        while decide(&access, "loopback", &token).await != Decision::Allowed {
+            requests += 1;
+            assert!(requests <= 2, "{token}");
+            advance(Duration::from_secs(5)).await;
+        }
+    }
+}
+
 /// Known clients are served for an hour, whether they ask all the time or for the first time in the outage. Others get 503.
 #[tokio::test(start_paused = true)]
 async fn while_the_api_server_is_silent_known_clients_are_served_and_the_others_told_so() {

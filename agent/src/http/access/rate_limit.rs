@@ -8,9 +8,12 @@
 //! request from the invented ones, so it may be refused. But it comes back with the same token, and whoever invents tokens gains
 //! nothing by that. So tokens that come back have a limit of their own, and of these, the one that came first is first: however
 //! many others there are, they cannot take its place.
+//!
+//! And if somebody keeps thousands of invented tokens coming back? Each client has a queue of its own: the first tokens of all
+//! clients go before the second ones. So he delays those who share his address, and nobody else.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,7 +31,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 const REMEMBERED: Duration = Duration::from_secs(65);
 /// A token that is not sent again within this time keeps no other one waiting. Clients are told to come back after 5 s.
 const WAITS: Duration = Duration::from_secs(15);
-/// Maximum number of remembered tokens, of 100 bytes each.
+/// Maximum number of remembered tokens, of 200 bytes each. If there are more, those of the client that has most are forgotten.
 const MOST: usize = 1024;
 
 /// Counts the reviews of unknown tokens in the current period.
@@ -46,6 +49,7 @@ struct State {
 
 /// A token that was refused, because the limit was reached.
 struct Refused {
+    client: Arc<str>,
     /// Its number: the token that came first has the lowest.
     number: u64,
     last: Instant,
@@ -87,7 +91,7 @@ impl RateLimit {
             state.refused.remove(&token);
             return Some(Counted::New);
         }
-        state.came(token).then_some(Counted::Returning)
+        state.came(client, token).then_some(Counted::Returning)
     }
 
     /// The token of a review was valid: it does not count.
@@ -110,21 +114,19 @@ impl RateLimit {
 }
 
 impl State {
-    /// A token came although the limit of new ones is reached. Whether it may be reviewed, because it came back and there are
-    /// fewer before it than reviews are left.
-    fn came(&mut self, token: Digest) -> bool {
+    /// A client's token came although the limit of new ones is reached. Whether it may be reviewed, because it came back and there
+    /// are fewer before it than reviews are left.
+    fn came(&mut self, client: &str, token: Digest) -> bool {
         self.refused.retain(|_, refused| refused.last.elapsed() < REMEMBERED);
         let Some(own) = self.refused.get_mut(&token) else {
-            self.refuse(token);
+            self.refuse(client, token);
             return false;
         };
         own.last = Instant::now();
         own.came_back = true;
         let number = own.number;
-        let waits = |other: &&Refused| other.came_back && other.last.elapsed() < WAITS;
-        let before = self.refused.values().filter(waits).filter(|other| other.number < number).count();
         let left = OF_RETURNING.saturating_sub(self.returning);
-        if before >= left as usize {
+        if self.before(client, number) >= left as usize {
             return false;
         }
         self.returning += 1;
@@ -132,21 +134,57 @@ impl State {
         true
     }
 
-    /// Remembers a token that is refused for the first time. If there are too many, in place of the oldest one that has not
-    /// come back.
-    fn refuse(&mut self, token: Digest) {
+    /// How many tokens go before the one of this client with this number: all clients' first ones, then their second ones, and
+    /// so on; of several, the one that came first.
+    fn before(&self, client: &str, number: u64) -> usize {
+        let mut queues = HashMap::<&str, Queue>::new();
+        for token in self.refused.values().filter(|token| token.came_back && token.last.elapsed() < WAITS) {
+            let queue = queues.entry(&token.client).or_default();
+            queue.length += 1;
+            queue.came_before += usize::from(token.number < number);
+        }
+        let place = queues.remove(client).map_or(0, |own| own.came_before);
+        let go_before = |queue: &Queue| {
+            // Of another client, the token at the same place goes before if it came before.
+            if queue.came_before > place { place + 1 } else { queue.length.min(place) }
+        };
+        place + queues.values().map(go_before).sum::<usize>()
+    }
+
+    /// Remembers a token that is refused for the first time.
+    fn refuse(&mut self, client: &str, token: Digest) {
         if self.refused.len() >= MOST {
-            let not_back = self.refused.iter().filter(|(_, refused)| !refused.came_back);
-            let Some(oldest) = not_back.min_by_key(|(_, refused)| refused.number).map(|(token, _)| *token)
-            else {
-                return;
-            };
-            self.refused.remove(&oldest);
+            let Some(token) = self.replaced_by(client) else { return };
+            self.refused.remove(&token);
         }
         self.count += 1;
-        let refused = Refused { number: self.count, last: Instant::now(), came_back: false };
+        let client = Arc::from(client);
+        let refused = Refused { client, number: self.count, last: Instant::now(), came_back: false };
         self.refused.insert(token, refused);
     }
+
+    /// Which token is forgotten for a new one of this client: one of the client that has most. First the oldest that has not come
+    /// back; if there is none, the newest. But no client forgets one that has come back for a new one of its own.
+    fn replaced_by(&self, client: &str) -> Option<Digest> {
+        let mut tokens = HashMap::<&str, usize>::new();
+        self.refused.values().for_each(|token| *tokens.entry(&token.client).or_default() += 1);
+        let own = tokens.remove(client).unwrap_or_default();
+        let most = tokens.into_iter().max_by_key(|(_, tokens)| *tokens).filter(|(_, most)| *most > own);
+        let greedy = most.map_or(client, |(greedy, _)| greedy);
+        let of_greedy = || self.refused.iter().filter(|(_, token)| &*token.client == greedy);
+        let not_back = of_greedy().filter(|(_, token)| !token.came_back);
+        let oldest = not_back.min_by_key(|(_, token)| token.number);
+        let newest = || of_greedy().max_by_key(|(_, token)| token.number).filter(|_| greedy != client);
+        oldest.or_else(newest).map(|(token, _)| *token)
+    }
+}
+
+/// The tokens of a client that wait for a review.
+#[derive(Default)]
+struct Queue {
+    length: usize,
+    /// How many of them came before a certain token.
+    came_before: usize,
 }
 
 #[cfg(test)]
@@ -203,6 +241,34 @@ mod tests {
         let back: Vec<_> = (100..400).rev().filter(|number| take(*number).is_some()).collect();
         assert_eq!(back, (100..125).rev().collect::<Vec<_>>());
         assert!(limit.lock().refused.len() <= 275);
+    }
+
+    /// Spends what all clients together have for new tokens in this period.
+    fn spend(limit: &RateLimit, digests: &Digests) {
+        for client in ["spends-1", "spends-2", "spends-3", "spends-4", "spends-5"] {
+            for number in 0..OF_ONE {
+                assert_eq!(limit.take(client, digests.of(&(client, number))), Some(Counted::New));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_with_one_token_waits_for_no_second_one_of_another() {
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let greedy = |number: usize| limit.take("greedy", digests.of(&number));
+        let modest = || limit.take("modest", digests.of(&"modest"));
+        spend(&limit, &digests);
+        // More than are remembered, and all come back.
+        for _ in 0..2 {
+            assert_eq!((0..2 * MOST).filter(|number| greedy(*number).is_some()).count(), 0);
+        }
+        let reviewed = (MOST..2 * MOST).filter(|number| greedy(*number).is_some()).count();
+        assert_eq!(reviewed, OF_RETURNING as usize);
+        assert_eq!(modest(), None, "it is new");
+        tokio::time::advance(PERIOD).await;
+        spend(&limit, &digests);
+        assert_eq!(modest(), Some(Counted::Returning));
+        assert!(limit.lock().refused.len() <= MOST);
     }
 
     #[tokio::test(start_paused = true)]
