@@ -65,12 +65,12 @@ fn perform(cli: &Cli) -> Result<(), Failure> {
             let settings = given.resolve()?;
             if cli.run.check { check::check(&settings) } else { run::run(given, settings) }
         }
-        Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, cli.output),
+        Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, &cli.written, cli.output),
         Some(Command::Doctor { .. }) => doctor::examine(&cli.given(), &cli.server, &cli.client),
         Some(Command::Completion { shell }) => generate::completion(*shell),
         Some(Command::Man { command }) => generate::manual(command.as_deref()),
         Some(Command::Kubeconfig { token_file }) => {
-            kubeconfig::show(&cli.server, &cli.client, token_file.as_deref())
+            kubeconfig::show(&cli.server, &cli.client, &cli.written, token_file.as_deref())
         }
     }
 }

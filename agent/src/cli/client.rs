@@ -24,6 +24,7 @@ use super::tls;
 use crate::api::view::View;
 use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
+use crate::config::written::Written;
 
 /// Characters that a path need not escape (RFC 3986).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -36,24 +37,30 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Server {
     /// An address and a port, or the path of a socket.
     pub(crate) place: String,
-    /// The flags that give the place.
-    flags: &'static str,
+    /// The settings that give the place, as the user wrote them.
+    settings: String,
     /// The URL up to the path.
     base: String,
     client: BoxCloneSyncService<Request<Body>, Response<Incoming>, legacy::Error>,
 }
 
 impl Server {
-    /// The agent that the flags name: its socket, or else its address and port.
-    pub(crate) fn new(server: &ServerAddress, client: &ClientTls) -> Result<Self, Failure> {
+    /// The agent that the settings name: its socket, or else its address and port.
+    pub(crate) fn new(
+        server: &ServerAddress,
+        client: &ClientTls,
+        written: &Written,
+    ) -> Result<Self, Failure> {
         let builder = Client::builder(TokioExecutor::new());
         let Some(socket) = &server.socket else {
             let address = SocketAddr::new(server.address, server.port);
-            let (scheme, connector) = tls::connector(client, address.ip()).map_err(Failure::Usage)?;
+            let (scheme, connector) =
+                tls::connector(client, written, address.ip()).map_err(Failure::Usage)?;
             let place = address.to_string();
             let base = format!("{scheme}://{address}");
             let client = BoxCloneSyncService::new(builder.build(connector));
-            return Ok(Self { place, flags: "--address, --port", base, client });
+            let settings = format!("{}, {}", written.name("address"), written.name("port"));
+            return Ok(Self { place, settings, base, client });
         };
         let path: Arc<Path> = socket.as_path().into();
         // Whatever the URL.
@@ -64,7 +71,7 @@ impl Server {
         let place = socket.display().to_string();
         let base = "http://localhost".to_owned();
         let client = BoxCloneSyncService::new(builder.build(connector));
-        Ok(Self { place, flags: "--socket", base, client })
+        Ok(Self { place, settings: written.name("socket"), base, client })
     }
 
     /// The body at `path`.
@@ -135,7 +142,7 @@ impl Server {
         let is_other = innermost.downcast_ref().is_some_and(hyper::Error::is_parse);
         let hint = if is_other { "; does it speak TLS? See --certificate-authority" } else { "" };
         Failure::unable(
-            format_args!("no agent answers on {} ({})", self.place, self.flags),
+            format_args!("no agent answers on {} ({})", self.place, self.settings),
             format!("{innermost}{hint}"),
         )
     }

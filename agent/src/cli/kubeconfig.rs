@@ -9,13 +9,20 @@ use super::format::print;
 use crate::config::failure::Failure;
 use crate::config::rule;
 use crate::config::subjects::{ClientTls, ServerAddress};
+use crate::config::written::Written;
 
 /// Prints it. Files are named, not copied.
-pub(crate) fn show(server: &ServerAddress, client: &ClientTls, token: Option<&Path>) -> Result<(), Failure> {
+pub(crate) fn show(
+    server: &ServerAddress,
+    client: &ClientTls,
+    written: &Written,
+    token: Option<&Path>,
+) -> Result<(), Failure> {
     let has_tls = client.certificate_authority.is_some();
     rule(has_tls || token.is_none(), "--token-file needs --certificate-authority")?;
-    rule(server.socket.is_none(), "a kubeconfig cannot name a Unix socket (--socket)")?;
-    rule(server.port != 0, "a kubeconfig needs the port that the agent has picked (--port)")?;
+    let [socket, port] = ["socket", "port"].map(|flag| written.name(flag));
+    rule(server.socket.is_none(), format!("a kubeconfig cannot name a Unix socket ({socket})"))?;
+    rule(server.port != 0, format!("a kubeconfig needs the port that the agent has picked ({port})"))?;
     let address = SocketAddr::new(server.address, server.port);
     let file = |path: Option<&Path>| {
         let Some(path) = path else { return Ok(None) };

@@ -10,6 +10,7 @@ use super::{format, list, top, whois};
 use crate::api::table;
 use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
+use crate::config::written::Written;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
 
 /// Makes one query.
@@ -17,9 +18,10 @@ pub(crate) fn ask(
     query: &Query,
     server: &ServerAddress,
     client: &ClientTls,
+    written: &Written,
     output: Output,
 ) -> Result<(), Failure> {
-    let server = Server::new(server, client)?;
+    let server = Server::new(server, client, written)?;
     match query {
         Query::Get { namespace, pod } => {
             let found = runtime()?.block_on(find(&server, namespace.as_deref(), pod))?;

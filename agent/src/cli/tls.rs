@@ -7,22 +7,30 @@ use rustls::RootCertStore;
 use rustls::pki_types::ServerName;
 
 use crate::config::subjects::ClientTls;
+use crate::config::written::Written;
 use crate::http::tls::pem::Pem;
 
 /// The scheme and the connector for an agent at `address`. Without an authority: plain HTTP, which trusts no
-/// certificate.
-pub(crate) fn connector(files: &ClientTls, address: IpAddr) -> Result<(&'static str, Connector), String> {
+/// certificate. An error names the setting as the user wrote it.
+pub(crate) fn connector(
+    files: &ClientTls,
+    written: &Written,
+    address: IpAddr,
+) -> Result<(&'static str, Connector), String> {
     let builder = https::client_config().map_err(|error| error.to_string())?;
     let Some(authority) = &files.certificate_authority else {
         let config = builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
         return Ok(("http", https::connector(config, None)));
     };
-    let authority = Pem::read("--certificate-authority", authority)?;
+    let setting = written.name("certificate-authority");
+    let authority = Pem::read(&setting, authority)?;
     let builder = builder.with_root_certificates(authority.authorities()?);
     let config = match (&files.client_certificate, &files.client_key) {
         (Some(certificate), Some(key)) => {
-            let certificate = Pem::read("--client-certificate", certificate)?;
-            let key = Pem::read("--client-key", key)?;
+            let setting = written.name("client-certificate");
+            let certificate = Pem::read(&setting, certificate)?;
+            let setting = written.name("client-key");
+            let key = Pem::read(&setting, key)?;
             let config = builder.with_client_auth_cert(certificate.chain()?, key.key()?);
             config.map_err(|error| certificate.wrong(error))?
         }
@@ -31,7 +39,7 @@ pub(crate) fn connector(files: &ClientTls, address: IpAddr) -> Result<(&'static 
     };
     let name = match &files.server_name {
         Some(name) => ServerName::try_from(name.clone())
-            .map_err(|error| format!("--tls-server-name {name:?}: {error}"))?,
+            .map_err(|error| format!("{} {name:?}: {error}", written.name("tls-server-name")))?,
         None => address.into(),
     };
     Ok(("https", https::connector(config, Some(name))))

@@ -56,7 +56,8 @@ async fn findings(given: &Given, server: &ServerAddress, client: &ClientTls) -> 
     if server.socket.is_none() && ["address", "port"].into_iter().any(|flag| given.written.is_given(flag)) {
         at.socket = None;
     }
-    let answers = running::ask(at, client).await;
+    let written = settings.map_or(&given.written, |settings| &settings.written);
+    let answers = running::ask(at, client, written).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
     if answers.is_ok() && given.run.config.path.is_none() && findings[0].message == NO_SOURCES {
         findings[0] = Finding::skipped(configuration::SETTINGS, configuration::NOT_GIVEN);

@@ -9,6 +9,7 @@ use crate::cli::client::Server;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
+use crate::config::written::Written;
 use crate::pipeline::readiness::FAILING_AFTER;
 
 const AGENT: &str = "agent";
@@ -22,12 +23,16 @@ const SILENT: u64 = 300;
 type Answers = (String, Sources, Mirrors);
 
 /// Asks the agent that the flags or its settings name.
-pub(super) async fn ask(mut server: ServerAddress, client: &ClientTls) -> Result<Answers, Failure> {
+pub(super) async fn ask(
+    mut server: ServerAddress,
+    client: &ClientTls,
+    written: &Written,
+) -> Result<Answers, Failure> {
     // An agent that serves on all addresses also serves on loopback.
     if server.address.is_unspecified() {
         server.address = Ipv4Addr::LOCALHOST.into();
     }
-    let server = Server::new(&server, client)?;
+    let server = Server::new(&server, client, written)?;
     let sources = server.get_json("/sources").await?;
     let mirrors = server.get_json("/mirrors").await?;
     Ok((server.place, sources, mirrors))

@@ -406,6 +406,34 @@ fn invalid_tls_files_prevent_the_start_and_are_named() {
     }
 }
 
+/// The file of a setting that a variable gives, and the word that the message begins with.
+#[test]
+fn an_error_about_a_clients_tls_file_names_the_variable_that_gave_it() {
+    let pki = Pki::new();
+    pki.directory.write("junk.pem", "junk");
+    let [ca, certificate, key, junk] =
+        ["ca.pem", "node.crt", "node.key", "junk.pem"].map(|file| pki.at(file));
+    for wrong in ["CERTIFICATE_AUTHORITY", "CLIENT_CERTIFICATE", "CLIENT_KEY", "TLS_SERVER_NAME"] {
+        let mut command = binary("get a/b");
+        for (setting, right) in
+            [("CERTIFICATE_AUTHORITY", &ca), ("CLIENT_CERTIFICATE", &certificate), ("CLIENT_KEY", &key)]
+        {
+            command.env(format!("POD_INDEX_{setting}"), if setting == wrong { &junk } else { right });
+        }
+        if wrong == "TLS_SERVER_NAME" {
+            command.env("POD_INDEX_TLS_SERVER_NAME", "a\tb");
+        }
+        let output = command.output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.starts_with(&format!("pod-index: POD_INDEX_{wrong}")), "{said}");
+    }
+    let output = binary("get a/b").env("POD_INDEX_PORT", "1").output().unwrap();
+    assert!(stderr(&output).contains("no agent answers on 127.0.0.1:1 (--address, POD_INDEX_PORT): "));
+    let output = binary("get a/b").env("POD_INDEX_SOCKET", pki.at("none.sock")).output().unwrap();
+    assert!(stderr(&output).contains("none.sock (POD_INDEX_SOCKET): "), "{}", stderr(&output));
+}
+
 #[test]
 fn the_configuration_file_has_the_kubelets_keys_and_tls_is_enough_to_serve_beyond_loopback() {
     let pki = Pki::new();
