@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use pod_index_kubelet::protobuf::encode_pod;
 use serde_json::{Map, Value, json};
 
 use crate::api::{following, pod};
@@ -87,10 +88,24 @@ struct Most {
     restarted: u64,
 }
 
-/// This many pods with these fields are read, changed, removed and restored. `left_out`: whether their fields are too large to
-/// be kept.
-async fn live_with(pods: usize, rounds: usize, fields: &[(&str, &str, Value)], left_out: bool) -> Most {
+/// What an agent lives through.
+struct Life<'a> {
+    pods: usize,
+    /// How often each pod is changed.
+    rounds: usize,
+    /// The large field of each pod.
+    fields: &'a [(&'a str, &'a str, Value)],
+    /// Whether these are too large to be kept.
+    left_out: bool,
+    in_protobuf: bool,
+}
+
+/// The pods are read, changed, removed and restored.
+async fn live(Life { pods, rounds, fields, left_out, in_protobuf }: Life<'_>) -> Most {
     let (server, directory) = (ApiServer::start().await, Directory::new());
+    if in_protobuf {
+        server.speak_protobuf(|pod| encode_pod(&serde_json::from_value(pod.clone()).unwrap()));
+    }
     let checkpoints = directory.0.join("checkpoints");
     for number in 0..pods {
         server.put("pods", &large(number, fields));
@@ -170,19 +185,25 @@ fn is_below(limit: u64, most: &Most) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pods_that_are_large_in_any_field_are_named_and_found_and_take_little_memory() {
-    is_below(128, &live_with(fields().len(), 2, &fields(), true).await);
+    let fields = fields();
+    let life = Life { pods: fields.len(), rounds: 2, fields: &fields, left_out: true, in_protobuf: false };
+    is_below(128, &live(life).await);
 }
 
 /// `cargo test --release --workspace --all-features --test agent -- --ignored --nocapture a_node_full`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: .ci/run figures"]
 async fn a_node_full_of_the_largest_pods_keeps_the_agent_below_its_limit() {
-    is_below(256, &live_with(110, 2, &fields(), true).await);
+    let life = Life { pods: 110, rounds: 2, fields: &fields(), left_out: true, in_protobuf: false };
+    is_below(256, &live(life).await);
 }
 
 /// The worst case: pods of which everything is kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: .ci/run figures"]
 async fn a_node_full_of_pods_just_below_the_limit_keeps_the_agent_below_its_own() {
-    is_below(256, &live_with(110, 2, &largest_kept(), false).await);
+    for in_protobuf in [false, true] {
+        let life = Life { pods: 110, rounds: 2, fields: &largest_kept(), left_out: false, in_protobuf };
+        is_below(256, &live(life).await);
+    }
 }
