@@ -188,14 +188,12 @@ fn content(field: &Field, value: Value<'_>) -> Result<Content, WireError> {
                 let (number, value) = value?;
                 let Some(field) = message.field(number) else { continue };
                 all.add(content(field, value)?);
-                match places.iter_mut().find(|(of, _)| std::ptr::eq(*of, field)) {
-                    Some((_, places)) => places.add(field, value),
-                    None => {
-                        let mut first = Places::default();
-                        first.add(field, value);
-                        places.push((field, first));
-                    }
-                }
+                let at = places.iter().position(|(of, _)| std::ptr::eq(*of, field));
+                let at = at.unwrap_or_else(|| {
+                    places.push((field, Places::default()));
+                    places.len() - 1
+                });
+                places[at].1.add(field, value);
             }
             all.memory += places.iter().map(|(field, places)| places.memory(field)).sum::<usize>();
         }
