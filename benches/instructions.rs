@@ -120,6 +120,35 @@ fn strangers() -> Writes<Pod> {
     writes(|workload| workload.strangers(TIMES))
 }
 
+/// Pods that the index has.
+fn added() -> Writes<Pod> {
+    let mut on = strangers();
+    for pod in &on.pods {
+        assert!(on.writer.add_pod(Arc::clone(pod)).is_ok(), "good pods");
+    }
+    on
+}
+
+/// An index of pods with an IP and a container, and pods that name the same ones.
+fn rivals() -> Writes<Keyed> {
+    let mut workload = Workload::new(PODS);
+    let pods = keyed(&workload, true, 1);
+    let (writer, cached) = filled(&pods, Options::new());
+    drop(cached);
+    let pods =
+        workload.strangers(TIMES).into_iter().zip(&pods).map(|(pod, holder)| holder.rival(pod)).collect();
+    Writes { writer, reader: None, pods }
+}
+
+/// Those pods, after they were added.
+fn added_rivals() -> Writes<Keyed> {
+    let mut on = rivals();
+    for pod in &on.pods {
+        assert!(on.writer.add_pod(Arc::clone(pod)).is_ok(), "good pods");
+    }
+    on
+}
+
 /// An index of pods with keys, and a thousand keys.
 struct KeyedSetup<K> {
     writer: Writer<Keyed>,
@@ -279,6 +308,34 @@ fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
+#[library_benchmark(setup = added, config = held_at(5_396_000))]
+#[bench::one_by_one()]
+fn remove(mut on: Writes<Pod>) -> Writes<Pod> {
+    for pod in &on.pods {
+        black_box(on.writer.remove_pod(pod));
+    }
+    on
+}
+
+// Each pod claims an IP and a container ID that another pod holds.
+#[library_benchmark(setup = rivals, config = held_at(22_340_000))]
+#[bench::one_by_one()]
+fn add_with_contested_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
+    for pod in &on.pods {
+        let _ = black_box(on.writer.add_pod(Arc::clone(pod)));
+    }
+    on
+}
+
+#[library_benchmark(setup = added_rivals, config = held_at(21_600_000))]
+#[bench::one_by_one()]
+fn remove_with_contested_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
+    for pod in &on.pods {
+        black_box(on.writer.remove_pod(pod));
+    }
+    on
+}
+
 #[library_benchmark(setup = ips, config = held_at(76_140))]
 #[bench::cached()]
 fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
@@ -378,6 +435,9 @@ library_benchmark_group!(
         update_in_batches,
         set_pods,
         add_and_remove,
+        remove,
+        add_with_contested_keys,
+        remove_with_contested_keys,
         ip_hit,
         ip_get,
         ip_hit_at_a_time,

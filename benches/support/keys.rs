@@ -70,6 +70,12 @@ impl Keyed {
         Arc::new(Self { pod: self.pod.renewed(), ip: self.ip, containers: self.containers.clone() })
     }
 
+    /// Another pod, which names the same keys.
+    #[must_use]
+    pub fn rival(&self, pod: Arc<Pod>) -> Arc<Self> {
+        Arc::new(Self { pod, ip: self.ip, containers: self.containers.clone() })
+    }
+
     /// Its address, if it has one.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
