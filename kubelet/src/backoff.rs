@@ -33,7 +33,6 @@ impl Pauses {
     }
 
     /// The same, short enough to be added to any `Instant`.
-    #[cfg(feature = "api-server")]
     pub(crate) fn bounded(self) -> Self {
         Self { first: bounded(self.first), longest: bounded(self.longest) }
     }

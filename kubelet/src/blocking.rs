@@ -21,7 +21,6 @@ pub(crate) enum Unfinished {
     Late(Duration),
     /// Earlier work of the same user has not ended.
     Busy,
-    #[cfg(feature = "api-server")]
     Panicked,
     /// The system gave no thread for it.
     NotStarted(std::io::Error),
@@ -32,7 +31,6 @@ impl fmt::Display for Unfinished {
         match self {
             Self::Late(patience) => write!(f, "not read within {patience:?}"),
             Self::Busy => f.write_str("an earlier attempt to read has not ended"),
-            #[cfg(feature = "api-server")]
             Self::Panicked => f.write_str("reading it failed: it panicked"),
             Self::NotStarted(error) => write!(f, "no thread to read it: {error}"),
         }
@@ -111,7 +109,6 @@ impl<T> Job<T> {
 }
 
 /// The result of `work`, which is done on a thread of its own. The caller sees to it that there are not many.
-#[cfg(feature = "api-server")]
 pub(crate) async fn run<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,

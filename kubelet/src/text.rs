@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+#[cfg(feature = "memory")]
 use serde::Deserialize;
 
 /// Declares the kinds of an error, each with its word.
@@ -74,6 +75,7 @@ pub fn api_causes(error: &(dyn Error + 'static)) -> String {
 }
 
 /// A decoder's message without the value it found, which may be a password.
+#[cfg(feature = "memory")]
 fn without_found(error: &serde_json::Error) -> String {
     let text = error.to_string();
     // Messages about syntax errors and missing fields quote nothing.
@@ -95,6 +97,7 @@ fn without_found(error: &serde_json::Error) -> String {
 }
 
 /// Decodes an object. On failure, the field, which is empty for the whole object, and a message, which quotes no value.
+#[cfg(feature = "memory")]
 pub(crate) fn decode<'de, K: Deserialize<'de>>(
     json: &'de (impl AsRef<[u8]> + ?Sized),
 ) -> Result<K, (String, String)> {
@@ -130,6 +133,7 @@ fn plain(expected: &str) -> String {
 }
 
 /// What is wrong with a YAML file, without quoting it: it may hold secrets.
+#[cfg(any(feature = "api-server", feature = "manifest", feature = "records"))]
 pub(crate) fn yaml_problem(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error as E;
     use serde_saphyr::{MessageFormatter, UserMessageFormatter};
@@ -175,7 +179,7 @@ fn joined(
     text
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "manifest"))]
 mod tests {
     use serde::Deserialize;
 

@@ -62,7 +62,6 @@ impl DecodeError {
     }
 
     /// What is wrong with the field, as a text.
-    #[cfg(any(feature = "api-server", all(unix, feature = "kubelet-socket")))]
     pub(crate) fn reason(&self) -> String {
         self.error.to_string()
     }
@@ -197,18 +196,16 @@ pub fn without_envelope(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// The identity of an object, read without decoding it. What cannot be read of it is empty.
-#[cfg(any(feature = "api-server", all(unix, feature = "kubelet-socket")))]
 #[derive(Default, Debug)]
 pub(crate) struct Identity {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    #[cfg_attr(not(feature = "api-server"), expect(dead_code, reason = "a kubelet's has no meaning"))]
+    /// A kubelet's has no meaning.
     pub(crate) resource_version: String,
 }
 
 /// The identity in these bytes of any object of Kubernetes: all have the same metadata.
-#[cfg(any(feature = "api-server", all(unix, feature = "kubelet-socket")))]
 pub(crate) fn identity(object: &[u8]) -> Identity {
     let mut identity = Identity::default();
     for (number, value) in wire::Fields(object).map_while(Result::ok) {

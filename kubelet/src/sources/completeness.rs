@@ -63,7 +63,6 @@ impl Completeness {
     }
 
     /// From now on, the kubelet answers no list at all before it has its pods, and says so: Kubernetes 1.37, over its Pods API.
-    #[cfg(feature = "kubelet-socket")]
     pub(crate) fn announced(&mut self) {
         self.0 = State::Complete;
     }

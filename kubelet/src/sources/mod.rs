@@ -55,11 +55,15 @@
 #[cfg(feature = "api-server")]
 pub mod api_server;
 mod completeness;
+#[cfg(all(unix, feature = "file"))]
 pub mod file;
+#[cfg(feature = "http-client")]
 pub mod http;
+#[cfg(feature = "kubelet")]
 pub mod kubelet;
 #[cfg(all(unix, feature = "kubelet-socket"))]
 pub mod kubelet_socket;
+#[cfg(feature = "manifest")]
 pub mod manifest;
 mod merge;
 mod node;

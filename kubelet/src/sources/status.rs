@@ -178,7 +178,6 @@ impl StatusWriter {
     }
 
     /// Records that something was heard of the origin. Wakes no subscriber.
-    #[cfg(any(feature = "api-server", feature = "kubelet-socket"))]
     pub(crate) fn heard(&self) {
         self.status.send_if_modified(|status| {
             status.last_heard = Some(Instant::now());

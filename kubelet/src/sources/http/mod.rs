@@ -20,8 +20,10 @@ mod files;
 mod kubelet;
 mod read;
 mod requests;
+#[cfg(feature = "http")]
 mod source;
 
 pub use config::HttpConfig;
 pub(super) use read::{Decoded, follow_url};
+#[cfg(feature = "http")]
 pub use source::follow;
