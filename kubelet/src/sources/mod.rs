@@ -82,6 +82,6 @@ pub use node::NodeName;
 pub use pod::{API_CONFIG_SEEN_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION, Difference};
 pub use problem::{Problem, ProblemKind};
 pub use redact::redact_env;
-pub use status::SourceStatus;
+pub use status::{SourceStatus, StatusWriter};
 pub use stream::Updates;
 pub use update::{Nudge, Source, SourceUpdate};

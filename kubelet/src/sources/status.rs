@@ -88,16 +88,90 @@ impl SourceStatus {
     }
 }
 
-/// The sending side of the status.
+/// Writes the status of a source, for those who implement a source of their own. It counts reads and updates, and logs
+/// each problem once, when it comes and when it is solved.
+///
+/// A source calls [`read`](Self::read), [`read_incompletely`](Self::read_incompletely) or [`failed`](Self::failed) after each
+/// read, [`updated`](Self::updated) before each update that it emits, and [`heard`](Self::heard) when its origin has said
+/// something that is no list of pods. Whoever has an [`Updates`](super::Updates) sees the status by
+/// [`Updates::status`](super::Updates::status).
+///
+/// # Examples
+/// Pods from a program's own inventory, which is read once a minute:
+/// ```
+/// use std::sync::Arc;
+/// use std::time::{Duration, Instant};
+///
+/// use futures_util::{StreamExt, stream};
+/// use k8s_openapi::api::core::v1::Pod;
+/// use pod_index_kubelet::sources::{Merge, Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
+///
+/// fn inventory() -> Result<Vec<Arc<Pod>>, String> {
+///     // As a part of the example. A real one reads a database, say.
+///     let mut pod = Pod::default();
+///     pod.metadata.name = Some("web-0".to_owned());
+///     pod.metadata.namespace = Some("shop".to_owned());
+///     pod.metadata.uid = Some("4c1f".to_owned());
+///     Ok(vec![Arc::new(pod)])
+/// }
+///
+/// fn follow_inventory() -> Updates<Pod> {
+///     // In the merge it has the place of a URL.
+///     let status = StatusWriter::new(Source::Http, "inventory");
+///     let receiver = status.subscribe();
+///     let updates = stream::unfold(status, async |status| loop {
+///         let began = Instant::now();
+///         match inventory() {
+///             Ok(pods) => {
+///                 status.read(began, Vec::new());
+///                 status.updated(pods.len());
+///                 return Some((SourceUpdate::Set(pods), status));
+///             }
+///             Err(message) => {
+///                 status.failed(vec![Problem::new(ProblemKind::Request, "inventory", None, None, message)]);
+///                 tokio::time::sleep(Duration::from_secs(60)).await;
+///             }
+///         }
+///     });
+///     Updates::new(updates, receiver)
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let mut source = follow_inventory();
+/// let mut merge = Merge::new([Source::Http]);
+/// let (mut writer, reader) = pod_index::new();
+/// let update = source.next().await.expect("a source never ends");
+/// let _ = writer.apply(merge.update(Source::Http, update).into_operations());
+/// assert!(reader.load().pod_by_name("shop", "web-0").is_some());
+/// assert_eq!(source.status().borrow().checks, 1);
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
-pub(crate) struct StatusWriter {
+pub struct StatusWriter {
     status: watch::Sender<SourceStatus>,
     /// The problems of single pods. Later reads do not remove them.
     of_pods: Mutex<Vec<Problem>>,
 }
 
+/// What a read has found out about the pods.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// Those of this time, all of them.
+    All { began: Instant },
+    /// Those of this time; there may be more.
+    Some { began: Instant },
+    /// The origin answers. Nothing about the pods.
+    Answer,
+    /// Nothing.
+    Nothing,
+}
+
 impl StatusWriter {
-    pub(crate) fn new(source: Source, origin: impl Into<String>) -> Self {
+    /// The status of a source that has not read anything yet. `source`: its place in the merge, which decides between two
+    /// sources that have the same pod. `origin`: what it reads, for people, such as a path or a URL without a password.
+    #[must_use]
+    pub fn new(source: Source, origin: impl Into<String>) -> Self {
         let status = watch::Sender::new(SourceStatus {
             source,
             origin: origin.into(),
@@ -118,44 +192,56 @@ impl StatusWriter {
         Self { status, of_pods: Mutex::default() }
     }
 
-    pub(crate) fn subscribe(&self) -> watch::Receiver<SourceStatus> {
+    /// The status, for [`Updates::new`](super::Updates::new).
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<SourceStatus> {
         self.status.subscribe()
     }
 
-    /// Records that the problems are these now, and when a read began that has ended. `failed`: it gave no information
-    /// about the pods.
-    pub(crate) fn read(&self, began: impl Into<Option<Instant>>, problems: Vec<Problem>, failed: bool) {
-        let began = began.into().filter(|_| !failed);
-        self.record(began, true, problems, failed);
+    /// Records a read that began at this time and found all pods. `problems`: all that exist now, such as pods that cannot be
+    /// used; those of earlier reads are solved.
+    pub fn read(&self, began: Instant, problems: Vec<Problem>) {
+        self.record(Found::All { began }, problems);
     }
 
-    /// Records that an incomplete list was read, and when the read began.
-    pub(crate) fn read_incompletely(&self, began: Instant, problems: Vec<Problem>) {
-        self.record(Some(began), false, problems, false);
+    /// Records a read that began at this time, and may not have found all pods. See [`SourceUpdate::Incomplete`].
+    ///
+    /// [`SourceUpdate::Incomplete`]: super::SourceUpdate::Incomplete
+    pub fn read_incompletely(&self, began: Instant, problems: Vec<Problem>) {
+        self.record(Found::Some { began }, problems);
     }
 
-    /// `began`: the start of a good read.
-    fn record(&self, began: Option<Instant>, is_complete: bool, mut problems: Vec<Problem>, failed: bool) {
+    /// Records a read that failed as a whole, so that nothing is known of the pods. Those that were emitted still count.
+    pub fn failed(&self, problems: Vec<Problem>) {
+        self.record(Found::Nothing, problems);
+    }
+
+    fn record(&self, found: Found, mut problems: Vec<Problem>) {
         problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
         self.status.send_modify(|status| {
             log_changes(status, &problems);
             status.checks += 1;
-            status.failed_checks += u64::from(failed);
             status.last_check = Some(SystemTime::now());
-            if failed {
+            if found == Found::Nothing {
+                status.failed_checks += 1;
                 status.failing_since.get_or_insert_with(Instant::now);
             } else {
                 status.failing_since = None;
             }
-            if began.is_some() {
-                // After incomplete lists, nothing tells what has come and gone since the last complete one.
-                let was_incomplete = status.last_read != status.last_complete_read;
-                status.relists += u64::from(is_complete && was_incomplete);
-                status.last_read = began;
-                status.last_heard = Some(Instant::now());
-                if is_complete {
-                    status.last_complete_read = began;
+            match found {
+                Found::All { began } => {
+                    // After incomplete lists, nothing tells what has come and gone since the last complete one.
+                    let was_incomplete = status.last_read != status.last_complete_read;
+                    status.relists += u64::from(was_incomplete);
+                    status.last_read = Some(began);
+                    status.last_complete_read = Some(began);
+                    status.last_heard = Some(Instant::now());
                 }
+                Found::Some { began } => {
+                    status.last_read = Some(began);
+                    status.last_heard = Some(Instant::now());
+                }
+                Found::Answer | Found::Nothing => {}
             }
             status.problems = problems;
         });
@@ -166,27 +252,29 @@ impl StatusWriter {
         let origin = self.status.borrow().origin.clone();
         let message = "this program has a defect: it panicked while it read this (see the log). It reads it again after a pause; \
                        the last pods stay";
-        self.read(None, vec![Problem::new(ProblemKind::Defect, origin, None, None, message)], true);
+        self.failed(vec![Problem::new(ProblemKind::Defect, origin, None, None, message)]);
     }
 
-    /// Records when the source reads or connects again; `None`: it does so now. Wakes no subscriber.
-    pub(crate) fn tries_again(&self, at: Option<Instant>) {
+    /// Records when the source reads or connects again; `None`: it does so now. Wakes nobody who waits for a change of the
+    /// status.
+    pub fn tries_again(&self, at: Option<Instant>) {
         self.status.send_if_modified(|status| {
             status.next_try = at;
             false
         });
     }
 
-    /// Records that something was heard of the origin. Wakes no subscriber.
-    pub(crate) fn heard(&self) {
+    /// Records that the origin has said something, if only that nothing has changed. Wakes nobody who waits for a change of the
+    /// status.
+    pub fn heard(&self) {
         self.status.send_if_modified(|status| {
             status.last_heard = Some(Instant::now());
             false
         });
     }
 
-    /// Records that the source is about to emit a set of `pods` pods.
-    pub(crate) fn updated(&self, pods: usize) {
+    /// Records that the source is about to emit an update, after which it has this number of pods.
+    pub fn updated(&self, pods: usize) {
         self.status.send_modify(|status| {
             status.seen = true;
             status.pods = pods;
@@ -206,7 +294,7 @@ impl Observer for StatusWriter {
     }
 
     fn watching(&self) {
-        self.read(None, Vec::new(), false);
+        self.record(Found::Answer, Vec::new());
     }
 
     fn relisting(&self) {
@@ -216,7 +304,7 @@ impl Observer for StatusWriter {
     fn failed(&self, failure: &Failure) {
         let origin = self.status.borrow().origin.clone();
         let problem = Problem::new(ProblemKind::Request, origin, None, None, failure.message.clone());
-        self.read(None, vec![problem], true);
+        Self::failed(self, vec![problem]);
     }
 
     /// Replaces the problems of single pods.

@@ -20,7 +20,8 @@ pub struct Updates<P> {
 }
 
 impl<P> Updates<P> {
-    /// These updates, with the status of the source from which they come.
+    /// These updates, with the status of the source from which they come: of a source of your own, by
+    /// [`StatusWriter::subscribe`](super::StatusWriter::subscribe), which has an example.
     pub fn new(
         updates: impl Stream<Item = SourceUpdate<P>> + Send + 'static,
         status: watch::Receiver<SourceStatus>,

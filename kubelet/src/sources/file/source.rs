@@ -75,7 +75,7 @@ pub fn follow_with(
         Look { hints: Hints::new(&path, Arc::clone(&hint)), files: Files::new(&path, node, transform) };
     let reader = Manifests { path, look: Arc::new(Mutex::new(look)), listing: None };
     let pace = Pace { period, nudge, hint, settle: burst, apart: Duration::ZERO, repeats: false };
-    poll(reader, pace, "manifests", status)
+    poll(reader, pace, "source-file", status)
 }
 
 /// Lists the path, and reads its files.

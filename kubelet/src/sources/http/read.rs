@@ -62,7 +62,9 @@ pub(in crate::sources) fn follow_url(
         known: None,
         kubelet: (source == Source::Kubelet).then(Lists::new),
     };
-    Ok(poll(reader, pace, "source-files", status))
+    // For the files of the token and of the authorities.
+    let thread = if source == Source::Kubelet { "source-kubelet" } else { "source-url" };
+    Ok(poll(reader, pace, thread, status))
 }
 
 /// Requests a URL and decodes what it serves.

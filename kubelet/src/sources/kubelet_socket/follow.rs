@@ -265,7 +265,7 @@ impl Following {
             Err(error) if error.kind == CallErrorKind::Exhausted => {
                 session.due = began + self.pause;
                 self.pause = (self.pause * 2).min(MOST_PAUSE);
-                self.report(began, Some(error.message.clone()));
+                self.report(Some(error.message.clone()));
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -275,7 +275,7 @@ impl Following {
         let mut problems = match self.pods.list(&answer) {
             Ok(problems) => problems,
             Err(problem) => {
-                self.status.read(began, vec![problem], true);
+                self.status.failed(vec![problem]);
                 return Ok(());
             }
         };
@@ -284,7 +284,7 @@ impl Following {
         self.listed = Some(Listed { is_complete });
         if is_complete {
             self.doubt = LEAST_PAUSE;
-            self.status.read(began, problems, false);
+            self.status.read(began, problems);
             return Ok(());
         }
         session.list_by(began + self.doubt);
@@ -368,17 +368,17 @@ impl Following {
             _ => error.message.clone(),
         };
         // A watch that was too slow is connected again in a second, which is not worth a word.
-        self.report(now, (!is_slow).then_some(message));
+        self.report((!is_slow).then_some(message));
     }
 
-    /// Records that a read that began then has failed.
-    fn report(&self, began: Instant, message: Option<String>) {
+    /// Records that a read has failed.
+    fn report(&self, message: Option<String>) {
         let problem = message.map(|message| {
             Problem::new(ProblemKind::Request, self.socket.path.display().to_string(), None, None, message)
         });
         let mut problems = self.pods.problems();
         problems.extend(problem);
-        self.status.read(began, problems, true);
+        self.status.failed(problems);
     }
 
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {

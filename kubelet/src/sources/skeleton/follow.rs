@@ -86,7 +86,7 @@ mod tests {
             self.calls += 1;
             assert!(self.calls > 3, "the test's panic");
             assert_eq!(self.anew, 3, "each panic was followed by a new beginning");
-            self.status.read(Some(std::time::Instant::now()), Vec::new(), false);
+            self.status.read(std::time::Instant::now(), Vec::new());
             SourceUpdate::Set(Vec::new())
         }
 

@@ -148,9 +148,9 @@ impl<R: Read> Follow<Pod> for Polling<R> {
             });
             let Reading { began, pods, result, problems, .. } = reading;
             match result {
-                ReadResult::Complete => self.status.read(began, problems, false),
+                ReadResult::Complete => self.status.read(began, problems),
                 ReadResult::Incomplete => self.status.read_incompletely(began, problems),
-                ReadResult::Failed => self.status.read(None, problems, true),
+                ReadResult::Failed => self.status.failed(problems),
             }
             if result == ReadResult::Failed && pods.is_none() {
                 continue;
