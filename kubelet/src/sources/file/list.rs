@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -63,6 +63,8 @@ pub(super) struct Files {
     by_path: BTreeMap<PathBuf, Arc<FileState>>,
     /// A problem with the path itself.
     problem: Option<Problem>,
+    /// The file that is being read. Another thread asks for it when the reading takes too long.
+    pub(super) reading: Arc<Mutex<Option<PathBuf>>>,
 }
 
 /// State of one file.
@@ -77,19 +79,29 @@ struct FileState {
 
 impl Files {
     pub(super) fn new(path: &Path, node: NodeName, transform: fn(&mut Pod)) -> Self {
-        let (path, hasher) = (path.to_owned(), RandomState::new());
-        Self { path, node, transform, hasher, by_path: BTreeMap::new(), problem: None }
+        Self {
+            path: path.to_owned(),
+            node,
+            transform,
+            hasher: RandomState::new(),
+            by_path: BTreeMap::new(),
+            problem: None,
+            reading: Arc::default(),
+        }
     }
 
     /// Reads all files. Returns why the path could not be listed.
     pub(super) fn read(&mut self) -> Option<ProblemKind> {
+        *self.reading() = None;
         let failure = match self.names() {
             Ok(names) => {
                 let look = |path: PathBuf| {
+                    *self.reading() = Some(path.clone());
                     let file = self.look(&path, self.by_path.get(&path))?;
                     Some((path, file))
                 };
                 self.by_path = names.into_iter().filter_map(look).collect();
+                *self.reading() = None;
                 None
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -103,13 +115,18 @@ impl Files {
         self.problem.as_ref().map(|problem| problem.kind)
     }
 
+    fn reading(&self) -> MutexGuard<'_, Option<PathBuf>> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The pods and problems now.
     pub(super) fn listing(&self) -> Listing {
         let mut problems: Vec<Problem> = self.problem.iter().cloned().collect();
         // Names and UIDs in use, and by which file. No namespace is empty.
         let mut taken: HashMap<(&str, &str), &PathBuf> = HashMap::new();
         // In reverse, because the last of several files wins.
-        let (mut pods, mut duplicates) = (Vec::new(), Vec::new());
+        let mut pods = Vec::new();
+        let mut duplicates = Vec::new();
         for (path, file) in self.by_path.iter().rev() {
             for pod in file.pods.iter().rev() {
                 let keys =

@@ -71,9 +71,10 @@ pub fn follow_with(
     let path: PathBuf = path.as_ref().components().collect();
     let status = StatusWriter::new(Source::File, path.display().to_string());
     let hint = Nudge::default();
-    let look =
-        Look { hints: Hints::new(&path, Arc::clone(&hint)), files: Files::new(&path, node, transform) };
-    let reader = Manifests { path, look: Arc::new(Mutex::new(look)), listing: None };
+    let files = Files::new(&path, node, transform);
+    let reading = Arc::clone(&files.reading);
+    let look = Look { hints: Hints::new(&path, Arc::clone(&hint)), files };
+    let reader = Manifests { path, look: Arc::new(Mutex::new(look)), reading, listing: None };
     let pace = Pace { period, nudge, hint, settle: burst, apart: Duration::ZERO, repeats: false };
     poll(reader, pace, "source-file", status)
 }
@@ -82,6 +83,8 @@ pub fn follow_with(
 struct Manifests {
     path: PathBuf,
     look: Arc<Mutex<Look>>,
+    /// The file that the listing is reading.
+    reading: Arc<Mutex<Option<PathBuf>>>,
     /// A listing that has not ended.
     listing: Option<Job<Listed>>,
 }
@@ -126,7 +129,10 @@ impl Read for Manifests {
             return self.reading(job.started, listed);
         }
         self.listing = Some(job);
-        let failed = self.failed("has not been read for 10 s: its file system hangs, or that of a file");
+        let failed = match self.reading.lock().unwrap_or_else(PoisonError::into_inner).as_deref() {
+            Some(file) => self.failed(&format!("has not been read for 10 s: {} hangs", file.display())),
+            None => self.failed("has not been listed for 10 s: its file system hangs"),
+        };
         Reading { again_within: Some(Duration::ZERO), ..failed }
     }
 
@@ -257,7 +263,7 @@ mod tests {
         assert_eq!(next().await, "a-n1");
         directory.write("slow.yaml", manifest("slow"));
         let is_reported = |status: &SourceStatus| {
-            status.problems.iter().any(|problem| problem.message.contains("hangs"))
+            status.problems.iter().any(|problem| problem.message.ends_with("slow.yaml hangs"))
                 && READS.load(Ordering::Relaxed) == 1
         };
         tokio::select! {
