@@ -59,7 +59,8 @@ async fn run(
     let counted = Arc::clone(&metrics);
     let writing = thread::spawn(move || write(writer, source, received, ready, &counted));
     // There can be many of these. It ends with its events or with the process.
-    let (pods, counted) = (reader.clone(), Arc::clone(&metrics));
+    let pods = reader.clone();
+    let counted = Arc::clone(&metrics);
     thread::spawn(move || {
         let _ = is_ready.blocking_recv();
         let _ = done.send(look_up(&pods, events, out, &counted));
@@ -96,7 +97,9 @@ fn write(
     ready: oneshot::Sender<()>,
     metrics: &Metrics,
 ) {
-    let (mut merge, mut ready, mut batch) = (Merge::new([source]), Some(ready), Vec::new());
+    let mut merge = Merge::new([source]);
+    let mut ready = Some(ready);
+    let mut batch = Vec::new();
     while news.blocking_recv_many(&mut batch, 64) > 0 {
         let mut operations = Vec::new();
         for update in batch.drain(..).flatten() {
@@ -141,8 +144,10 @@ fn look_up(
 async fn serve(listener: TcpListener, reader: &Reader<Pod>, metrics: &Metrics) -> io::Result<()> {
     loop {
         let (mut connection, _) = listener.accept().await?;
-        let (found, unknown) = (metrics.found.load(Relaxed), metrics.unknown.load(Relaxed));
-        let (pods, retired) = (reader.load().pods().len(), metrics.retired.load(Relaxed));
+        let found = metrics.found.load(Relaxed);
+        let unknown = metrics.unknown.load(Relaxed);
+        let pods = reader.load().pods().len();
+        let retired = metrics.retired.load(Relaxed);
         let text = format!("pods {pods}\nretired_snapshots {retired}\nfound {found}\nunknown {unknown}\n");
         let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
         let exchange = async {

@@ -52,7 +52,8 @@ impl Backoff {
     #[must_use]
     pub fn new(least: Duration, most: Duration) -> Self {
         // Longer waits could overflow an `Instant`.
-        let (least, most) = (least.min(FOREVER), most.min(FOREVER));
+        let least = least.min(FOREVER);
+        let most = most.min(FOREVER);
         Self { least, most: most.max(least), forget: FORGET, next: least, last: None }
     }
 

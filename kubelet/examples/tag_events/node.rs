@@ -22,7 +22,8 @@ pub(crate) fn run() -> Result<Vec<String>, Box<dyn Error>> {
 
     let node = Node::new()?;
     let mut tagger = Tagger::new(&reader, &node.path("proc"), &node.path("cgroup"))?;
-    let (second, root) = (Duration::from_secs(1), 1);
+    let second = Duration::from_secs(1);
+    let root = 1;
     let nginx = node.process(11, second, &format!("kubepods/burstable/pod{WEB}/{NGINX}"))?;
     let starting = node.process(12, second, &format!("kubepods/burstable/pod{WEB}/{STARTING}"))?;
     node.process(13, 2 * second, "system.slice/sshd.service")?;
@@ -63,7 +64,8 @@ impl Node {
 
     /// Creates a process and its cgroup. Returns the cgroup ID.
     fn process(&self, pid: u32, started: Duration, cgroup: &str) -> io::Result<u64> {
-        let (directory, proc) = (self.0.join("cgroup").join(cgroup), self.0.join(format!("proc/{pid}")));
+        let directory = self.0.join("cgroup").join(cgroup);
+        let proc = self.0.join(format!("proc/{pid}"));
         fs::create_dir_all(&directory)?;
         fs::create_dir_all(&proc)?;
         // The start time is field 22, in clock ticks of 10 ms.

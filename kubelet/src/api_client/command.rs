@@ -43,7 +43,8 @@ pub(super) async fn output(command: Command) -> io::Result<Output> {
     let (Some(stdout), Some(stderr)) = (run.0.stdout.take(), run.0.stderr.take()) else {
         return Err(io::Error::other("no pipe"));
     };
-    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    let mut err = Vec::new();
     let mut read = Box::pin(async {
         tokio::try_join!(
             read(stdout, &mut out, LONGEST_STDOUT, true),

@@ -130,7 +130,8 @@ impl ApiClient {
     /// A client with connections of its own that sends at most this many requests at a time. More wait.
     #[must_use]
     pub fn client_with_limit(&self, requests: usize) -> Client {
-        let (credentials, pool) = (Arc::clone(&self.credentials), Arc::new(self.credentials.pool(requests)));
+        let credentials = Arc::clone(&self.credentials);
+        let pool = Arc::new(credentials.pool(requests));
         let service = service_fn(move |request| send(Arc::clone(&credentials), Arc::clone(&pool), request));
         Client::new(service, self.namespace.clone())
     }

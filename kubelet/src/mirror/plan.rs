@@ -72,7 +72,8 @@ pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
         let mirror =
             snapshot.mirror_pod_by_full_name(full_name.as_str()).filter(|mirror| is_on(mirror, node));
         let state = state(pod, mirror.map(|mirror| &**mirror));
-        let (pod, mirror) = (Some(Arc::clone(pod)), mirror.cloned());
+        let pod = Some(Arc::clone(pod));
+        let mirror = mirror.cloned();
         planned.insert(full_name.clone(), Planned { full_name, pod, mirror, state });
     }
     for mirror in snapshot.mirror_pods() {
@@ -80,7 +81,8 @@ pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
         let has_pod =
             planned.contains_key(&full_name) || snapshot.pod_by_full_name(full_name.as_str()).is_some();
         if is_on(mirror, node) && !has_pod {
-            let (mirror, state) = (Some(Arc::clone(mirror)), MirrorState::Orphaned);
+            let mirror = Some(Arc::clone(mirror));
+            let state = MirrorState::Orphaned;
             planned.insert(full_name.clone(), Planned { full_name, pod: None, mirror, state });
         }
     }

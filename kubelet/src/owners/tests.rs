@@ -279,9 +279,11 @@ async fn the_requests_of_two_thousand_agents_are_few_and_spread() {
 /// A denied owner is due since its refresh, and is not requested before the pause is over.
 #[tokio::test(start_paused = true)]
 async fn a_right_that_is_withdrawn_after_the_start_costs_a_request_a_minute() {
-    let (requests, is_denied) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let requests = Arc::new(AtomicUsize::new(0));
+    let is_denied = Arc::new(AtomicUsize::new(0));
     let server = server({
-        let (requests, is_denied) = (Arc::clone(&requests), Arc::clone(&is_denied));
+        let requests = Arc::clone(&requests);
+        let is_denied = Arc::clone(&is_denied);
         async move |_: Uri| {
             requests.fetch_add(1, Ordering::Relaxed);
             if is_denied.load(Ordering::Relaxed) == 0 {
@@ -298,7 +300,8 @@ async fn a_right_that_is_withdrawn_after_the_start_costs_a_request_a_minute() {
     let (mut writer, reader) = pod_index::new();
     writer.add_pod(pod("p", "ReplicaSet", "web-1")).unwrap();
     let (follower, told) = follower(server, &reader);
-    let (owners, mut run) = (told.owners.clone(), follower.run().boxed());
+    let owners = told.owners.clone();
+    let mut run = follower.run().boxed();
     let mut polls = 0;
     // A loop that never waits would stop the paused clock, and this test with it.
     let task = tokio::spawn(poll_fn(move |context| {
@@ -329,7 +332,8 @@ async fn kinds_without_a_right_hold_up_no_other_and_cost_one_request_each() {
         let asked = Arc::clone(&asked);
         async move |uri: Uri| {
             let mut parts = uri.path().rsplit('/').map(str::to_owned);
-            let (name, kind) = (parts.next().unwrap(), parts.next().unwrap());
+            let name = parts.next().unwrap();
+            let kind = parts.next().unwrap();
             asked.lock().unwrap().push(kind.clone());
             let found = json!({ "metadata": { "name": name, "uid": name } });
             let refused = json!({ "status": "Failure", "reason": "Forbidden", "code": 403 });
@@ -373,9 +377,11 @@ async fn kinds_without_a_right_hold_up_no_other_and_cost_one_request_each() {
 /// Every GET of one `StatefulSet` fails, later of five.
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() {
-    let (failures, is_healed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let failures = Arc::new(AtomicUsize::new(0));
+    let is_healed = Arc::new(AtomicUsize::new(0));
     let server = server({
-        let (failures, is_healed) = (Arc::clone(&failures), Arc::clone(&is_healed));
+        let failures = Arc::clone(&failures);
+        let is_healed = Arc::clone(&is_healed);
         async move |uri: Uri| {
             let name = uri.path().rsplit('/').next().unwrap().to_owned();
             if name.starts_with("bad") && is_healed.load(Ordering::Relaxed) == 0 {

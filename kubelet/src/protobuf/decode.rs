@@ -277,7 +277,8 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         loop {
             if !self.packed.0.is_empty() {
-                let (kind, value) = (Kind::Int64, Value::Varint(self.packed.varint()?));
+                let kind = Kind::Int64;
+                let value = Value::Varint(self.packed.varint()?);
                 return seed.deserialize(One { decoding: self.decoding, kind, value }).map(Some);
             }
             let Some((found, rest)) = self.found.split_first() else { return Ok(None) };
@@ -312,7 +313,8 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         let Some((found, rest)) = self.found.split_first() else { return Ok(None) };
         self.found = rest;
-        let (mut key, mut value) = (&[][..], Value::Bytes(&[]));
+        let mut key = &[][..];
+        let mut value = Value::Bytes(&[]);
         for field in Fields(found.value.bytes()?) {
             match field? {
                 (1, it) => key = it.bytes()?,

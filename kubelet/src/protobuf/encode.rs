@@ -25,7 +25,14 @@ enum Encoded {
     /// A string, bytes or a message.
     Bytes(Vec<u8>),
     List(Vec<Self>),
-    Map(Vec<(Self, Self)>),
+    Map(Vec<MapEntry>),
+}
+
+/// An entry of a map, which is a message of two fields.
+#[derive(Debug)]
+struct MapEntry {
+    key: Encoded,
+    value: Encoded,
 }
 
 impl Encoded {
@@ -45,7 +52,7 @@ impl Encoded {
             Self::Bytes(bytes) => put_bytes(out, number, &bytes),
             Self::List(values) => values.into_iter().for_each(|value| value.write(number, out)),
             Self::Map(entries) => {
-                for (key, value) in entries {
+                for MapEntry { key, value } in entries {
                     let mut entry = Vec::new();
                     key.write(1, &mut entry);
                     value.write(2, &mut entry);
@@ -267,7 +274,7 @@ impl SerializeSeq for ListEncoder {
 
 struct MapEncoder {
     encoder: Encoder,
-    entries: Vec<(Encoded, Encoded)>,
+    entries: Vec<MapEntry>,
 }
 
 impl SerializeMap for MapEncoder {
@@ -276,13 +283,13 @@ impl SerializeMap for MapEncoder {
 
     fn serialize_key<T: ?Sized + Serialize>(&mut self, key: &T) -> Result<(), Mismatch> {
         let key = key.serialize(Encoder { kind: Kind::Text })?;
-        self.entries.push((key, Encoded::Absent));
+        self.entries.push(MapEntry { key, value: Encoded::Absent });
         Ok(())
     }
 
     fn serialize_value<T: ?Sized + Serialize>(&mut self, value: &T) -> Result<(), Mismatch> {
-        let (_, last) = self.entries.last_mut().ok_or(Mismatch)?;
-        *last = value.serialize(self.encoder)?;
+        let entry = self.entries.last_mut().ok_or(Mismatch)?;
+        entry.value = value.serialize(self.encoder)?;
         Ok(())
     }
 

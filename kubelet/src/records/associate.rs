@@ -196,7 +196,8 @@ impl Association {
                 format!("give one to {SOURCES} sources"),
             ));
         }
-        let (mut finders, mut names) = (Vec::new(), Vec::new());
+        let mut finders = Vec::new();
+        let mut names = Vec::new();
         for (number, SourceBlock { from, name }) in sources.into_iter().enumerate() {
             match &*from {
                 "connection" => finders.push(Finder::Connection),

@@ -1,36 +1,16 @@
-//! One object that is followed by a watch: its newest version, when the watch runs, and what a get waits for.
+//! What is known of one object that pods name: its newest version, why there is no newer one, and who waits for it.
 
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use futures_util::FutureExt;
-use kube::Client;
-use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::task::AbortHandle;
-use tokio::time::{self, Instant};
 
 use super::error::GetError;
 use super::kind::{Object, ReferencedKind};
-use super::options::Options;
-use crate::backoff::{Backoff, bounded};
 use crate::names::dns_subdomain;
-use crate::reflector::{Failure, Observer, Reflector, Requests, Undecodable, Update};
-
-/// A defect of this program.
-const PANICKED: &str = "its watch panicked, and begins anew";
-
-/// How objects are followed.
-#[derive(Clone)]
-pub(super) struct Following {
-    pub(super) client: Client,
-    pub(super) runtime: Handle,
-    pub(super) options: Options,
-}
 
 /// The namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -61,7 +41,7 @@ pub(super) enum Known<K> {
 
 /// One object that at least one pod names. A read is one load.
 pub(super) struct Followed<K> {
-    key: ObjectKey,
+    pub(super) key: ObjectKey,
     /// Changed only while `follower` is held.
     known: ArcSwap<Known<K>>,
     /// Wakes tasks that wait for the first answer.
@@ -83,7 +63,8 @@ struct Follower {
 
 impl<K> Followed<K> {
     pub(super) fn new(key: ObjectKey) -> Self {
-        let (known, is_used) = (ArcSwap::from_pointee(Known::Nothing), AtomicBool::new(true));
+        let known = ArcSwap::from_pointee(Known::Nothing);
+        let is_used = AtomicBool::new(true);
         Self { key, known, changed: Notify::new(), is_used, follower: Mutex::default() }
     }
 
@@ -117,19 +98,20 @@ impl<K> Followed<K> {
     }
 
     /// Writes the current state. Returns `false`, without effect, if the object was released.
-    fn write(&self, object: Option<Object<K>>) -> bool {
+    pub(super) fn write(&self, object: Option<Object<K>>) -> bool {
         let mut follower = self.follower();
         if matches!(**self.known.load(), Known::Released) {
             return false;
         }
-        (follower.failure, follower.undecodable) = (None, None);
+        follower.failure = None;
+        follower.undecodable = None;
         self.set(object.map_or(Known::Absent, Known::Present));
         true
     }
 
     /// Forgets the object if it was not read since the last call. Returns whether it did, so that the watch can end. A
     /// watch that has received nothing yet continues: otherwise its request would be wasted.
-    fn forget_if_unused(&self) -> bool {
+    pub(super) fn forget_if_unused(&self) -> bool {
         let mut follower = self.follower();
         if self.is_used.swap(false, Ordering::Relaxed) || !self.is_synced() {
             return false;
@@ -139,6 +121,19 @@ impl<K> Followed<K> {
             self.set(Known::Nothing);
         }
         true
+    }
+
+    /// Records the watch that `start` starts, unless one runs, or has ended because the object is immutable or was released.
+    pub(super) fn watch_by(&self, start: impl FnOnce() -> AbortHandle) {
+        let mut follower = self.follower();
+        if follower.task.is_none() && !matches!(**self.known.load(), Known::Released) {
+            follower.task = Some(start());
+        }
+    }
+
+    /// The next change of what is known. It is noticed from now on, also before somebody waits.
+    pub(super) fn next_change(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// Call this while `follower` is held.
@@ -153,41 +148,6 @@ impl<K> Followed<K> {
 }
 
 impl<K: ReferencedKind> Followed<K> {
-    /// Starts a watch, unless one runs, or has ended because the object is immutable or was released.
-    pub(super) fn run(self: &Arc<Self>, following: &Following) {
-        let mut follower = self.follower();
-        if follower.task.is_some() || matches!(**self.known.load(), Known::Released) {
-            return;
-        }
-        let first = follow(Arc::clone(self), following);
-        let again = {
-            let this = Arc::clone(self);
-            let following = following.clone();
-            move || follow(Arc::clone(&this), &following)
-        };
-        let this = Arc::clone(self);
-        let task = following.runtime.spawn(restarted(first, again, move || {
-            this.report(PANICKED, |follower| &mut follower.failure);
-        }));
-        follower.task = Some(task.abort_handle());
-    }
-
-    /// What is known; waits until `until` for the first answer.
-    pub(super) async fn get(self: &Arc<Self>, following: &Following, until: Instant) -> Arc<Known<K>> {
-        let first = async {
-            loop {
-                let changed = self.changed.notified();
-                let known = self.read();
-                if !matches!(*known, Known::Nothing) {
-                    return known;
-                }
-                self.run(following);
-                changed.await;
-            }
-        };
-        time::timeout_at(until, first).await.unwrap_or_else(|_| Arc::new(Known::Nothing))
-    }
-
     /// The object, or why there is none. `None` if it was released.
     pub(super) fn result(&self, known: &Known<K>) -> Option<Result<Object<K>, GetError>> {
         let word = K::KIND.as_str();
@@ -203,6 +163,24 @@ impl<K: ReferencedKind> Followed<K> {
         }))
     }
 
+    /// A watch has started: an earlier failure is over.
+    pub(super) fn watching(&self) {
+        self.follower().failure = None;
+    }
+
+    /// Records why the last list or watch failed.
+    pub(super) fn failed(&self, problem: &str) {
+        self.report(problem, |follower| &mut follower.failure);
+    }
+
+    /// Records why the last version cannot be decoded, or that it can be.
+    pub(super) fn undecodable(&self, problem: Option<&str>) {
+        match problem {
+            Some(problem) => self.report(problem, |follower| &mut follower.undecodable),
+            None => self.follower().undecodable = None,
+        }
+    }
+
     /// Records a problem, and logs it if it is new.
     fn report(&self, problem: &str, place: impl FnOnce(&mut Follower) -> &mut Option<String>) {
         let ObjectKey { namespace, name } = &self.key;
@@ -212,122 +190,12 @@ impl<K: ReferencedKind> Followed<K> {
     }
 }
 
-/// Runs a watch. If it panics, reports that, and runs another one after a pause: an object that nobody follows any more
-/// would never change again.
-async fn restarted<W: Future<Output = ()>>(first: W, again: impl Fn() -> W, report: impl Fn()) {
-    let mut pauses = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-    let mut watch = first;
-    while AssertUnwindSafe(watch).catch_unwind().await.is_err() {
-        report();
-        time::sleep(pauses.wait(std::time::Instant::now())).await;
-        watch = again();
-    }
-}
-
-/// Follows the object until the task is dropped, or the object is released, not read for a while, or immutable.
-fn follow<K: ReferencedKind>(
-    followed: Arc<Followed<K>>,
-    following: &Following,
-) -> impl Future<Output = ()> + Send + use<K> {
-    let (key, options) = (followed.key.clone(), &following.options);
-    let requests = Requests {
-        client: following.client.clone(),
-        path: K::url_path(&(), Some(&key.namespace)),
-        fields: Some(format!("metadata.name={}", key.name)),
-        labels: None,
-        is_metadata: false,
-        accepts_protobuf: false,
-        is_http1: Arc::default(),
-    };
-    // A server that ignores the selector must not pass off one object as another.
-    let wanted = key.clone();
-    let keep = move |object: K| {
-        let metadata = object.meta();
-        let is_at = metadata.name.as_deref() == Some(&*wanted.name)
-            && metadata.namespace.as_deref() == Some(&*wanted.namespace);
-        is_at.then(|| Object::new(object))
-    };
-    let mut reflector = Reflector::new(requests, options.times, Arc::clone(&followed), keep);
-    let idle = bounded(options.idle).max(Duration::from_millis(1));
-    async move {
-        let mut checks = time::interval_at(Instant::now() + idle, idle);
-        loop {
-            let update = {
-                let mut next = pin!(reflector.next());
-                loop {
-                    tokio::select! {
-                        update = &mut next => break update,
-                        _ = checks.tick() => if followed.forget_if_unused() { return },
-                    }
-                }
-            };
-            let object = match update {
-                Update::Set(mut objects) | Update::Upsert(mut objects) => objects.pop(),
-                Update::Remove(_) => None,
-            };
-            // One that cannot be decoded is not absent.
-            if object.is_none() && !reflector.is_empty() {
-                continue;
-            }
-            let is_immutable = object.as_ref().is_some_and(|object| object.is_immutable());
-            if !followed.write(object) || is_immutable {
-                return;
-            }
-        }
-    }
-}
-
-/// Reports the problems of one object.
-impl<K: ReferencedKind> Observer for Followed<K> {
-    fn watching(&self) {
-        self.follower().failure = None;
-    }
-
-    fn failed(&self, failure: &Failure) {
-        self.report(&failure.message, |follower| &mut follower.failure);
-    }
-
-    fn undecodable<'a>(&self, mut objects: impl ExactSizeIterator<Item = &'a Undecodable>) {
-        match objects.find(|object| *object.name == *self.key.name) {
-            Some(object) => {
-                let problem = format!("{} {}", object.field, object.message);
-                self.report(problem.trim_start(), |follower| &mut follower.undecodable);
-            }
-            None => self.follower().undecodable = None,
-        }
-    }
-}
-
 #[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
 mod two_secrets;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    #[expect(
-        clippy::redundant_closure,
-        reason = "a reference to an async closure gives futures of another type"
-    )]
-    async fn a_watch_that_panics_is_reported_and_begins_anew_after_a_pause() {
-        let [began, reported] = [const { AtomicUsize::new(0) }; 2];
-        let watch = async || {
-            assert!(began.fetch_add(1, Ordering::Relaxed) == 3, "the test's panic");
-        };
-        let start = Instant::now();
-        let report = || {
-            reported.fetch_add(1, Ordering::Relaxed);
-        };
-        restarted(watch(), || watch(), report).await;
-        assert_eq!((began.into_inner(), reported.into_inner()), (4, 3));
-        assert!(
-            start.elapsed() >= Duration::from_secs(4),
-            "after pauses of 1, 2 and 4 s, each shortened by a third"
-        );
-    }
 
     fn followed() -> Followed<u8> {
         Followed::new(ObjectKey::new("ns", "a").unwrap())

@@ -13,10 +13,11 @@ use tokio::runtime::Handle;
 use tokio::time;
 
 use super::error::GetError;
-use super::followed::{Followed, Following, Known, ObjectKey};
+use super::followed::{Followed, Known, ObjectKey};
 use super::kind::{Object, ReferencedKind};
 use super::names::ReferencingPod;
 use super::options::Options;
+use super::watch::Following;
 use crate::backoff::FOREVER;
 use crate::text::shorten;
 
@@ -139,7 +140,7 @@ impl<K: ReferencedKind> Manager<K> {
         let following = &self.0.following;
         let until = time::Instant::now() + following.options.first_sync.min(FOREVER);
         while let Some(object) = self.object(namespace, name) {
-            let known = object.get(following, until).await;
+            let known = following.get(&object, until).await;
             // If it was released, another pod may have named it again since.
             if let Some(result) = object.result(&known) {
                 return result;
@@ -204,7 +205,7 @@ impl<K: ReferencedKind> Manager<K> {
             objects.entry(key.clone()).or_insert_with(|| {
                 before.remove(key).unwrap_or_else(|| {
                     let new = Arc::new(Followed::new(key.clone()));
-                    new.run(&self.0.following);
+                    self.0.following.watch(&new);
                     new
                 })
             });

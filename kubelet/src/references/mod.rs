@@ -57,6 +57,7 @@ mod kind;
 mod manager;
 mod names;
 mod options;
+mod watch;
 
 pub use crate::reflector::Times;
 pub use error::GetError;

@@ -27,7 +27,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let (first_sync, idle) = (Duration::from_secs(1), Duration::from_secs(5 * 60));
+        let first_sync = Duration::from_secs(1);
+        let idle = Duration::from_secs(5 * 60);
         Self { first_sync, idle, times: Times::default() }
     }
 }

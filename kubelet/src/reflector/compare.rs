@@ -38,8 +38,8 @@ impl Comparison {
     /// Compares with the server's cache after a while, random because all agents of a cluster notice a server's restart at
     /// the same time.
     pub(super) fn begin(requests: &Requests, times: &Times, resumed_from: u64) -> Self {
-        let (requests, times) =
-            (Requests { is_metadata: true, accepts_protobuf: false, ..requests.clone() }, *times);
+        let requests = Requests { is_metadata: true, accepts_protobuf: false, ..requests.clone() };
+        let times = *times;
         let listed = async move {
             loop {
                 time::sleep(times.compare_after.mul_f64(jitter())).await;

@@ -152,7 +152,8 @@ fn kind_of(kind: &[u8]) -> EventKind {
 
 /// The type of a `WatchEvent`, and the object in it, which has an envelope of its own.
 fn frame(event: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
-    let (mut kind, mut object) = (&[][..], &[][..]);
+    let mut kind = &[][..];
+    let mut object = &[][..];
     for field in Fields(event) {
         match field? {
             (1, value) => kind = value.bytes()?,
@@ -221,7 +222,8 @@ pub(super) fn unreadable(what: &str) -> Failure {
 /// Decodes something that holds no object. The decoder's message is left out: it may quote a value.
 fn from_json<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Failure> {
     serde_json::from_slice(json).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
+        let line = error.line();
+        let column = error.column();
         let message = format!("the API server's answer cannot be decoded (line {line}, column {column})");
         Failure::new(FailureKind::Doubt, message)
     })

@@ -45,7 +45,8 @@ impl Difference {
     /// of the index need them: a controller that adopts a pod changes nothing else.
     #[must_use]
     pub fn between(old: &Pod, new: &Pod) -> Self {
-        let (before, now) = (&old.metadata, &new.metadata);
+        let before = &old.metadata;
+        let now = &new.metadata;
         if old.spec != new.spec
             || !same_entries(before.labels.as_ref(), now.labels.as_ref())
             || before.deletion_timestamp != now.deletion_timestamp
@@ -89,7 +90,8 @@ pub(super) fn is_mark(key: &str) -> bool {
 ///
 /// Kubelet: `checkAndUpdatePod` (`pkg/kubelet/config/config.go`).
 pub(super) fn differs_for_kubelet(one: &Pod, other: &Pod) -> bool {
-    let (a, b) = (&one.metadata, &other.metadata);
+    let a = &one.metadata;
+    let b = &other.metadata;
     one.spec != other.spec
         || !same_entries(a.labels.as_ref(), b.labels.as_ref())
         || a.deletion_timestamp != b.deletion_timestamp

@@ -341,7 +341,9 @@ fn log_changes(status: &SourceStatus, problems: &[Problem]) {
     let source = status.source.as_str();
     let before: HashSet<_> = status.problems.iter().collect();
     for problem in problems.iter().filter(|problem| !before.contains(problem)) {
-        let (path, line, field) = (&problem.origin, problem.line, &problem.field);
+        let path = &problem.origin;
+        let line = problem.line;
+        let field = &problem.field;
         if matches!(problem.kind, ProblemKind::Skipped | ProblemKind::Incomplete) {
             tracing::info!(source, path, "{}", problem.message);
         } else {

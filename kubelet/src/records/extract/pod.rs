@@ -80,7 +80,9 @@ impl Extract {
             return PodLayers::default();
         }
         let mut found = Found { by_name: BTreeMap::new(), extract: self, shared };
-        let (spec, status, metadata) = (pod.spec.as_ref(), pod.status.as_ref(), &pod.metadata);
+        let spec = pod.spec.as_ref();
+        let status = pod.status.as_ref();
+        let metadata = &pod.metadata;
         found.field("k8s.pod.name", Some(pod.name()));
         found.field("service.name", Some(pod.name()));
         found.field("k8s.pod.hostname", spec.and_then(|spec| spec.hostname.as_deref()));
@@ -115,7 +117,8 @@ impl Extract {
 
     /// What an owner of the pod says.
     fn owner(&self, pod: &Pod, Owner { reference, read }: &Owner<'_>, found: &mut Found<'_>) {
-        let (name, uid) = (Some(&*reference.name), Some(&*reference.uid));
+        let name = Some(&*reference.name);
+        let uid = Some(&*reference.uid);
         let above = read.and_then(controller);
         let derived = derived(pod, reference);
         // The owner's controller, or what names and labels say of it.
@@ -167,7 +170,8 @@ impl Extract {
         layers: &PodLayers,
         shared: &mut Shared,
     ) -> Vec<Container> {
-        let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+        let spec = pod.spec.as_ref();
+        let status = pod.status.as_ref();
         let mut images: Vec<(&str, Option<&str>)> = Vec::new();
         if let Some(spec) = spec {
             images.extend(spec.containers.iter().map(|one| (&*one.name, one.image.as_deref())));
@@ -206,7 +210,8 @@ impl Extract {
         shared: &mut Shared,
     ) -> Container {
         let image = image.and_then(Image::parse);
-        let (image_name, tag) = (image.map(|image| image.name), image.and_then(Image::tag_or_latest));
+        let image_name = image.map(|image| image.name);
+        let tag = image.and_then(Image::tag_or_latest);
         let mut found = Found { by_name: BTreeMap::new(), extract: self, shared };
         found.field("k8s.container.name", Some(name));
         found.field("container.image.name", image_name);

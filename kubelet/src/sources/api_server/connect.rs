@@ -151,6 +151,7 @@ fn user_is_there(kubeconfig: &Kubeconfig) -> Result<(), String> {
     if user.is_empty() || is_there(user) {
         return Ok(());
     }
-    let (name, user) = (shorten(name), shorten(user));
+    let name = shorten(name);
+    let user = shorten(user);
     Err(format!("the context {name:?} names the user {user:?}, and there is no such user"))
 }

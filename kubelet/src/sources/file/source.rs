@@ -253,7 +253,8 @@ mod tests {
                 thread::sleep(Duration::from_millis(10));
             }
         };
-        let (node, period) = (NodeName::new("n1"), Duration::from_millis(100));
+        let node = NodeName::new("n1");
+        let period = Duration::from_millis(100);
         let mut source = follow_with(directory.path(), node, period, hang, Nudge::default());
         let mut status = source.status();
         let mut next = async || {

@@ -23,7 +23,8 @@ pub(super) enum EventKind {
 
 /// The kind of an event, and the bytes of its pod.
 pub(super) fn event(message: &[u8]) -> Result<(EventKind, &[u8]), WireError> {
-    let (mut kind, mut pod) = (EventKind::Unknown, &[][..]);
+    let mut kind = EventKind::Unknown;
+    let mut pod = &[][..];
     for field in Fields(message) {
         match field? {
             (1, value) => {

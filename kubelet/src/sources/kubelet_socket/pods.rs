@@ -137,7 +137,8 @@ impl Pods {
                 (Some(*pod), reduced.map(warning))
             }
             Ok(Content::MirrorPod) => {
-                let (namespace, name) = (shorten(namespace), shorten(name));
+                let namespace = shorten(namespace);
+                let name = shorten(name);
                 let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
                 let field = "metadata.annotations[kubernetes.io/config.mirror]".to_owned();
                 return Err(Problem::new(ProblemKind::Invalid, &*self.origin, None, Some(field), message));

@@ -175,7 +175,8 @@ impl<'a> Decoding<'a> {
         {
             if documents == MOST_DOCUMENTS {
                 let message = format!("has more than {MOST_DOCUMENTS} documents; the others are not read");
-                let (kind, origin) = (ProblemKind::TooLarge, self.origin.name());
+                let kind = ProblemKind::TooLarge;
+                let origin = self.origin.name();
                 // However many problems there are.
                 self.decoded.problems.push(Problem::new(kind, origin, None, None, message));
                 break;
@@ -330,7 +331,8 @@ impl<'a> Decoding<'a> {
     fn problem(&mut self, kind: ProblemKind, line: Option<u64>, field: Option<String>, message: &str) {
         // A key may be as long as the manifest.
         let field = field.map(|field| crate::text::shorten_to(&field, 256));
-        let (origin, problems) = (self.origin.name(), &mut self.decoded.problems);
+        let origin = self.origin.name();
+        let problems = &mut self.decoded.problems;
         if let Some(more) = problems.get_mut(MOST_PROBLEMS) {
             if more.kind == ProblemKind::Warning {
                 more.kind = kind;

@@ -19,7 +19,8 @@ pub(super) fn entry(base: &str, key: &str) -> String {
 pub(super) fn each<'v>(value: &'v Value, path: &str, field: &str, found: &mut dyn FnMut(&'v Value, String)) {
     let (step, rest) = path.split_once('.').unwrap_or((path, ""));
     let list = step.strip_suffix("[]");
-    let (value, field) = (&value[list.unwrap_or(step)], join(field, list.unwrap_or(step)));
+    let value = &value[list.unwrap_or(step)];
+    let field = join(field, list.unwrap_or(step));
     let mut go_on = |value, field: String| match rest {
         "" => found(value, field),
         _ if value == &Value::Null => {}

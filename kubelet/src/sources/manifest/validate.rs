@@ -113,7 +113,8 @@ struct Found(Vec<Objection>);
 
 impl Found {
     fn add(&mut self, field: impl Into<String>, message: &str) {
-        let (kind, field) = (ProblemKind::Invalid, field.into());
+        let kind = ProblemKind::Invalid;
+        let field = field.into();
         self.0.push(Objection { kind, field, message: message.to_owned() });
     }
 

@@ -40,28 +40,52 @@ pub(in crate::sources) enum Stage {
 pub(in crate::sources) struct Claims {
     /// What a claim says itself does not change.
     pub(in crate::sources) by_mirror: HashMap<PodUid, Claimed>,
-    /// Pairs of static pod and mirror pod.
-    by_uid: BTreeSet<(PodUid, PodUid)>,
-    /// Pairs of name and mirror pod.
-    by_name: BTreeSet<(FullName, PodUid)>,
-    /// The mirror pods that are leaving or were, and until when, in this order.
-    leaving: VecDeque<(Instant, PodUid)>,
+    /// By the UID of the static pod.
+    by_uid: BTreeSet<ClaimOn<PodUid>>,
+    /// By the name of the static pod.
+    by_name: BTreeSet<ClaimOn<FullName>>,
+    /// The mirror pods that are leaving or were, in the order of the time until which they may.
+    leaving: VecDeque<Leaving>,
     /// By mirror pod.
     pub(in crate::sources) refused: BTreeMap<PodUid, Problem>,
+}
+
+/// A mirror pod claims the static pod with this UID or name. Ordered by what is claimed.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct ClaimOn<K> {
+    claimed: K,
+    mirror: PodUid,
+}
+
+/// A mirror pod that is gone or is being deleted.
+#[derive(Debug)]
+struct Leaving {
+    until: Instant,
+    mirror: PodUid,
+}
+
+impl Claimed {
+    fn on_uid(&self, mirror: &PodUid) -> ClaimOn<PodUid> {
+        ClaimOn { claimed: self.claim.uid.clone(), mirror: mirror.clone() }
+    }
+
+    fn on_name(&self, mirror: &PodUid) -> ClaimOn<FullName> {
+        ClaimOn { claimed: self.name.clone(), mirror: mirror.clone() }
+    }
 }
 
 impl Claims {
     /// The claim of a mirror pod of which none is known.
     pub(in crate::sources) fn insert(&mut self, mirror: PodUid, claimed: Claimed) {
-        self.by_uid.insert((claimed.claim.uid.clone(), mirror.clone()));
-        self.by_name.insert((claimed.name.clone(), mirror.clone()));
+        self.by_uid.insert(claimed.on_uid(&mirror));
+        self.by_name.insert(claimed.on_name(&mirror));
         self.by_mirror.insert(mirror, claimed);
     }
 
     pub(in crate::sources) fn remove(&mut self, mirror: &PodUid) -> Option<Claimed> {
         let claimed = self.by_mirror.remove(mirror)?;
-        self.by_uid.remove(&(claimed.claim.uid.clone(), mirror.clone()));
-        self.by_name.remove(&(claimed.name.clone(), mirror.clone()));
+        self.by_uid.remove(&claimed.on_uid(mirror));
+        self.by_name.remove(&claimed.on_name(mirror));
         Some(claimed)
     }
 
@@ -79,9 +103,10 @@ impl Claims {
         claims
     }
 
-    fn found<K: Ord + Clone>(&self, by: &BTreeSet<(K, PodUid)>, key: &K) -> Vec<(&PodUid, &Claimed)> {
-        let mirrors = by.range((key.clone(), PodUid::from(""))..).take_while(|(of, _)| of == key);
-        mirrors.filter_map(|(_, mirror)| self.by_mirror.get_key_value(mirror)).collect()
+    fn found<K: Ord + Clone>(&self, by: &BTreeSet<ClaimOn<K>>, key: &K) -> Vec<(&PodUid, &Claimed)> {
+        let first = ClaimOn { claimed: key.clone(), mirror: PodUid::from("") };
+        let claims = by.range(first..).take_while(|claim| claim.claimed == *key);
+        claims.filter_map(|claim| self.by_mirror.get_key_value(&claim.mirror)).collect()
     }
 
     /// The mirror pod is gone or is being deleted. Gives a new one the time to confirm the static pod.
@@ -89,13 +114,13 @@ impl Claims {
         if let Some(claimed) = self.by_mirror.get_mut(mirror) {
             let until = Instant::now() + UNCONFIRMED_FOR;
             claimed.stage = Stage::Leaving(until);
-            self.leaving.push_back((until, mirror.clone()));
+            self.leaving.push_back(Leaving { until, mirror: mirror.clone() });
         }
     }
 
     /// The mirror pods that are gone or are being deleted and whose time is not over, and until when, in this order.
     pub(in crate::sources) fn leaving(&self) -> impl Iterator<Item = (Instant, &PodUid, &Claimed)> {
-        self.leaving.iter().filter_map(|(until, mirror)| {
+        self.leaving.iter().filter_map(|Leaving { until, mirror }| {
             let claimed = self.by_mirror.get(mirror)?;
             (claimed.stage == Stage::Leaving(*until)).then_some((*until, mirror, claimed))
         })
@@ -111,7 +136,7 @@ impl Claims {
     pub(in crate::sources) fn due(&mut self, now: Instant) -> Vec<PodUid> {
         let due = self.leaving().take_while(|(until, ..)| *until <= now);
         let due = due.map(|(_, mirror, _)| mirror.clone()).collect();
-        self.leaving.retain(|(until, _)| *until > now);
+        self.leaving.retain(|leaving| leaving.until > now);
         due
     }
 
