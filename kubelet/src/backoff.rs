@@ -17,6 +17,16 @@ pub(crate) fn bounded(duration: Duration) -> Duration {
 }
 
 /// How long to pause after failures. The pauses double from the first to the longest.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use pod_index_kubelet::Pauses;
+///
+/// // 1, 2, 4, 8, 10, 10 … seconds, each shortened at random by up to a third.
+/// let pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(10));
+/// # assert_eq!(pauses.longest.as_secs(), 10);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pauses {
     /// The first pause.

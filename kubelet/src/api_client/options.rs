@@ -5,6 +5,17 @@ use std::time::Duration;
 use crate::backoff::bounded;
 
 /// When a connection counts as dead. The defaults suit a cluster.
+///
+/// # Examples
+/// A dead connection is noticed after 6 seconds, for a ping every 5 seconds over each silent one:
+/// ```
+/// use std::time::Duration;
+/// use pod_index_kubelet::api_client::{ConnectionOptions, Pings};
+///
+/// let pings = Pings { after: Duration::from_secs(5), timeout: Duration::from_secs(1) };
+/// let options = ConnectionOptions { pings, ..ConnectionOptions::default() };
+/// # drop(options);
+/// ```
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
     /// HTTP/2 only: the pings on a silent connection. client-go has 30 s and 15 s.

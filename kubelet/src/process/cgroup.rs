@@ -149,6 +149,9 @@ pub(super) struct LastScan {
 impl CgroupResolver {
     /// A resolver for the cgroup v2 file system that is mounted at this path. Scans it.
     ///
+    /// # Complexity
+    /// O(cgroups), with a few system calls for each.
+    ///
     /// # Errors
     /// If the root is not a directory that can be read and watched, or the kernel refuses an inotify instance
     /// (`fs.inotify.max_user_instances`). Problems with cgroups below the root are not errors; see
@@ -180,6 +183,11 @@ impl CgroupResolver {
     }
 
     /// The pod of the cgroup with this ID. [`Placement::Gone`] if no cgroup with this ID is followed.
+    ///
+    /// # Complexity
+    /// A lookup in a hash table, and no system call, if the ID is known and the kernel's events were read a moment ago. Else the
+    /// events are read first, O(events); if some were lost, or a cgroup could not be followed, all are scanned, at a
+    /// limited rate.
     pub fn resolve(&mut self, id: u64) -> Placement {
         let now = self.options.clock.now();
         match self.get(id) {

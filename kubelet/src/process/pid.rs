@@ -143,6 +143,13 @@ impl PidResolver {
 
     /// The pod of the process or thread with this ID.
     ///
+    /// # Consistency
+    /// The answer may be up to [`max_age`](Self#structfield.max_age) old. If the ID was reused since, it is that of the
+    /// earlier process; [`resolve_checked`](Self::resolve_checked) never does that.
+    ///
+    /// # Complexity
+    /// A lookup in a hash table for a remembered answer. Else some system calls, which read two small files of `/proc`.
+    ///
     /// # Errors
     /// If a file of the process cannot be read, is longer than 64 KiB, or has no valid start time. The error names the
     /// file and the field. It is not remembered.

@@ -251,6 +251,9 @@ impl<P: FromRecord> Join<P> {
 
     /// Applies the changes, and writes what follows from them in one publication. The positions in
     /// [`Applied::refused`] count the operations on pods among the changes.
+    ///
+    /// # Complexity
+    /// As [`apply`](Self::apply), and one publication.
     pub fn write(&mut self, writer: &mut Writer<P>, changes: impl IntoIterator<Item = Change>) -> Applied {
         let operations = self.apply(changes);
         writer.apply(operations)
@@ -260,6 +263,10 @@ impl<P: FromRecord> Join<P> {
     /// their order, then updates of pods whose Namespace, Node or owner has changed. Apply them in one batch.
     ///
     /// Pods that an index refuses are passed on, for it to refuse them, and are not joined.
+    ///
+    /// # Complexity
+    /// O(changes + pods that name a Namespace, a Node or an owner among them). An object that comes again with the
+    /// same UID, labels, annotations and owner writes no pod.
     #[must_use = "the index has to get these operations"]
     pub fn apply(&mut self, changes: impl IntoIterator<Item = Change>) -> Vec<Operation<P>> {
         let mut of_pods = Vec::new();

@@ -7,11 +7,15 @@
 //! Data flows one way:
 //!
 //! ```text
-//! file    ─┐
-//! http    ─┤
-//! kubelet ─┼─> SourceUpdate ─> merge ─> operations in the kubelet's order ─> Writer
-//! api     ─┘
+//! file                    ─┐
+//! http                    ─┤
+//! kubelet, kubelet_socket ─┼─> SourceUpdate ─> merge ─> operations in the kubelet's order ─> Writer
+//! api_server              ─┤
+//! a source of your own    ─┘
 //! ```
+//!
+//! Each has one of the four roles of [`Source`], by which the merge decides whose version of a pod counts. For a source of your
+//! own, see [`StatusWriter`].
 //!
 //! # From sources to an index
 //! ```

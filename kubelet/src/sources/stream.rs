@@ -13,6 +13,28 @@ use super::{SourceStatus, SourceUpdate};
 /// The updates of a source, as a stream that never ends.
 ///
 /// Nothing happens unless polled. Poll the stream inside a tokio runtime with time and I/O enabled.
+///
+/// A source that cannot read, or that panics, does not end: its last pods count on, it tries again, and its
+/// [`status`](Self::status) says why.
+///
+/// # Complexity
+/// A source that is not polled keeps no queue: it goes on reading when it is polled again. The kernel and the server may keep
+/// events for it meanwhile; if they lose some, it lists its pods again.
+///
+/// # Examples
+/// ```no_run
+/// # #[cfg(all(unix, feature = "file"))]
+/// # async fn run() {
+/// use futures_util::StreamExt;
+/// use pod_index_kubelet::sources::{NodeName, SourceUpdate, file};
+///
+/// let mut source = file::follow("/etc/kubernetes/manifests", NodeName::new("node-1"));
+/// let status = source.status();
+/// while let Some(SourceUpdate::Set(pods)) = source.next().await {
+///     println!("{} pods, {} problems", pods.len(), status.borrow().problems.len());
+/// }
+/// # }
+/// ```
 #[must_use = "a stream does nothing unless polled"]
 pub struct Updates<P> {
     updates: BoxStream<'static, SourceUpdate<P>>,

@@ -7,8 +7,20 @@ use pod_index::PodUid;
 use serde::Serialize;
 use tokio::sync::Notify;
 
-/// The sources of pods. All except [`Kubelet`](Self::Kubelet) have the names used in
-/// `kubernetes.io/config.source`.
+/// A role that a source has in the [merge](super::Merge): it decides which of two sources counts if both have the same pod.
+///
+/// There are fewer roles than modules: a kubelet's port and its socket have the same role. A source of your own takes the one
+/// whose rules suit it, such as [`Http`](Self::Http) for static pods that you manage yourself; see
+/// [`StatusWriter`](super::StatusWriter).
+///
+/// All except [`Kubelet`](Self::Kubelet) have the names used in `kubernetes.io/config.source`.
+///
+/// # Examples
+/// ```
+/// use pod_index_kubelet::sources::Source;
+///
+/// assert_eq!(Source::ALL.map(Source::as_str), ["file", "http", "kubelet", "api"]);
+/// ```
 ///
 /// Kubelet: `FileSource`, `HTTPSource`, `ApiserverSource` (`pkg/kubelet/types/pod_update.go`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -78,6 +90,23 @@ pub enum SourceUpdate<P> {
 
 /// Makes a source read at once, because another source has reported a change: call [`Notify::notify_one`]. Clones nudge the
 /// same source.
+///
+/// # Examples
+/// An operator's signal lists the manifests now, not within 20 seconds:
+/// ```
+/// # #[cfg(all(unix, feature = "file"))]
+/// # fn run() {
+/// use std::sync::Arc;
+/// use pod_index_kubelet::sources::{NodeName, Nudge, file};
+///
+/// let nudge = Nudge::default();
+/// let path = "/etc/kubernetes/manifests";
+/// let node = NodeName::new("node-1");
+/// let source = file::follow_with(path, node, file::DEFAULT_PERIOD, |_| {}, Arc::clone(&nudge));
+/// nudge.notify_one();
+/// # drop(source);
+/// # }
+/// ```
 ///
 /// A URL and a kubelet are read at most once a second, and again after 1, 2, 4 seconds and so on until their period:
 /// they may not have the change yet.

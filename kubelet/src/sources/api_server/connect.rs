@@ -16,6 +16,18 @@ use crate::text::{api_causes, shorten, yaml_problem};
 /// Without a path, uses `$KUBECONFIG`, then `~/.kube/config`, then, in a pod, the service account. The client
 /// is made by [`api_client`](crate::api_client), and connects with its first request.
 ///
+/// # Examples
+/// ```no_run
+/// use pod_index_kubelet::sources::NodeName;
+/// use pod_index_kubelet::sources::api_server::{ApiServer, connect};
+///
+/// # async fn run() -> Result<(), pod_index_kubelet::sources::Problem> {
+/// let pods = ApiServer::new(connect(None).await?).node(&NodeName::new("node-1")).pods();
+/// # drop(pods);
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// If the file is missing, or names no server, an unknown user, unusable credentials, or unreadable
 /// certificates. Errors quote nothing of the file.

@@ -88,13 +88,18 @@ impl ApiServer {
     /// The pods are complete except for `metadata.managedFields`, which can take most of a pod's memory, and for what
     /// [`redact_env`](Self#structfield.redact_env) removes.
     ///
+    /// # Complexity
+    /// Each event costs O(its bytes), a list O(its bytes), of which one pod at a time is in memory. Between them nothing is
+    /// requested. A UID and a number are kept for each pod.
+    ///
     /// Kubelet: `NewSourceApiserver` (`pkg/kubelet/config/apiserver.go`).
     #[doc(alias = "NewSourceApiserver")]
     pub fn pods(self) -> Updates<Pod> {
         self.pods_with(|pod| pod)
     }
 
-    /// The pods, each transformed on arrival into what is stored.
+    /// The pods, each transformed on arrival into what is stored, as in the second of the [examples](Self#examples). If
+    /// `transform` panics on a pod, that pod is a problem of its own, and its last good version stays.
     pub fn pods_with<P: Send + Sync + 'static>(
         self,
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
