@@ -52,7 +52,7 @@
         feature = "watcher",
         unix
     )),
-    allow(dead_code, unused_macros)
+    allow(dead_code, unused_imports, unused_macros)
 )]
 
 // First: its macros are used below.
