@@ -104,7 +104,7 @@ impl SourceStatus {
 ///
 /// use futures_util::{StreamExt, stream};
 /// use k8s_openapi::api::core::v1::Pod;
-/// use pod_index_kubelet::sources::{Merge, Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
+/// use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
 ///
 /// fn inventory() -> Result<Vec<Arc<Pod>>, String> {
 ///     // As a part of the example. A real one reads a database, say.
@@ -138,10 +138,9 @@ impl SourceStatus {
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 /// let mut source = follow_inventory();
-/// let mut merge = Merge::new([Source::Http]);
 /// let (mut writer, reader) = pod_index::new();
-/// let update = source.next().await.expect("a source never ends");
-/// let _ = writer.apply(merge.update(Source::Http, update).into_operations());
+/// let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("it begins with all pods") };
+/// let _ = writer.set_pods(pods);
 /// assert!(reader.load().pod_by_name("shop", "web-0").is_some());
 /// assert_eq!(source.status().borrow().checks, 1);
 /// # });
