@@ -279,39 +279,125 @@ fn unmark(pod: &mut Arc<Pod>) {
 
 #[cfg(test)]
 mod tests {
+    use std::thread::{self, JoinHandle};
+
     use super::*;
     use crate::vitals::{Part, Vitals};
-    use pod_index::PodUid;
+    use pod_index::{PodUid, Reader};
     use pod_index_kubelet::sources::http::HttpConfig;
     use pod_index_kubelet::sources::{NodeName, Nudge, kubelet};
     use serde_json::json;
 
+    /// Far more than a busy machine needs.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The writer thread of an agent that follows the kubelet.
+    struct Running {
+        reader: Reader<Pod>,
+        readiness: Arc<Readiness>,
+        /// What makes the kubelet's source read at once.
+        nudge: Nudge,
+        metrics: Metrics,
+        reports: Sender<Report>,
+        commands: Sender<Command>,
+        thread: JoinHandle<()>,
+    }
+
+    impl Running {
+        fn start(sources: &[Source]) -> Self {
+            let (writer, reader) = pod_index::new();
+            let source = kubelet::follow(HttpConfig::of_kubelet("https://localhost:1").unwrap()).unwrap();
+            let nudge = Nudge::default();
+            let readiness = Arc::new(Readiness::new([(source.status(), Arc::clone(&nudge))], false));
+            let mut metrics = Metrics::new(&reader);
+            let merge = Merge::new(sources.iter().copied()).derive_static_pods(NodeName::new("n"));
+            let heartbeat = Vitals::new(Instant::now()).heartbeat(Part::Index);
+            let kept_whole = KeptWhole::new(Duration::ZERO, 0);
+            let setup = Setup { writer, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
+            let thread = WriterThread::build(setup, None, sources, &mut metrics);
+            let WriterThread { work, reports, commands, .. } = thread;
+            Self { reader, readiness, nudge, metrics, reports, commands, thread: thread::spawn(work) }
+        }
+
+        /// Reports the pods of a source, and waits for the first of them.
+        fn publish(&self, source: Source, pods: &[Arc<Pod>]) {
+            let update = Some(SourceUpdate::Set(pods.to_vec()));
+            self.reports.send(Report { source, update, sound: true, read: None }).unwrap();
+            let first = PodUid::from(pods[0].metadata.uid.as_deref().unwrap());
+            self.reader.wait_for(&first, Instant::now() + PATIENCE).unwrap();
+        }
+
+        /// Waits until the metrics have this line.
+        #[track_caller]
+        fn until_measured(&self, line: &str) {
+            let deadline = Instant::now() + PATIENCE;
+            while !self.metrics.text().lines().any(|measured| measured == line) {
+                assert!(Instant::now() < deadline, "no {line} in {}", self.metrics.text());
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+
+        fn stop(self) {
+            self.commands.send(Command::Stop).unwrap();
+            self.thread.join().unwrap();
+        }
+    }
+
+    fn pod(uid: &str, name: &str) -> Arc<Pod> {
+        let metadata = json!({ "uid": uid, "name": name, "namespace": "shop" });
+        let spec = json!({ "nodeName": "n", "containers": [] });
+        Arc::new(serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap())
+    }
+
     #[test]
     fn a_pod_that_the_index_would_refuse_is_counted_and_a_problem_of_its_source() {
-        let (writer, reader) = pod_index::new();
-        let source = kubelet::follow(HttpConfig::of_kubelet("https://localhost:1").unwrap()).unwrap();
-        let readiness = Arc::new(Readiness::new([(source.status(), Nudge::default())], false));
-        let mut metrics = Metrics::new(&reader);
-        let merge = Merge::new([Source::Kubelet]).derive_static_pods(NodeName::new("n"));
-        let heartbeat = Vitals::new(Instant::now()).heartbeat(Part::Index);
-        let kept_whole = KeptWhole::new(Duration::ZERO, 0);
-        let setup = Setup { writer, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
-        let thread = WriterThread::build(setup, None, &[Source::Kubelet], &mut metrics);
-        let pod = |uid: &str, name: &str| -> Arc<Pod> {
-            let metadata = json!({ "uid": uid, "name": name, "namespace": "shop" });
-            Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
-        };
-        let pods = vec![pod("1", "web"), pod("", "no-uid"), pod("2", ""), pod("3", "a_b")];
-        let update = Some(SourceUpdate::Set(pods));
-        let report = Report { source: Source::Kubelet, update, sound: true, read: None };
-        thread.reports.send(report).unwrap();
-        let running = std::thread::spawn(thread.work);
-        reader.wait_for(&PodUid::from("1"), Instant::now() + Duration::from_secs(60)).unwrap();
-        thread.commands.send(Command::Stop).unwrap();
-        running.join().unwrap();
-        assert_eq!(reader.load().pods().len(), 1);
-        assert_eq!(readiness.sources()[0].problems.len(), 3);
-        let text = metrics.text();
-        assert!(text.contains("pod_index_refused_pods_total 3\n"), "{text}");
+        let running = Running::start(&[Source::Kubelet]);
+        running
+            .publish(Source::Kubelet, &[pod("1", "web"), pod("", "no-uid"), pod("2", ""), pod("3", "a_b")]);
+        assert_eq!(running.reader.load().pods().len(), 1);
+        assert_eq!(running.readiness.sources()[0].problems.len(), 3);
+        running.until_measured("pod_index_refused_pods_total 3");
+        running.stop();
+    }
+
+    #[test]
+    fn operations_and_batches_are_counted() {
+        let running = Running::start(&[Source::Kubelet]);
+        running.publish(Source::Kubelet, &[pod("1", "web"), pod("2", "db")]);
+        running.until_measured("pod_index_operations_total 2");
+        running.until_measured("pod_index_write_duration_seconds_count 1");
+        running.publish(Source::Kubelet, &[pod("3", "cache")]);
+        // One is added, two are removed.
+        running.until_measured("pod_index_operations_total 5");
+        running.until_measured("pod_index_write_duration_seconds_count 2");
+        running.stop();
+    }
+
+    /// Otherwise the pods of the last change before a quiet night stay in memory until the morning.
+    #[test]
+    fn a_snapshot_that_a_reader_held_is_freed_without_another_write() {
+        let running = Running::start(&[Source::Kubelet]);
+        running.publish(Source::Kubelet, &[pod("1", "web")]);
+        let held = running.reader.snapshot();
+        let removed = Arc::downgrade(held.pod_by_uid("1").unwrap());
+        running.publish(Source::Kubelet, &[pod("2", "db")]);
+        running.until_measured("pod_index_retired_snapshots 1");
+        assert!(removed.upgrade().is_some(), "a reader holds it");
+        drop(held);
+        running.until_measured("pod_index_retired_snapshots 0");
+        assert!(removed.upgrade().is_none());
+        running.stop();
+    }
+
+    /// The kubelet's list may lack for its interval what the API server has announced.
+    #[test]
+    fn a_change_at_the_api_server_makes_the_kubelet_be_asked_at_once() {
+        let running = Running::start(&[Source::Kubelet, Source::Api]);
+        running.publish(Source::Kubelet, &[pod("1", "web")]);
+        running.publish(Source::Api, &[pod("2", "db")]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let asked = async { tokio::time::timeout(PATIENCE, running.nudge.notified()).await };
+        runtime.block_on(asked).expect("the kubelet is asked");
+        running.stop();
     }
 }
