@@ -306,7 +306,8 @@ fn a_running_agent_is_examined_without_its_settings() {
     let config = directory.0.join("config.yaml");
     directory.write("config.yaml", "staticPodPath: .\nhostnameOverride: node-1\nsocket: none.sock\n");
     let output = run(&format!("doctor --config {}", config.display()));
-    assert!(stdout(&output).contains("none.sock (--socket)"), "{}", stdout(&output));
+    let place = format!("none.sock ({}:3: socket)", config.display());
+    assert!(stdout(&output).contains(&place), "{}", stdout(&output));
     let (findings, _) = report(&format!("--config {} --port {}", config.display(), agent.port()));
     assert_eq!(of(&findings, "agent")[0]["result"], "ok", "{findings:#?}");
 
