@@ -138,7 +138,7 @@ impl SourceStatus {
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 /// let mut source = follow_inventory();
-/// let (mut writer, reader) = pod_index::new();
+/// let (mut writer, reader) = pod_index::new::<Pod>();
 /// let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("it begins with all pods") };
 /// let _ = writer.set_pods(pods);
 /// assert!(reader.load().pod_by_name("shop", "web-0").is_some());

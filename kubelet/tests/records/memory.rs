@@ -51,11 +51,11 @@ fn embedders_are_told_what_a_pod_and_a_record_take() {
     );
 
     // The tables of an index have room for more, which depends on the seed of its hashes.
-    assert!((1_300..1_800).contains(&record), "{record} bytes");
+    assert!((1_500..2_000).contains(&record), "{record} bytes");
     let guide = include_str!("../../../docs/embedders.md");
     for sentence in [
         format!("{json} kB of JSON, takes {pod} kB as k8s-openapi's `Pod`"),
-        "its `Record` takes about 1.5 kB more".to_owned(),
+        "its `Record` takes about 1.7 kB more".to_owned(),
     ] {
         assert!(guide.contains(&sentence), "docs/embedders.md does not say: {sentence}");
     }
