@@ -222,7 +222,7 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     let nameless = "ns/: metadata.name: is missing";
     let expected = [&*format!("ns/2: {wrong}"), &*format!("ns/5: {wrong}"), nameless, large];
     assert_eq!(said[..3], expected[..3]);
-    let rest = " KiB with the whole object, more than 640 KiB: spec.containers left out";
+    let rest = " KiB with the whole object, more than 512 KiB: spec.containers left out";
     assert!(said[3].starts_with(large) && said[3].ends_with(rest), "{}", said[3]);
     let kinds: Vec<_> = source.status().borrow().problems.iter().map(|problem| problem.kind).collect();
     let [syntax, warning] = [ProblemKind::Syntax, ProblemKind::Warning];

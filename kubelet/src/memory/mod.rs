@@ -2,7 +2,7 @@
 //!
 //! Whoever may create a pod decides how large it is. An API server accepts 1.5 MiB of JSON, of which any field may be the
 //! largest part: 110,000 labels, 100,000 finalizers or 20,000 owner references, for example. Decoded, such a pod takes up to
-//! ten times as much, and a hundred of them more than a node agent may use. So an object may take 640 KiB. Of one that would
+//! ten times as much, and a hundred of them more than a node agent may use. So an object may take 512 KiB. Of one that would
 //! take more, the largest fields are left out before it is decoded. Its identity stays, so that it is still found.
 //!
 //! `estimate` says what an object takes; `reduce` leaves fields out. Both know JSON, and no kind of object. For protobuf, the
@@ -22,8 +22,8 @@ pub(crate) use estimate::{OBJECT, allocation, element, entries, items};
 pub(crate) use reduce::{IDENTITY, KEPT_ANNOTATIONS};
 
 /// The most memory that an object may take, in bytes. Pods of 1,000 variables take less, and so do pods of 30
-/// containers with probes, volumes and 20 variables each.
-pub(crate) const LIMIT: usize = 640 << 10;
+/// containers with 20 variables each.
+pub(crate) const LIMIT: usize = 512 << 10;
 
 /// The same of an object of the last run. Until its source has reported, it is in memory beside the new one.
 pub(crate) const LIMIT_RESTORED: usize = LIMIT / 2;
@@ -135,7 +135,7 @@ mod tests {
             let reduced = reduced.unwrap_or_else(|| panic!("{path} is decoded"));
             assert_eq!(reduced.field, path);
             assert!(
-                reduced.message.ends_with(&format!("more than 640 KiB: {path} left out")),
+                reduced.message.ends_with(&format!("more than 512 KiB: {path} left out")),
                 "{}",
                 reduced.message
             );
@@ -184,7 +184,7 @@ mod tests {
         let mut usual = pod();
         let container = json!({ "name": "c", "env": vec![json!({ "name": "NAME", "value": "value" }); 20] });
         usual["spec"]["containers"] = vec![container; 30].into();
-        usual["metadata"]["annotations"]["a"] = "{,[".repeat(40_000).into();
+        usual["metadata"]["annotations"]["a"] = "{,[".repeat(15_000).into();
         let json = serde_json::to_vec(&usual).unwrap();
         assert!(at_most(&json) > LIMIT, "its text looks like many parts");
         assert_eq!(decoded(&usual).reduced, None);

@@ -12,7 +12,7 @@
 //!
 //! # Hostile bytes
 //! Nothing panics. The depth is that of the table, which has no circles, and 128 within JSON (the `managedFields` of the claim
-//! of an ephemeral volume). Whatever the bytes are, a decoded pod takes at most 640 KiB, and its decoding 4 MiB for a moment:
+//! of an ephemeral volume). Whatever the bytes are, a decoded pod takes at most 512 KiB, and its decoding 4 MiB for a moment:
 //! of a pod that would take more, the largest fields are left out, as they are from JSON; see [`crate::memory`].
 
 mod decode;

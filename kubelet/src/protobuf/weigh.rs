@@ -8,7 +8,7 @@ use crate::memory::{self, IDENTITY, KEPT_ANNOTATIONS, allocation, element, entri
 
 /// Of how many values an object of this many bytes may consist. While a message is decoded, each of its values has a place in
 /// the list of the message's fields, six times as many bytes as this, which is free again as soon as the message is decoded. So
-/// for an object of 640 KiB there is place for 40,960 values: more than any object of a server has.
+/// for an object of 512 KiB there is place for 32,768 values: more than any object of a server has.
 pub(super) const fn most_values(limit: usize) -> usize {
     limit / FOUND
 }

@@ -10,7 +10,7 @@ use super::random;
 use crate::peak::memory_of;
 
 /// The most that a decoded pod takes, and the most that its decoding takes for a moment.
-const KEPT: usize = 720 << 10;
+const KEPT: usize = 600 << 10;
 const PEAK: usize = 4 << 20;
 
 /// A message with one field of bytes.

@@ -15,7 +15,7 @@
 //!   ([`ProblemKind::Syntax`](crate::sources::ProblemKind::Syntax)); all other pods count. If an earlier version
 //!   of it was emitted, that one stays until the pod is deleted or can be decoded again. A pod on which this program panics,
 //!   or the function that transforms pods, is treated likewise ([`Defect`](crate::sources::ProblemKind::Defect)).
-//! * A pod that would take more than 640 KiB of memory is a problem of its own, a warning. It is emitted without the fields
+//! * A pod that would take more than 512 KiB of memory is a problem of its own, a warning. It is emitted without the fields
 //!   that take most, which the annotation [`LEFT_OUT`](crate::memory::LEFT_OUT) names: see [`memory`](crate::memory).
 //! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed again. The status
 //!   says how long ago the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
