@@ -110,18 +110,22 @@ fn the_estimate_of_a_pod_is_at_least_what_it_takes_and_at_most_a_fifth_more() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Whether fields are left out of a pod in protobuf is decided without its JSON, by the same measures.
+/// Whether fields are left out of a pod in protobuf is decided without decoding it. Its lists have no spare room, so it takes less
+/// than the same pod in JSON.
 #[test]
 fn a_pod_in_protobuf_is_kept_whole_up_to_the_limit_and_not_beyond() {
     const LIMIT: usize = 512 << 10;
     let mut wrong = Vec::new();
     for (form, pod) in forms() {
-        let (taken, pod) = taken(&pod);
-        let is_reduced = decode_pod(&encode_pod(&pod)).unwrap().is_reduced;
-        println!("{form}: takes {} KiB, reduced: {is_reduced}", taken >> 10);
-        let is_right = if is_reduced { taken > LIMIT * 9 / 10 } else { taken <= LIMIT };
+        let (taken_from_json, pod) = taken(&pod);
+        let bytes = encode_pod(&pod);
+        let (decoded, taken) = peak::memory_of(|| decode_pod(&bytes).unwrap());
+        let taken = if decoded.is_reduced { taken_from_json } else { taken.kept + size_of::<Pod>() };
+        let line = format!("{form}: takes {} KiB, reduced: {}", taken >> 10, decoded.is_reduced);
+        println!("{line}");
+        let is_right = if decoded.is_reduced { taken > LIMIT * 9 / 10 } else { taken <= LIMIT };
         if !is_right {
-            wrong.push(format!("{form}: takes {} KiB, reduced: {is_reduced}", taken >> 10));
+            wrong.push(line);
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

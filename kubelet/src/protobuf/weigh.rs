@@ -62,7 +62,11 @@ impl Places {
             _ => size_of::<String>(),
         };
         match field.shape {
-            Shape::List => items(self.0, size),
+            // How many messages or texts there are is known before the first is decoded, so their list has no spare room.
+            Shape::List if matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64) => {
+                items(self.0, size)
+            }
+            Shape::List => allocation(self.0 * size),
             Shape::Map => entries(self.0),
             Shape::Value | Shape::Kept | Shape::Inlined => 0,
         }
