@@ -11,8 +11,8 @@ use pod_index_kubelet::sources::SourceStatus;
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
 
+use super::asked::Asked;
 use super::history::{History, Limits};
-use super::owner::Asked;
 use super::resource::Resource;
 use super::status::Refusal;
 use super::watch_limits::WatchLimits;

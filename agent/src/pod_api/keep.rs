@@ -13,10 +13,10 @@ use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
+use super::asked::Asked;
 use super::collection::{Begin, Collection, Known, Origin, key};
 use super::history::History;
 use super::list::list;
-use super::owner::Asked;
 use super::resource::Resource;
 use super::shape::Form;
 

@@ -10,6 +10,7 @@
 //! it. `docs/pod-api.md` lists the differences from the API server.
 
 mod accept;
+mod asked;
 pub(crate) mod build;
 mod cluster;
 mod collection;

@@ -17,6 +17,7 @@ use pod_index_kubelet::owners::{
 };
 use tokio::sync::watch as channel;
 
+use super::asked::Asked;
 use super::collection::{Begin, Collection, Known, Reading};
 use super::resource::{Item, Resource};
 
@@ -136,17 +137,4 @@ fn serve(kind: OwnerKind, owners: &Owners, begin: Begin<'_>) -> Served {
     let owners = owners.clone();
     let (collection, known) = begin.restored(resource(kind), None, Some(Asked { owners, kind }));
     Served { kind, collection, known }
-}
-
-/// Told of each request for owners of a kind.
-#[derive(Debug)]
-pub(super) struct Asked {
-    owners: Owners,
-    kind: OwnerKind,
-}
-
-impl Asked {
-    pub(super) fn ask(&self) {
-        self.owners.ask(self.kind);
-    }
 }
