@@ -29,8 +29,6 @@ pub(crate) enum Part {
     Index,
     /// The thread that follows the index, for watches and events.
     Changes,
-    /// The thread that writes the records, if there are any.
-    Records,
     /// The thread that waits for the end of the agent.
     Main,
     /// The thread that receives signals.
@@ -45,10 +43,9 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Index,
         Self::Changes,
-        Self::Records,
         Self::Main,
         Self::Signals,
         Self::Vitals,
@@ -64,7 +61,6 @@ impl Part {
         match self {
             Self::Index => "index",
             Self::Changes => "changes",
-            Self::Records => "records",
             Self::Main => "main",
             Self::Signals => "signals",
             Self::Vitals => "vitals",

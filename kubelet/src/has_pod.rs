@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::PodMeta;
+use pod_index::{Change, PodMeta};
 
 /// What an index stores, if it has the whole pod: a [`Pod`], a [`Record`](super::records::Record), or a type of your own.
-/// The follower of owners (`owners`) works with each of them. Checkpoints and mirror pods need an index of [`Pod`]s.
+/// Checkpoints, mirror pods and the follower of owners work with an index of each of them, so that one index is enough.
 ///
 /// # Examples
 /// ```
@@ -32,8 +32,21 @@ use pod_index::PodMeta;
 /// # assert_eq!((Priced::pod(&priced).uid(), priced.cents_per_hour), ("", 2));
 /// ```
 pub trait HasPod: PodMeta {
-    /// The pod.
+    /// The pod. It has the UID, the name and the namespace of what is stored.
     fn pod(stored: &Arc<Self>) -> &Arc<Pod>;
+
+    /// Whether a change is one of the pod: it was added, removed, or replaced by another version. If only something else
+    /// differs that is stored with it, such as the labels of its Namespace, then not: its checkpoint stays as it is.
+    #[must_use]
+    fn is_of_pod(change: &Change<'_, Self>) -> bool
+    where
+        Self: Sized,
+    {
+        match (change.before(), change.after()) {
+            (Some(before), Some(after)) => !Arc::ptr_eq(Self::pod(before), Self::pod(after)),
+            _ => true,
+        }
+    }
 }
 
 impl HasPod for Pod {

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pod_index::Reader;
+use pod_index_kubelet::records::Record;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ use crate::whois::Whois;
 
 /// What the server answers from.
 pub(crate) struct Inputs {
-    pub(crate) reader: Reader<Pod>,
+    pub(crate) reader: Reader<Record>,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) vitals: Vitals,
     pub(crate) mirrors: Arc<MirrorKeeper>,

@@ -8,7 +8,9 @@ use hyper::body::{Bytes, Frame};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pod_index::{Change, ENDED_ANNOTATION, PodMeta, PodUid, Reader, is_mirror_pod};
+use pod_index_kubelet::HasPod;
 use pod_index_kubelet::protobuf::{encode_pod, message};
+use pod_index_kubelet::records::Record;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::wire::{Code, Status, encoded, frame};
@@ -28,7 +30,10 @@ enum Kind {
 }
 
 /// The frames of a watch. It holds `permit` as long as it runs.
-pub(super) fn watch(reader: Reader<Pod>, permit: OwnedSemaphorePermit) -> BoxStream<'static, Frame<Bytes>> {
+pub(super) fn watch(
+    reader: Reader<Record>,
+    permit: OwnedSemaphorePermit,
+) -> BoxStream<'static, Frame<Bytes>> {
     let (events, received) = mpsc::channel(BEHIND);
     let task = tokio::spawn(follow(reader, events));
     let frames = stream::unfold((received, task, permit), async |(mut received, task, permit)| {
@@ -39,7 +44,7 @@ pub(super) fn watch(reader: Reader<Pod>, permit: OwnedSemaphorePermit) -> BoxStr
 }
 
 /// Sends events until the client is gone or too slow.
-async fn follow(reader: Reader<Pod>, events: mpsc::Sender<Frame<Bytes>>) {
+async fn follow(reader: Reader<Record>, events: mpsc::Sender<Frame<Bytes>>) {
     let mut changes = reader.changes();
     let mut sent = Sent::default();
     // An index in which nothing was published has no first step.
@@ -85,13 +90,15 @@ struct Sent {
 }
 
 impl Sent {
-    fn events(&mut self, changes: &[Change<'_, Pod>]) -> Vec<Vec<u8>> {
-        changes.iter().filter_map(|change| self.event(change)).collect()
+    fn events(&mut self, changes: &[Change<'_, Record>]) -> Vec<Vec<u8>> {
+        let of_pods = changes.iter().filter(|change| Record::is_of_pod(change));
+        of_pods.filter_map(|change| self.event(change)).collect()
     }
 
     /// The event of a change, unless the client knows it.
-    fn event(&mut self, change: &Change<'_, Pod>) -> Option<Vec<u8>> {
-        let of_pod = |pod: Option<&std::sync::Arc<Pod>>| pod.filter(|pod| !is_mirror_pod(&***pod)).cloned();
+    fn event(&mut self, change: &Change<'_, Record>) -> Option<Vec<u8>> {
+        let of_pod =
+            |record: Option<&std::sync::Arc<Record>>| record.filter(|pod| !is_mirror_pod(&***pod)).cloned();
         match (of_pod(change.before()), of_pod(change.after())) {
             (None, None) => None,
             (before, None) => {
@@ -130,4 +137,22 @@ fn event(kind: Kind, pod: &[u8]) -> Vec<u8> {
         message::put(&mut event, 2, pod);
     }
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::records::relabelled;
+
+    #[test]
+    fn a_relabelled_namespace_is_no_event_of_its_pods() {
+        let metadata = ObjectMeta {
+            uid: Some("u".to_owned()),
+            name: Some("web".to_owned()),
+            namespace: Some("shop".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let step = relabelled(&Pod { metadata, ..Pod::default() });
+        assert!(Sent::default().events(&step.changes()).is_empty());
+    }
 }

@@ -30,7 +30,6 @@ use std::time::Duration;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -42,6 +41,7 @@ use crate::http::serve::Socket;
 use crate::pipeline::readiness::Readiness;
 use crate::tasks::Tasks;
 use pod_index::Reader;
+use pod_index_kubelet::records::Record;
 
 /// Maximum number of open connections.
 const CONNECTIONS: usize = 64;
@@ -57,14 +57,14 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What the calls need.
 #[derive(Clone)]
 pub(crate) struct KubeletApi {
-    reader: Reader<Pod>,
+    reader: Reader<Record>,
     readiness: Arc<Readiness>,
     watches: Arc<Semaphore>,
     lists: Arc<Semaphore>,
 }
 
 impl KubeletApi {
-    pub(crate) fn build(settings: &Settings, reader: &Reader<Pod>, readiness: &Arc<Readiness>) -> Self {
+    pub(crate) fn build(settings: &Settings, reader: &Reader<Record>, readiness: &Arc<Readiness>) -> Self {
         let most_watches = settings.given.pod_api.max_watches.min(descriptors::half());
         Self {
             reader: reader.clone(),

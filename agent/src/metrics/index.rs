@@ -1,14 +1,14 @@
 //! The number of pods, by kind.
 
-use k8s_openapi::api::core::v1::Pod;
 use pod_index::Snapshot;
+use pod_index_kubelet::records::Record;
 
 use super::Scrape;
 
 /// The first three have the kubelet's names and meanings.
 ///
 /// Kubelet: `DesiredPodCount`, `MirrorPodCount`, `ManagedEphemeralContainers` (`pkg/kubelet/metrics/metrics.go`).
-pub(super) fn show(snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
+pub(super) fn show(snapshot: &Snapshot<Record>, to: &mut Scrape<'_>) {
     let of_files = snapshot.static_pods().count();
     let others = snapshot.pods().len().saturating_sub(of_files);
     to.gauges(

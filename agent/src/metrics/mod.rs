@@ -11,8 +11,8 @@ mod process;
 mod scrape;
 mod writing;
 
-use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
+use pod_index_kubelet::records::Record;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::{Metric, Registry};
 
@@ -29,7 +29,7 @@ pub(crate) struct Metrics(Registry);
 
 impl Metrics {
     /// The metrics of every agent: its index and its process. Each module registers its own.
-    pub(crate) fn new(reader: &Reader<Pod>) -> Self {
+    pub(crate) fn new(reader: &Reader<Record>) -> Self {
         let mut metrics = Self::default();
         let started = std::time::SystemTime::now();
         metrics.0.register_collector(collected(move |to| process::show(started, to)));

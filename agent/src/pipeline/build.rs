@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use pod_index::{Options, Reader, Writer};
 use pod_index_kubelet::checkpoint::Checkpointing;
+use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::{Merge, Source};
 use tokio::sync::watch;
 
 use super::api_clients::ApiClients;
 use super::readiness::Readiness;
+use super::records::{self, Feed, Joining};
 use super::removed::KeptWhole;
 use super::sources::{self, Opened};
 use super::writer::{Command, Report, Setup, WriterThread};
@@ -24,17 +25,21 @@ use crate::vitals::{Part, Vitals};
 
 /// The index before the first pod is in it. Everything that reads it can be built already.
 pub(crate) struct EmptyIndex {
-    pub(crate) options: Options,
-    pub(crate) reader: Reader<Pod>,
-    writer: Writer<Pod>,
+    pub(crate) reader: Reader<Record>,
+    /// Is to be told of the objects that pods are joined with.
+    pub(crate) feed: Feed,
+    writer: Writer<Record>,
+    joining: Joining,
 }
 
 impl EmptyIndex {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// Reads the file of `--extract`, so this may block.
+    pub(crate) fn build(settings: &Settings) -> Result<Self, Failure> {
+        let (feed, joining) = records::build(settings)?;
         let removed = &settings.given.removed_pods;
         let options = Options::new().keep_removed(removed.keep, removed.max).keep_times(true);
         let (writer, reader) = pod_index::with_options(options);
-        Self { options, reader, writer }
+        Ok(Self { reader, feed, writer, joining })
     }
 }
 
@@ -80,7 +85,7 @@ impl Pipeline {
         vitals: &Vitals,
         metrics: &mut Metrics,
     ) -> Result<Self, Failure> {
-        let EmptyIndex { reader, writer, .. } = index;
+        let EmptyIndex { reader, writer, joining, .. } = index;
         let sources = sources::open(settings, clients.map(|clients| clients.pods.clone()))?;
         let names: Vec<Source> = sources.iter().map(Opened::source).collect();
         let (stored, restored) = checkpoints::open(settings)?.unzip();
@@ -90,6 +95,7 @@ impl Pipeline {
         let removed = &settings.given.removed_pods;
         let setup = Setup {
             writer,
+            joining,
             merge: merge(settings, &names),
             readiness: Arc::clone(&readiness),
             heartbeat: vitals.heartbeat(Part::Index),

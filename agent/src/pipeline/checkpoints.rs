@@ -11,7 +11,9 @@ use crate::config::failure::Failure;
 use crate::config::values::CheckpointDirectory;
 use crate::metrics::{Scrape, number};
 use pod_index::{CONFIG_MIRROR_ANNOTATION, FullName, Operation, PodMeta, PodUid, Snapshot, is_static_pod};
+use pod_index_kubelet::HasPod;
 use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpoints, Restored, is_restored};
+use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::{Source, redact_env};
 
 /// The directory, opened and read. `None` if none is configured. Skips bad files.
@@ -40,7 +42,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
 }
 
 /// The state of the checkpoints, and the number of pods in the index that no source has confirmed.
-pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Pod>, to: &mut Scrape<'_>) {
+pub(crate) fn show(status: &CheckpointStatus, snapshot: &Snapshot<Record>, to: &mut Scrape<'_>) {
     let restored = snapshot.pods().chain(snapshot.mirror_pods()).filter(|pod| is_restored(&***pod)).count();
     let help = "Pods known only from checkpoints, because their sources have not reported yet.";
     to.gauge("restored_pods", help, number(restored));
@@ -78,11 +80,11 @@ impl Unclaimed {
 
     /// Holds back the static pods of manifests whose mirror pods were restored, until the API server or the kubelet has
     /// reported. A mirror pod names the kubelet's UID of its static pod. A manifest alone gets another UID.
-    pub(crate) fn hold(
+    pub(crate) fn hold<P: HasPod>(
         &mut self,
         operations: Vec<Operation<Pod>>,
         sound: &[Source],
-        snapshot: &Snapshot<Pod>,
+        snapshot: &Snapshot<P>,
     ) -> Vec<Operation<Pod>> {
         let decides = |source: &Source| matches!(source, Source::Api | Source::Kubelet);
         if sound.iter().any(decides) || !self.unheard.iter().any(decides) {
@@ -107,7 +109,7 @@ impl Unclaimed {
 
     /// The restored pods to remove after these sources reported: those of the sources that were heard and, with the last
     /// source, those of sources that are no longer configured.
-    pub(crate) fn without(&mut self, sound: &[Source], snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
+    pub(crate) fn without<P: HasPod>(&mut self, sound: &[Source], snapshot: &Snapshot<P>) -> Vec<PodUid> {
         self.heard.extend(sound.iter().filter(|source| self.unheard.remove(source)));
         if self.is_over() {
             return self.pods.unclaimed(None, snapshot);
@@ -124,7 +126,7 @@ impl Unclaimed {
 
 /// The kubelet's UID of the static pod that a manifest describes, if it is known from the last run alone and differs from
 /// the manifest's.
-fn restored_uid(pod: &Pod, snapshot: &Snapshot<Pod>) -> Option<PodUid> {
+fn restored_uid<P: HasPod>(pod: &Pod, snapshot: &Snapshot<P>) -> Option<PodUid> {
     let name = FullName::new(pod.namespace(), pod.name()).ok()?;
     let uid = snapshot.mirror_pod_by_full_name(name.as_str())?.annotation(CONFIG_MIRROR_ANNOTATION)?;
     let is_held = uid != pod.uid() && is_static_pod(pod) && is_restored(&**snapshot.pod_by_uid(uid)?);

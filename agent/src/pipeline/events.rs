@@ -2,7 +2,6 @@
 //!
 //! The index's writer does not wait for this. If it publishes faster, several changes of a pod count as one.
 
-use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -11,6 +10,8 @@ use tracing::debug;
 use crate::api::table;
 use crate::metrics::registered;
 use pod_index::Change;
+use pod_index_kubelet::HasPod;
+use pod_index_kubelet::records::Record;
 
 const EVENTS: [&str; 3] = ["added", "updated", "removed"];
 
@@ -30,9 +31,9 @@ impl Events {
         Self(counts)
     }
 
-    /// Counts and logs the changes between two publications.
-    pub(crate) fn count(&self, changes: &[Change<'_, Pod>], generation: u64) {
-        for change in changes {
+    /// Counts and logs the changes of pods between two publications.
+    pub(crate) fn count(&self, changes: &[Change<'_, Record>], generation: u64) {
+        for change in changes.iter().filter(|change| Record::is_of_pod(change)) {
             let event = match (change.before(), change.after()) {
                 (None, _) => "added",
                 (Some(_), Some(_)) => "updated",
@@ -49,17 +50,19 @@ impl Events {
 mod tests {
     use std::sync::Arc;
 
+    use k8s_openapi::api::core::v1::Pod;
     use pod_index::Operation::{Add, Remove, Update};
     use serde_json::{Value, json};
 
+    use super::super::records::{alone, relabelled};
     use super::*;
 
-    fn pod(uid: &str, metadata: &Value, phase: &str) -> Arc<Pod> {
+    fn pod(uid: &str, metadata: &Value, phase: &str) -> Arc<Record> {
         let mut pod = json!({ "metadata": metadata, "status": { "phase": phase } });
         pod["metadata"]["uid"] = uid.into();
         pod["metadata"]["name"] = uid.into();
         pod["metadata"]["namespace"] = "shop".into();
-        Arc::new(serde_json::from_value(pod).unwrap())
+        alone(serde_json::from_value::<Pod>(pod).unwrap())
     }
 
     #[test]
@@ -83,6 +86,10 @@ mod tests {
             follow();
             assert_eq!(counts(), expected);
         }
+        // What is joined with a pod is not the pod.
+        let step = relabelled(pod("d", &json!({}), "Running").pod());
+        events.count(&step.changes(), step.after().generation());
+        assert_eq!(counts(), [2, 2, 2]);
         // Published just before the end.
         let _ = writer.apply([Add(pod("c", &json!({}), "Running"))]);
         drop(writer);

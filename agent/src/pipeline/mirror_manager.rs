@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
+use pod_index_kubelet::records::Record;
 
 use super::api_clients::ApiClients;
 use super::build::Pipeline;
@@ -24,7 +24,7 @@ impl MirrorManager {
     pub(crate) fn build(
         settings: &Settings,
         clients: Option<&ApiClients>,
-        reader: &Reader<Pod>,
+        reader: &Reader<Record>,
         pipeline: &Pipeline,
         metrics: &mut Metrics,
     ) -> Self {

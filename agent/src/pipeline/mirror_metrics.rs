@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
 use pod_index_kubelet::mirror::{MirrorErrorKind, MirrorFailure, MirrorState, plan};
+use pod_index_kubelet::records::Record;
 
 use super::mirrors::MirrorKeeper;
 use crate::metrics::{Scrape, number};
@@ -19,7 +19,7 @@ const STATES: [(MirrorState, &str); 6] = [
     (MirrorState::Finished, "finished"),
 ];
 
-pub(crate) fn show(keeper: &MirrorKeeper, reader: &Reader<Pod>, to: &mut Scrape<'_>) {
+pub(crate) fn show(keeper: &MirrorKeeper, reader: &Reader<Record>, to: &mut Scrape<'_>) {
     let planned = plan(&reader.load(), keeper.node.as_str());
     let counts = STATES.map(|(state, label)| {
         let count = planned.iter().filter(|planned| planned.state == state).count();

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -24,6 +23,7 @@ use pod_index::{Reader, Snapshot};
 use pod_index_kubelet::Pauses;
 use pod_index_kubelet::backoff::Backoff;
 use pod_index_kubelet::mirror::{KubeMirrorClient, Kubelet, KubeletWatch, Mirrors, MirrorsStatus, plan};
+use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::text::api_causes;
 
@@ -35,7 +35,7 @@ const WAITS: Pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(60
 /// What the management needs.
 pub(super) struct Work {
     pub(super) client: Client,
-    pub(super) reader: Reader<Pod>,
+    pub(super) reader: Reader<Record>,
     pub(super) readiness: Arc<Readiness>,
     pub(super) writer: Sender<Command>,
 }
@@ -167,7 +167,7 @@ impl MirrorKeeper {
     }
 
     /// All static pods and all orphaned mirrors in `snapshot`, with their state.
-    pub(crate) fn view(&self, snapshot: &Snapshot<Pod>) -> Shown {
+    pub(crate) fn view(&self, snapshot: &Snapshot<Record>) -> Shown {
         let (managed, problem) = {
             let stage = self.lock();
             (self.is_asked_to_keep && !stage.has_stood_down, stage.problem.clone())

@@ -1,59 +1,77 @@
-//! The records of the pods: what events are tagged with, by the rules of `--extract`. Without it, there are none.
+//! What the index stores: records, which are pods with what was joined to them.
 //!
 //! ```text
-//! index ──────────────────────────────┐
-//! Namespaces, Nodes, owners ─> Feed ──┴─> Join ─> Writer<Record> ─> /whois
+//! sources ─> Report ───────────────────┐
+//! Namespaces, Nodes, owners ─> Feed ───┴─> writer thread: Join ─> index ─> whois, pod API, checkpoints, mirror pods
 //! ```
-//! A thread of its own joins what the others tell, so that neither the index's writer nor a client waits for rules. A record
-//! is of one moment, and may be a few milliseconds behind the index.
+//! One index serves all, so an answer that takes one snapshot of it is of one moment. With `--extract`, records have
+//! attributes. Without it they have none, and need neither Namespaces nor Nodes; a pod's workload is joined in any case.
 
-use std::future::pending;
-use std::pin::pin;
-use std::time::Instant;
-
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pod_index::{Change as OfPod, Changes, Moment, Operation, PodMeta, Reader, Writer};
-use pod_index_kubelet::owners::OwnerUpdate;
-use pod_index_kubelet::records::{Change, Extract, Join, Record, Rules};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use pod_index_kubelet::owners::{Needed, OwnerUpdate};
+use pod_index_kubelet::records::{Change, Extract, Join, Rules};
 use pod_index_kubelet::sources::SourceUpdate;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::sleep_until;
 
-use super::build::EmptyIndex;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::values::Extra;
-use crate::tasks::{self, Tasks, cannot_start};
-use crate::vitals::{Heartbeat, Part, Vitals};
 
-/// Tells of Namespaces, Nodes and owners. Clones tell the same records.
+/// Tells the index's writer of Namespaces, Nodes and owners. Clones tell the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Feed {
-    changes: UnboundedSender<Change>,
-    /// Whether rules are about owners, so that each has to be read.
-    pub(crate) needs_owners: bool,
+    changes: Sender<Change>,
+    needs_namespaces: bool,
+    needs_nodes: bool,
+    /// Which owners have to be read without anybody asking for them.
+    pub(crate) needed_owners: Needed,
 }
 
 impl Feed {
-    pub(crate) fn namespaces(&self, update: SourceUpdate<ObjectMeta>) {
-        self.tell(Change::Namespaces(update));
+    /// What to tell of Namespaces. `None`: no record shows anything of them.
+    pub(crate) fn of_namespaces(&self) -> Option<impl Fn(&SourceUpdate<Namespace>) + Send + use<>> {
+        let feed = self.clone();
+        let tell = move |update: &_| feed.tell(Change::Namespaces(Change::metadata(update)));
+        self.needs_namespaces.then_some(tell)
     }
 
-    pub(crate) fn nodes(&self, update: SourceUpdate<ObjectMeta>) {
-        self.tell(Change::Nodes(update));
+    /// What to tell of Nodes. `None`: no record shows anything of them.
+    pub(crate) fn of_nodes(&self) -> Option<impl Fn(&SourceUpdate<Node>) + Send + use<>> {
+        let feed = self.clone();
+        let tell = move |update: &_| feed.tell(Change::Nodes(Change::metadata(update)));
+        self.needs_nodes.then_some(tell)
     }
 
-    pub(crate) fn owners(&self, update: &OwnerUpdate) {
-        if let Some(change) = update.change() {
-            self.tell(change);
-        }
+    /// What to tell of owners: they name the workloads of pods.
+    pub(crate) fn of_owners(&self) -> impl Fn(&OwnerUpdate) + Send + use<> {
+        let feed = self.clone();
+        move |update| update.change().into_iter().for_each(|change| feed.tell(change))
     }
 
     fn tell(&self, change: Change) {
         // Fails only while the agent ends.
         let _ = self.changes.send(change);
     }
+}
+
+/// What the writer thread makes records with.
+pub(crate) struct Joining {
+    pub(super) join: Join,
+    /// The Namespaces, Nodes and owners of a [`Feed`].
+    pub(super) told: Receiver<Change>,
+}
+
+/// A join that knows nothing yet, and what tells it of all but pods. Reads the file of `--extract`, so this may block.
+pub(crate) fn build(settings: &Settings) -> Result<(Feed, Joining), Failure> {
+    let extract = rules(settings)?.unwrap_or_else(Extract::none);
+    let (changes, told) = unbounded();
+    let feed = Feed {
+        changes,
+        needs_namespaces: extract.needs_namespaces(),
+        needs_nodes: extract.needs_nodes(),
+        needed_owners: if extract.needs_owners() { Needed::Every } else { Needed::ForNames },
+    };
+    Ok((feed, Joining { join: Join::new(extract), told }))
 }
 
 /// Reads the file of `--extract`, if it is given.
@@ -80,83 +98,41 @@ pub(crate) fn rules(settings: &Settings) -> Result<Option<Extract>, Failure> {
     Ok(Some(extract))
 }
 
-/// The index of records, before its thread runs.
-pub(crate) struct Records {
-    pub(crate) reader: Reader<Record>,
-    pub(crate) feed: Feed,
-    work: tasks::Work,
+/// A step of an index in which a pod's Namespace was relabelled, and nothing else.
+#[cfg(test)]
+pub(crate) fn relabelled(
+    pod: &k8s_openapi::api::core::v1::Pod,
+) -> pod_index::Step<pod_index_kubelet::records::Record> {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use pod_index::{Operation, PodMeta};
+    use serde_json::{from_value, json};
+
+    let namespace = |label: &str| {
+        let object = json!({ "name": pod.namespace(), "uid": "n", "labels": { "team": label } });
+        Change::Namespaces(SourceUpdate::Set(vec![from_value::<ObjectMeta>(object).unwrap().into()]))
+    };
+    let (mut writer, reader) = pod_index::new();
+    let mut changes = reader.changes();
+    let mut join = Join::new(Extract::none());
+    let first = [namespace("a"), Change::Pod(Operation::Add(pod.clone().into()))];
+    assert!(join.write(&mut writer, first).published);
+    drop(changes.try_next());
+    assert!(join.write(&mut writer, [namespace("b")]).published);
+    let step = changes.try_next().unwrap();
+    assert_eq!(step.changes().len(), 1);
+    step
 }
 
-impl Records {
-    /// `None` without `--extract`. Reads its file, so this may block.
-    pub(crate) fn build(
-        settings: &Settings,
-        index: &EmptyIndex,
-        vitals: &Vitals,
-    ) -> Result<Option<Self>, Failure> {
-        let Some(extract) = rules(settings)? else { return Ok(None) };
-        let (writer, reader) = pod_index::with_options(index.options);
-        let (changes, received) = unbounded_channel();
-        let feed = Feed { changes, needs_owners: extract.needs_owners() };
-        let join = Join::new(extract);
-        let pods = index.reader.changes();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .map_err(|error| cannot_start("the records", error))?;
-        let heartbeat = vitals.heartbeat(Part::Records);
-        let work = Box::new(move || runtime.block_on(follow(pods, received, join, writer, heartbeat)));
-        Ok(Some(Self { reader, feed, work }))
-    }
+/// The record of a pod alone.
+#[cfg(test)]
+pub(crate) fn alone(
+    pod: impl Into<std::sync::Arc<k8s_openapi::api::core::v1::Pod>>,
+) -> std::sync::Arc<pod_index_kubelet::records::Record> {
+    use pod_index::Operation;
 
-    /// Its thread ends with the index's writer.
-    pub(crate) fn spawn(self, tasks: &mut Tasks) -> Result<(), Failure> {
-        tasks.thread("records", self.work).map(drop)
-    }
-}
-
-async fn follow(
-    mut pods: Changes<Pod>,
-    mut fed: UnboundedReceiver<Change>,
-    mut join: Join,
-    mut writer: Writer<Record>,
-    heartbeat: Heartbeat,
-) {
-    let mut beats = pin!(heartbeat.keep());
-    loop {
-        let mut batch = Vec::new();
-        let forgetting = writer.next_deadline();
-        let forgotten = async {
-            match forgetting {
-                Some(deadline) => sleep_until(deadline.max(Instant::now()).into()).await,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            step = pods.next() => {
-                let Some(step) = step else { return };
-                batch.extend(step.changes().iter().map(|change| Change::Pod(operation(change))));
-            }
-            Some(change) = fed.recv() => batch.push(change),
-            () = forgotten => {}
-            never = &mut beats => match never {},
-        }
-        while let Ok(more) = fed.try_recv() {
-            batch.push(more);
-        }
-        if batch.is_empty() {
-            writer.advance(Moment::now());
-        } else {
-            // The index has refused what this one would refuse.
-            let _ = join.write(&mut writer, batch);
-        }
-        writer.reclaim();
-    }
-}
-
-fn operation(change: &OfPod<'_, Pod>) -> Operation<Pod> {
-    match change.after() {
-        Some(pod) => Operation::Update(pod.clone()),
-        None => Operation::Remove(change.pod().uid().into()),
+    let pod = Change::Pod(Operation::Update(pod.into()));
+    match Join::new(Extract::none()).apply([pod]).pop() {
+        Some(Operation::Update(record)) => record,
+        _ => unreachable!("the update of one pod is the update of its record"),
     }
 }

@@ -1,6 +1,7 @@
-//! The writer thread: drains the queue, merges the reports, publishes once, frees snapshots that readers have released.
+//! The writer thread: drains the queues, merges the reports, joins the pods with what else is told, publishes once, frees
+//! snapshots that readers have released.
 //!
-//! This module knows the channel, the merge and the writer. It must not know what sources read or who queries.
+//! This module knows the channels, the merge, the join and the writer. It must not know what sources read or who queries.
 
 use std::iter;
 use std::mem;
@@ -14,12 +15,14 @@ use tokio::sync::watch;
 use super::checkpoints::Unclaimed;
 use super::listening::{Listening, Look};
 use super::readiness::Readiness;
+use super::records::Joining;
 use super::removed::{self, KeptWhole};
 use crate::metrics::{Metrics, Writing, number};
 use crate::tasks;
 use crate::vitals::Heartbeat;
 use pod_index::{Moment, Operation, Writer};
 use pod_index_kubelet::checkpoint::{self, Restored};
+use pod_index_kubelet::records::{Change, Join, Record};
 use pod_index_kubelet::sources::static_pods::OwnNode;
 use pod_index_kubelet::sources::{Merge, Merged, Problem, ProblemKind, Source, SourceUpdate};
 
@@ -56,7 +59,8 @@ pub(crate) enum Command {
 
 /// What the writer thread works with.
 pub(crate) struct Setup {
-    pub(crate) writer: Writer<Pod>,
+    pub(crate) writer: Writer<Record>,
+    pub(crate) joining: Joining,
     pub(crate) merge: Merge,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) heartbeat: Heartbeat,
@@ -81,7 +85,8 @@ impl WriterThread {
         sources: &[Source],
         metrics: &mut Metrics,
     ) -> Self {
-        let Setup { writer, merge, readiness, heartbeat, kept_whole } = setup;
+        let Setup { writer, joining, merge, readiness, heartbeat, kept_whole } = setup;
+        let Joining { join, told } = joining;
         let (reports, received) = bounded(WAITING);
         let counts = Writing::register(metrics.ours());
         let queue = reports.clone();
@@ -96,6 +101,7 @@ impl WriterThread {
         let restored = restored.map(|pods| Unclaimed::new(pods, sources));
         let mut work = Work {
             writer,
+            join,
             merge,
             readiness,
             heartbeat,
@@ -106,14 +112,15 @@ impl WriterThread {
             listening: Listening::new(Moment::now()),
         };
         work.restore();
-        let work = Box::new(move || work.follow(&commanded, &received));
+        let work = Box::new(move || work.follow(&commanded, &received, told));
         Self { work, reports, commands, needs_own_node }
     }
 }
 
 /// The thread's state.
 struct Work {
-    writer: Writer<Pod>,
+    writer: Writer<Record>,
+    join: Join,
     merge: Merge,
     readiness: Arc<Readiness>,
     heartbeat: Heartbeat,
@@ -127,7 +134,13 @@ struct Work {
 }
 
 impl Work {
-    fn follow(mut self, commands: &Receiver<Command>, reports: &Receiver<Report>) {
+    /// `told`: of the Namespaces, Nodes and owners of the pods.
+    fn follow(
+        mut self,
+        commands: &Receiver<Command>,
+        reports: &Receiver<Report>,
+        mut told: Receiver<Change>,
+    ) {
         loop {
             self.heartbeat.beat();
             let idle = if self.writer.retired_snapshots() > 0 { after(RECLAIM_PAUSE) } else { never() };
@@ -152,6 +165,14 @@ impl Work {
                         let checked = self.merge.own_node(node);
                         self.publish(checked, iter::empty());
                     }
+                },
+                recv(told) -> change => match change {
+                    Ok(change) => {
+                        let changes = iter::once(change).chain(told.try_iter()).take(WAITING);
+                        self.join_again(changes);
+                    }
+                    // Nobody follows them.
+                    Err(_) => told = never(),
                 },
                 recv(expiry) -> _ => self.publish(Merged::default(), iter::empty()),
                 recv(forgetting) -> _ => { self.writer.advance(Moment::now()); }
@@ -200,7 +221,8 @@ impl Work {
         self.needs_own_node.send_if_modified(|before| mem::replace(before, needed) != needed);
         let operations = batch.len();
         let batch = self.in_bounds(batch, started);
-        let applied = self.writer.apply_at(now, batch);
+        let records = self.join.apply(batch.into_iter().map(Change::Pod));
+        let applied = self.writer.apply_at(now, records);
         // The merge has refused what the index would refuse.
         self.counts.applied(operations, started.elapsed());
         if applied.published {
@@ -210,6 +232,20 @@ impl Work {
         // Remove these pods before announcing the source: a client must not find pods that the source did not name.
         self.remove_restored(&sound);
         self.readiness.indexed(&sources);
+    }
+
+    /// Publishes the pods whose Namespaces, Nodes or owners have changed.
+    fn join_again(&mut self, changes: impl Iterator<Item = Change>) {
+        let records = self.join.apply(changes);
+        let operations = records.len();
+        let applied = self.writer.apply_at(Moment::now(), records);
+        if applied.published {
+            tracing::debug!(
+                generation = applied.generation,
+                operations,
+                "published what pods are joined with"
+            );
+        }
     }
 
     /// Says of which times everything is known, once a second.
@@ -228,7 +264,8 @@ impl Work {
     /// Publishes the restored pods before any source has reported.
     fn restore(&mut self) {
         let Some(restored) = &self.restored else { return };
-        for refused in self.writer.apply(restored.operations()).refused {
+        let pods = restored.operations().map(Change::Pod);
+        for refused in self.join.write(&mut self.writer, pods).refused {
             tracing::warn!("a restored pod is skipped: {}", refused.error);
         }
     }
@@ -241,7 +278,7 @@ impl Work {
             if let Operation::Remove(uid) = &operation {
                 let snapshot = self.writer.current();
                 let pod = snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid));
-                let outline = pod.and_then(|pod| self.kept_whole.instead(pod, now));
+                let outline = pod.and_then(|pod| self.kept_whole.instead(Record::pod(pod), now));
                 all.extend(outline.map(|outline| Operation::Update(Arc::new(outline))));
             }
             all.push(operation);
@@ -261,7 +298,7 @@ impl Work {
         }
         // A removal is never refused.
         let gone = self.in_bounds(gone.into_iter().map(Operation::Remove).collect(), Instant::now());
-        let _ = self.writer.apply(gone);
+        let _ = self.join.write(&mut self.writer, gone.into_iter().map(Change::Pod));
         self.restored.take_if(|restored| restored.is_over());
     }
 }
@@ -281,7 +318,9 @@ fn unmark(pod: &mut Arc<Pod>) {
 mod tests {
     use std::thread::{self, JoinHandle};
 
+    use super::super::records;
     use super::*;
+    use crate::config::tests::settings_of;
     use crate::vitals::{Part, Vitals};
     use pod_index::{PodUid, Reader};
     use pod_index_kubelet::sources::http::HttpConfig;
@@ -293,7 +332,7 @@ mod tests {
 
     /// The writer thread of an agent that follows the kubelet.
     struct Running {
-        reader: Reader<Pod>,
+        reader: Reader<Record>,
         readiness: Arc<Readiness>,
         /// What makes the kubelet's source read at once.
         nudge: Nudge,
@@ -313,7 +352,9 @@ mod tests {
             let merge = Merge::new(sources.iter().copied()).derive_static_pods(NodeName::new("n"));
             let heartbeat = Vitals::new(Instant::now()).heartbeat(Part::Index);
             let kept_whole = KeptWhole::new(Duration::ZERO, 0);
-            let setup = Setup { writer, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
+            let (_feed, joining) = records::build(&settings_of(&[])).unwrap();
+            let setup =
+                Setup { writer, joining, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
             let thread = WriterThread::build(setup, None, sources, &mut metrics);
             let WriterThread { work, reports, commands, .. } = thread;
             Self { reader, readiness, nudge, metrics, reports, commands, thread: thread::spawn(work) }

@@ -6,11 +6,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
 use kube::Client;
 use pod_index::{Changes, Reader, WaitError};
-use pod_index_kubelet::owners::{Needed, Options, Owners};
-use pod_index_kubelet::records::Change;
+use pod_index_kubelet::owners::{Options, Owners};
+use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
 
@@ -33,10 +32,10 @@ use crate::vitals::{BEAT, Heartbeat};
 pub(crate) struct Inputs<'a> {
     /// Of the API server, if one is configured.
     pub(crate) client: Option<&'a Client>,
-    pub(crate) reader: &'a Reader<Pod>,
+    pub(crate) reader: &'a Reader<Record>,
     pub(crate) readiness: &'a Arc<Readiness>,
-    /// Is told of the objects that records are joined with.
-    pub(crate) feed: Option<&'a Feed>,
+    /// Is told of the objects that pods are joined with.
+    pub(crate) feed: &'a Feed,
 }
 
 /// The API, and its work before it runs.
@@ -130,7 +129,7 @@ impl Built {
 
 /// Appends to the history of the pods what changes in the index, and counts it.
 struct IndexFollower {
-    changes: Changes<Pod>,
+    changes: Changes<Record>,
     history: Arc<History>,
     static_pods: StaticPods,
     /// The generation that the history has reached.
@@ -164,36 +163,30 @@ fn first_version() -> u64 {
 }
 
 /// This node's Node, or with `--all-nodes` all.
-fn follow_nodes(settings: &Settings, client: &Client, feed: Option<&Feed>, begin: Begin<'_>) -> Followed {
+fn follow_nodes(settings: &Settings, client: &Client, feed: &Feed, begin: Begin<'_>) -> Followed {
     let mut source = ApiServer::new(client.clone());
     if !settings.given.api_server.all_nodes {
         source.fields.push(format!("metadata.name={}", settings.node));
     }
-    let tell = feed
-        .cloned()
-        .map(|feed| -> followed::Tell<Node> { Box::new(move |update| feed.nodes(Change::metadata(update))) });
-    let (collections, following) = followed::follow(&cluster::NODES, source.objects(), begin, tell);
+    let (collections, following) =
+        followed::follow(&cluster::NODES, source.objects(), begin, feed.of_nodes());
     Followed { collections, following }
 }
 
-fn follow_namespaces(client: &Client, feed: Option<&Feed>, begin: Begin<'_>) -> Followed {
+fn follow_namespaces(client: &Client, feed: &Feed, begin: Begin<'_>) -> Followed {
     let source = ApiServer::new(client.clone());
-    let tell = feed.cloned().map(|feed| -> followed::Tell<Namespace> {
-        Box::new(move |update| feed.namespaces(Change::metadata(update)))
-    });
-    let (collections, following) = followed::follow(&cluster::NAMESPACES, source.objects(), begin, tell);
+    let (collections, following) =
+        followed::follow(&cluster::NAMESPACES, source.objects(), begin, feed.of_namespaces());
     Followed { collections, following }
 }
 
 fn follow_owners(client: &Client, inputs: Inputs<'_>, owners: &Owners, begin: Begin<'_>) -> Followed {
     let readiness = Arc::clone(inputs.readiness);
-    let feed = inputs.feed.cloned();
-    let is_every = feed.as_ref().is_some_and(|feed| feed.needs_owners);
     let options = Options {
-        needed: if is_every { Needed::Every } else { Needed::ForNames },
+        needed: inputs.feed.needed_owners,
         are_pods_complete: Box::new(move || readiness.has_pods()),
     };
-    let tell = move |update: &_| feed.iter().for_each(|feed| feed.owners(update));
+    let tell = inputs.feed.of_owners();
     let (collections, following) = owner::follow(client, inputs.reader, owners, options, begin, tell);
     Followed { collections, following }
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use pod_index::Reader;
+use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::SourceStatus;
 use tokio::sync::watch as channel;
 use tokio::time::timeout;
@@ -84,7 +84,7 @@ impl Known {
 pub(super) enum Origin {
     /// The index, which has checkpoints of its own.
     Index {
-        reader: Reader<Pod>,
+        reader: Reader<Record>,
         /// The generation that the history has reached.
         reached: channel::Receiver<u64>,
         readiness: Arc<Readiness>,

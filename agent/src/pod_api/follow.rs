@@ -6,13 +6,19 @@ use std::sync::Arc;
 use crate::config::values::StaticPods;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
+use pod_index_kubelet::HasPod;
+use pod_index_kubelet::records::Record;
 
 use super::history::Shown;
 
-/// The objects to show for the names in the changes.
-pub(super) fn touched(changes: &[Change<'_, Pod>], now: &Snapshot<Pod>, shown: StaticPods) -> Vec<Shown> {
+/// The objects to show for the names of the pods that have changed.
+pub(super) fn touched(
+    changes: &[Change<'_, Record>],
+    now: &Snapshot<Record>,
+    shown: StaticPods,
+) -> Vec<Shown> {
     let mut names = BTreeSet::new();
-    for change in changes {
+    for change in changes.iter().filter(|change| Record::is_of_pod(change)) {
         let pods = change.before().into_iter().chain(change.after());
         names.extend(pods.map(|pod| (pod.namespace(), pod.name())));
     }
@@ -26,13 +32,14 @@ pub(super) fn touched(changes: &[Change<'_, Pod>], now: &Snapshot<Pod>, shown: S
 
 /// The object to show for this name, and whether `/pods` has it. Like the kubelet's, it has no mirror of an unknown pod.
 fn object<'a>(
-    snapshot: &'a Snapshot<Pod>,
+    snapshot: &'a Snapshot<Record>,
     namespace: &str,
     name: &str,
     shown: StaticPods,
 ) -> Option<(&'a Arc<Pod>, bool)> {
-    let mirror = || snapshot.mirror_pod_by_full_name(format!("{name}_{namespace}"));
-    match snapshot.pod_by_name(namespace, name) {
+    let mirror =
+        || snapshot.mirror_pod_by_full_name(format!("{name}_{namespace}")).map(|record| record.pod());
+    match snapshot.pod_by_name(namespace, name).map(|record| record.pod()) {
         Some(pod) if shown == StaticPods::Mirror && is_static_pod(&**pod) => {
             Some((mirror().unwrap_or(pod), true))
         }
@@ -44,6 +51,7 @@ fn object<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipeline::records::{alone, relabelled};
 
     fn pod(uid: &str, annotations: &[(&str, &str)]) -> Pod {
         let mut pod = Pod::default();
@@ -53,6 +61,12 @@ mod tests {
         pod.metadata.annotations =
             Some(annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
         pod
+    }
+
+    #[test]
+    fn a_relabelled_namespace_is_no_event_of_its_pods() {
+        let step = relabelled(&pod("p", &[]));
+        assert!(touched(&step.changes(), step.after(), StaticPods::Node).is_empty());
     }
 
     #[test]
@@ -70,7 +84,7 @@ mod tests {
             (vec![&plain, &mirror], "p", "p"),
         ] {
             let (mut writer, reader) = pod_index::new();
-            let _ = writer.set_pods(pods.into_iter().cloned());
+            let _ = writer.set_pods(pods.into_iter().cloned().map(alone));
             for (shown, uid) in [(StaticPods::Node, node), (StaticPods::Mirror, api)] {
                 let snapshot = reader.load();
                 let (pod, is_in_kubelet_view) = object(&snapshot, "shop", "web", shown).unwrap();

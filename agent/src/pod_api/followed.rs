@@ -14,15 +14,12 @@ use super::collection::{Begin, Collection, Known, Reading, key};
 use super::history::{History, Shown, State};
 use super::resource::{Item, Resource};
 
-/// Is told of each update.
-pub(super) type Tell<K> = Box<dyn Fn(&SourceUpdate<K>) + Send>;
-
-/// The collection of a source, and the work that follows the source.
+/// The collection of a source, and the work that follows the source. `tell` is told of each update.
 pub(super) fn follow<K: Item>(
     of: &'static Resource,
     source: Updates<K>,
     begin: Begin<'_>,
-    tell: Option<Tell<K>>,
+    tell: Option<impl Fn(&SourceUpdate<K>) + Send + 'static>,
 ) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
     let (collection, known) = begin.restored(of, Some(source.status()), None);
     let following = show(source, Arc::clone(&collection.history), known, tell).boxed();
@@ -34,7 +31,7 @@ async fn show<K: Item>(
     mut source: Updates<K>,
     history: Arc<History>,
     known: channel::Sender<Known>,
-    tell: Option<Tell<K>>,
+    tell: Option<impl Fn(&SourceUpdate<K>)>,
 ) {
     let mut status = source.status();
     loop {

@@ -7,6 +7,7 @@ use std::thread;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{PodMeta, Reader, Snapshot};
+use pod_index_kubelet::records::Record;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -22,7 +23,7 @@ use crate::tasks::cannot_start;
 /// Prints the pods once all sources are read. `url`: of the server. Without one, as with `--once`, that is all.
 pub(super) async fn when_ready(
     settings: &Settings,
-    reader: &Reader<Pod>,
+    reader: &Reader<Record>,
     readiness: &Readiness,
     url: Option<&str>,
 ) -> Result<(), Failure> {
@@ -36,7 +37,7 @@ pub(super) async fn when_ready(
 }
 
 /// Prints the pods, and says whether every manifest was usable.
-async fn once(settings: &Settings, reader: &Reader<Pod>, readiness: &Readiness) -> Result<(), Failure> {
+async fn once(settings: &Settings, reader: &Reader<Record>, readiness: &Readiness) -> Result<(), Failure> {
     let mut seen = readiness.seen();
     let limit = settings.once_timeout;
     if timeout(limit, seen.wait_for(|ready| *ready)).await.is_err() {
@@ -52,7 +53,7 @@ async fn once(settings: &Settings, reader: &Reader<Pod>, readiness: &Readiness) 
 /// Tells systemd and the log that the pods of every source are known, and prints them for somebody at a terminal.
 async fn while_serving(
     settings: &Settings,
-    reader: &Reader<Pod>,
+    reader: &Reader<Record>,
     readiness: &Readiness,
     url: &str,
 ) -> Result<(), Failure> {
@@ -89,21 +90,21 @@ async fn printing(print: impl FnOnce() -> Result<(), Failure> + Send + 'static) 
 }
 
 /// Prints the pods in the index.
-fn show(output: Output, reader: &Reader<Pod>) -> Result<(), Failure> {
+fn show(output: Output, reader: &Reader<Record>) -> Result<(), Failure> {
     let snapshot = reader.snapshot();
     if output == Output::Table {
         return format::print(&summary(&snapshot));
     }
-    let mut items: Vec<Pod> = snapshot.pods().map(|pod| Pod::clone(pod)).collect();
+    let mut items: Vec<Pod> = snapshot.pods().map(|record| Pod::clone(record)).collect();
     items
         .sort_unstable_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
     format::answer(output, &List { items, ..List::default() }, |_| String::new())
 }
 
 /// The table and a summary line.
-fn summary(snapshot: &Snapshot<Pod>) -> String {
+fn summary(snapshot: &Snapshot<Record>) -> String {
     let pods = snapshot.pods();
-    let all = pods.clone().chain(snapshot.mirror_pods()).map(|pod| &**pod);
+    let all = pods.clone().chain(snapshot.mirror_pods()).map(|record| &***record);
     let mirrored = snapshot.static_pods_with_mirrors().filter(|one| one.mirror.is_some()).count();
     format!(
         "{}\n{} pods, {} of them static, {mirrored} of those with a mirror pod; generation {}\n",

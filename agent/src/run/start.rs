@@ -1,7 +1,7 @@
 //! The start of the agent: builds each subsystem from the settings, then spawns them.
 //!
 //! ```text
-//! Settings ─> build: index, pipeline, records, mirrors, pod API, whois, servers   (errors of the settings; metrics)
+//! Settings ─> build: index, pipeline, mirrors, pod API, whois, servers            (errors of the settings; metrics)
 //!          ─> spawn: threads and tasks, in `Tasks`; the sources last              (errors of the machine)
 //! ```
 
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_channel::Sender;
-use k8s_openapi::api::core::v1::Pod;
 use pod_index::Reader;
 use pod_index_kubelet::checkpoint::Checkpointing;
+use pod_index_kubelet::records::Record;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 
@@ -29,7 +29,6 @@ use crate::pipeline::api_clients::ApiClients;
 use crate::pipeline::build::{EmptyIndex, Pipeline, RunningPipeline};
 use crate::pipeline::mirror_manager::MirrorManager;
 use crate::pipeline::readiness::Readiness;
-use crate::pipeline::records::Records;
 use crate::pipeline::writer::Command;
 use crate::pod_api;
 use crate::tasks::{End, Tasks};
@@ -39,7 +38,7 @@ use crate::whois::Whois;
 /// The running agent.
 pub(super) struct Started {
     pub(super) tasks: Tasks,
-    pub(super) reader: Reader<Pod>,
+    pub(super) reader: Reader<Record>,
     pub(super) readiness: Arc<Readiness>,
     /// Which clients are served. `None` if they need not identify themselves.
     pub(super) access: Option<Arc<Access>>,
@@ -62,13 +61,13 @@ pub(super) async fn start(
 ) -> Result<Started, Failure> {
     let listeners = Listeners::bind(&settings).await?;
 
-    let index = EmptyIndex::new(&settings);
+    let index = block_in_place(|| EmptyIndex::build(&settings))?;
     let reader = index.reader.clone();
+    let feed = index.feed.clone();
     let mut metrics = Metrics::new(&reader);
     measure(&vitals, log, &mut metrics);
     let clients = ApiClients::build(&settings, &mut metrics).await?;
     let clients = clients.as_ref();
-    let records = block_in_place(|| Records::build(&settings, &index, &vitals))?;
     let pipeline = block_in_place(|| Pipeline::build(&settings, index, clients, &vitals, &mut metrics))?;
     let readiness = Arc::clone(&pipeline.readiness);
     let mirrors = MirrorManager::build(&settings, clients, &reader, &pipeline, &mut metrics);
@@ -76,19 +75,12 @@ pub(super) async fn start(
         client: clients.map(|clients| &clients.agent),
         reader: &reader,
         readiness: &readiness,
-        feed: records.as_ref().map(|records| &records.feed),
+        feed: &feed,
     };
     let heartbeat = vitals.heartbeat(Part::Changes);
     let pod_api =
         block_in_place(|| pod_api::build::Built::new(&settings, pod_api_inputs, heartbeat, &mut metrics));
-    let whois = Whois::build(
-        &settings,
-        &reader,
-        &readiness,
-        pod_api.api.owners(),
-        records.as_ref().map(|records| &records.reader),
-        &mut metrics,
-    )?;
+    let whois = Whois::build(&settings, &reader, &readiness, pod_api.api.owners(), &mut metrics)?;
     let server_inputs = http::build::Inputs {
         reader: reader.clone(),
         readiness: Arc::clone(&readiness),
@@ -103,9 +95,6 @@ pub(super) async fn start(
     let kubelet_api = KubeletApi::build(&settings, &reader, &readiness);
 
     let RunningPipeline { commands, checkpoints, sources } = pipeline.spawn(&mut tasks)?;
-    if let Some(records) = records {
-        records.spawn(&mut tasks)?;
-    }
     mirrors.spawn(&mut tasks);
     let follower = pod_api.spawn(&mut tasks)?;
     let server = match listeners {

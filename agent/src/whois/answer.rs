@@ -1,6 +1,7 @@
 //! The answer to one query: one line of JSON. Clients of other versions read it, so a field that is unknown or missing is
 //! no error.
 
+use pod_index_kubelet::records::Workload;
 use serde::Serialize;
 
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
@@ -9,6 +10,14 @@ pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 /// The start of the error for a process of a pod that the index does not have. The client looks for it, too: the pod may
 /// arrive in a moment.
 pub(crate) const NO_POD_OF_PROCESS: &str = "the index does not have the pod of this process";
+
+/// Which parts of an answer are shown.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    /// What a table shows only on request.
+    pub(super) details: bool,
+    pub(super) attributes: bool,
+}
 
 /// A line that is being written.
 pub(super) struct Line<'a>(&'a mut Vec<u8>);
@@ -44,4 +53,10 @@ pub(super) struct Controller<'a> {
     /// Whether kind and name follow from names and labels alone. `None` for the pod's own controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) derived: Option<bool>,
+}
+
+impl<'a> Controller<'a> {
+    pub(super) fn of_workload(workload: &'a Workload) -> Self {
+        Self { kind: &workload.kind, name: &workload.name, derived: Some(workload.derived) }
+    }
 }

@@ -1,7 +1,6 @@
 //! The attributes of an answer: an object that can be merged into an event.
 
 use pod_index::identity::Identity;
-use pod_index::{Snapshot, UidRef};
 use pod_index_kubelet::records::{Attributes, Record, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -25,16 +24,8 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// The attributes of a pod that was found, current or removed, and of its container, if that is known. `None`: the records
-/// do not have the pod yet.
-pub(super) fn of<'a>(
-    records: &'a Snapshot<Record>,
-    uid: &str,
-    container: Option<&str>,
-    identity: &Identity<'_>,
-) -> Option<Attributes<'a>> {
-    let record = records.pod_by_uid(uid).or_else(|| records.mirror_pod_by_uid(uid));
-    let record = record.or_else(|| records.removed().get(UidRef::from(uid)).map(|found| found.pod))?;
+/// The attributes of a pod, and of its container, if that is known.
+pub(super) fn of<'a>(record: &'a Record, container: Option<&str>, identity: &Identity<'_>) -> Attributes<'a> {
     let id = match identity {
         Identity::ContainerId(id) => Some(*id),
         Identity::Cgroup(cgroup) => cgroup.container_id,
@@ -42,10 +33,10 @@ pub(super) fn of<'a>(
     };
     // Of the run that the identity names; otherwise of the latest.
     if let Some((container, run)) = id.and_then(|id| record.container_by_id(&id.to_string())) {
-        return Some(record.attributes_of(Some(container), Some(run)));
+        return record.attributes_of(Some(container), Some(run));
     }
-    Some(match container.and_then(|name| record.container(name)) {
+    match container.and_then(|name| record.container(name)) {
         Some(container) => record.attributes_of(Some(container), container.latest()),
         None => record.attributes(),
-    })
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{ContainerLog, Identity, PodLog};
-use pod_index::workload::{Workload, controller};
+use pod_index::workload::controller;
 use pod_index::{
     Bounds as Ends, Coverage, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
     is_mirror_pod,
@@ -17,7 +17,7 @@ use pod_index_kubelet::process::{Placement, Roots};
 use pod_index_kubelet::records::{Attributes, Record};
 use serde_json::{Map, Value, json};
 
-use super::answer::{Controller, Line, NO_POD_OF_PROCESS};
+use super::answer::{Controller, Line, NO_POD_OF_PROCESS, Shown};
 use super::attributes;
 use super::processes::Placements;
 use super::query;
@@ -53,7 +53,7 @@ pub(super) struct Found<'a> {
     sought: &'a Sought<'a>,
     /// What the query was taken for.
     kind: &'static str,
-    held: Held<'a, Pod>,
+    held: Held<'a, Record>,
     /// When it had the key that found it, if the query has a time.
     ends: Option<(Ends, Ends)>,
 }
@@ -96,7 +96,7 @@ fn between(Ends { earliest, latest }: Ends) -> Value {
 
 /// Names pods that `name` perhaps means: those with this name, then those whose name only begins with it, as a static
 /// pod's name does before the node's name. Visits `VISITED` pods at most.
-pub(crate) fn suggestion(snapshot: &Snapshot<Pod>, name: &str) -> Option<String> {
+pub(crate) fn suggestion(snapshot: &Snapshot<Record>, name: &str) -> Option<String> {
     let (mut same, mut longer) = (Vec::new(), Vec::new());
     for pod in snapshot.pods().take(VISITED) {
         match pod.name().strip_prefix(name) {
@@ -163,7 +163,7 @@ impl<'a> Sought<'a> {
     }
 
     /// How the path of a log, or of a link to one, contradicts the pod that was found, and its container.
-    fn contradiction(&self, path: &str, held: &Held<'_, Pod>) -> Option<String> {
+    fn contradiction(&self, path: &str, held: &Held<'_, Record>) -> Option<String> {
         let pod = &**held.pod;
         let PodLog { namespace, name, .. } = match self.identity {
             Identity::PodLog(log) => log,
@@ -197,7 +197,7 @@ impl<'a> Sought<'a> {
     /// Looks the pod up. `searches`: so many searches through all pods are still allowed.
     pub(super) fn find<'s>(
         &'s self,
-        snapshot: &'s Snapshot<Pod>,
+        snapshot: &'s Snapshot<Record>,
         bounds: Bounds,
         searches: &mut usize,
     ) -> Result<Found<'s>, Unknown> {
@@ -260,7 +260,7 @@ impl<'a> Sought<'a> {
     /// The pod that had the key at the time. `None`: it needs none, or no pod has it.
     fn find_at<'s>(
         &'s self,
-        snapshot: &'s Snapshot<Pod>,
+        snapshot: &'s Snapshot<Record>,
         bounds: Bounds,
         at: Time,
     ) -> Result<Option<Found<'s>>, Unknown> {
@@ -326,7 +326,7 @@ impl<'a> Sought<'a> {
 
 /// How a link to a log contradicts the pod and the container that its container ID has found. The end of a long name is
 /// missing in a link.
-fn contradiction_of_link(link: &ContainerLog<'_>, held: &Held<'_, Pod>) -> Option<String> {
+fn contradiction_of_link(link: &ContainerLog<'_>, held: &Held<'_, Record>) -> Option<String> {
     let pod = &**held.pod;
     let names_pod =
         link.name == pod.name() && link.namespace.is_none_or(|namespace| namespace == pod.namespace());
@@ -343,7 +343,7 @@ fn contradiction_of_link(link: &ContainerLog<'_>, held: &Held<'_, Pod>) -> Optio
 }
 
 /// The only current pod with this name, in whichever namespace. Visits `VISITED` pods at most.
-fn by_name_alone<'s>(snapshot: &'s Snapshot<Pod>, name: &str) -> Option<Held<'s, Pod>> {
+fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> Option<Held<'s, Record>> {
     if snapshot.pods().len() > VISITED {
         return None;
     }
@@ -357,7 +357,7 @@ fn by_name_alone<'s>(snapshot: &'s Snapshot<Pod>, name: &str) -> Option<Held<'s,
 
 /// Finds the pod of the only container whose ID begins with the text, which is how `crictl ps` shows IDs. Goes through
 /// all pods.
-fn by_short_id<'s>(snapshot: &'s Snapshot<Pod>, start: &str) -> Option<Held<'s, Pod>> {
+fn by_short_id<'s>(snapshot: &'s Snapshot<Record>, start: &str) -> Option<Held<'s, Record>> {
     if !query::is_short_id(start) {
         return None;
     }
@@ -381,14 +381,13 @@ pub(super) fn time_of(removed_at: Instant) -> Timestamp {
 }
 
 impl Found<'_> {
-    /// Appends the answer to `query`. The details are what a table shows only on request.
+    /// Appends the answer to `query`.
     pub(super) fn write(
         &self,
         query: &str,
-        snapshot: &Snapshot<Pod>,
+        snapshot: &Snapshot<Record>,
         owners: &Owners,
-        records: Option<&Snapshot<Record>>,
-        is_detailed: bool,
+        shown: Shown,
         to: &mut Vec<u8>,
     ) {
         let Self { sought, kind, ref held, ref ends } = *self;
@@ -433,12 +432,14 @@ impl Found<'_> {
         let owner = controller(metadata);
         let owner = owner.map(|owner| Controller { kind: &owner.kind, name: &owner.name, derived: None });
         line.put("owner", owner);
-        let read = owners.asked_of(pod);
-        let workload = Workload::of(metadata, read.as_ref().map(|owner| &owner.metadata));
-        let derived = workload.as_ref().map(|workload| workload.derived);
-        line.put("workload", workload.map(|Workload { kind, name, .. }| Controller { kind, name, derived }));
+        let workload = pod.workload();
+        if workload.is_some_and(|workload| workload.derived) {
+            // So that a later answer has its name from the API server.
+            drop(owners.asked_of(pod));
+        }
+        line.put("workload", workload.map(Controller::of_workload));
         line.put("labels", Some(metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
-        if is_detailed {
+        if shown.details {
             let (spec, status) = (pod.spec.iter(), pod.status.as_ref());
             let containers =
                 spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
@@ -450,33 +451,28 @@ impl Found<'_> {
             line.put("image", Some(images.join(",")));
             line.put("annotations", metadata.annotations.as_ref());
         }
-        line.put("attributes", self.attributes(records).map(attributes::Object));
+        line.put("attributes", shown.attributes.then(|| attributes::Object(self.attributes())));
         line.end();
     }
 
     /// Appends the attributes alone: an object that can be merged into an event. An IP that several running pods claim has
     /// none: wrong ones are worse.
-    pub(super) fn write_attributes(
-        &self,
-        snapshot: &Snapshot<Pod>,
-        records: Option<&Snapshot<Record>>,
-        to: &mut Vec<u8>,
-    ) {
-        let attributes = self.attributes(records).filter(|_| self.is_certain(snapshot));
-        match attributes.map(attributes::Object) {
+    pub(super) fn write_attributes(&self, snapshot: &Snapshot<Record>, to: &mut Vec<u8>) {
+        if self.is_certain(snapshot) {
             // Writing text to memory does not fail.
-            Some(object) => drop(serde_json::to_writer(&mut *to, &object)),
-            None => to.extend_from_slice(NO_ATTRIBUTES),
+            drop(serde_json::to_writer(&mut *to, &attributes::Object(self.attributes())));
+        } else {
+            to.extend_from_slice(NO_ATTRIBUTES);
         }
         to.push(b'\n');
     }
 
-    fn attributes<'r>(&self, records: Option<&'r Snapshot<Record>>) -> Option<Attributes<'r>> {
-        attributes::of(records?, self.held.pod.uid(), self.held.container, &self.sought.identity)
+    fn attributes(&self) -> Attributes<'_> {
+        attributes::of(self.held.pod, self.held.container, &self.sought.identity)
     }
 
     /// Whether no other running pod claims the IP that was asked for.
-    fn is_certain(&self, snapshot: &Snapshot<Pod>) -> bool {
+    fn is_certain(&self, snapshot: &Snapshot<Record>) -> bool {
         let (Identity::Ip(ip), None) = (&self.sought.identity, self.sought.at) else { return true };
         let phase =
             |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
@@ -490,6 +486,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::pipeline::records::alone;
 
     #[test]
     fn each_search_through_all_pods_is_counted_and_only_so_many_are_made() {
@@ -502,7 +499,7 @@ mod tests {
                 "containerID": format!("containerd://{id}"),
             }] },
         });
-        writer.add_pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
+        writer.add_pod(alone(serde_json::from_value::<Pod>(pod).unwrap())).unwrap();
         let snapshot = reader.load();
         let bounds = Bounds { skew: Duration::ZERO, delay: Duration::ZERO };
         let (placements, roots) = (Placements::new(), Roots::default());

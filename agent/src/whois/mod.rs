@@ -37,13 +37,13 @@ use crate::pipeline::removed::REMOVED_ANNOTATION;
 /// Finds pods by any identity. Clones share the counts and the processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Whois {
-    reader: Reader<Pod>,
+    reader: Reader<Record>,
     readiness: Arc<Readiness>,
     processes: Processes,
     lookups: Lookups,
     owners: Owners,
-    /// With `--extract`.
-    records: Option<Reader<Record>>,
+    /// Whether there are rules that give pods attributes.
+    has_attributes: bool,
     bounds: Bounds,
 }
 
@@ -51,10 +51,9 @@ impl Whois {
     /// `owners` are those that the pod API knows.
     pub(crate) fn build(
         settings: &Settings,
-        reader: &Reader<Pod>,
+        reader: &Reader<Record>,
         readiness: &Arc<Readiness>,
         owners: &Owners,
-        records: Option<&Reader<Record>>,
         metrics: &mut Metrics,
     ) -> Result<Self, Failure> {
         let given = &settings.given;
@@ -65,7 +64,7 @@ impl Whois {
             processes: processes.map_err(|error| Failure::unable(settings.written.name("proc"), error))?,
             lookups: Lookups::register(metrics.ours()),
             owners: owners.clone(),
-            records: records.cloned(),
+            has_attributes: given.content.extract.is_some(),
             bounds: Bounds { skew: given.times.clock_skew, delay: given.times.source_delay },
         })
     }
@@ -78,7 +77,7 @@ impl Whois {
         let snapshot = self.reader.load();
         let resolve = |identity: Identity<'_>| -> Option<Arc<Pod>> {
             let found = identity.resolve(&snapshot).filter(|found| found.by != FoundBy::MirrorUid)?;
-            let Some(at) = found.removed_at else { return Some(Arc::clone(found.pod)) };
+            let Some(at) = found.removed_at else { return Some(Arc::clone(found.pod.pod())) };
             let mut pod = Pod::clone(found.pod);
             let annotations = pod.metadata.annotations.get_or_insert_default();
             annotations.insert(REMOVED_ANNOTATION.to_owned(), find::time_of(at).to_string());

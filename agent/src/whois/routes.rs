@@ -12,10 +12,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::stream;
 use hyper::body::Bytes;
-use pod_index::{Reader, Time};
+use pod_index::{OwnedSnapshot, Reader, Snapshot, Time};
+use pod_index_kubelet::records::Record;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Whois;
+use super::answer::Shown;
 use super::body::HeldBody;
 use super::find::{NO_ATTRIBUTES, Sought, Unknown, VISITED};
 use super::processes::Placements;
@@ -40,6 +42,9 @@ const TOO_LARGE: &str =
     "the answers to one request are limited to 64 MiB; send this query in another request";
 /// Longest time to wait for a pod.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// For so long, all answers to a request are of one moment. A client that takes longer gets the rest of a later one: the
+/// snapshot of the first keeps replaced pods in memory.
+const ONE_MOMENT: Duration = Duration::from_secs(10);
 /// Minimum time between two looks of a request that waits.
 const BETWEEN: Duration = Duration::from_millis(50);
 const HEAD: [(header::HeaderName, &str); 2] =
@@ -127,6 +132,22 @@ fn bad(message: impl Into<String>) -> Response {
     refused(StatusCode::BAD_REQUEST, "BadRequest", message.into())
 }
 
+/// The index at one moment.
+struct Moment {
+    snapshot: OwnedSnapshot<Record>,
+    since: Instant,
+}
+
+impl Moment {
+    fn now(reader: &Reader<Record>) -> Self {
+        Self { snapshot: reader.snapshot(), since: Instant::now() }
+    }
+
+    fn is_young(&self) -> bool {
+        self.since.elapsed() < ONE_MOMENT
+    }
+}
+
 /// Answers to some queries.
 struct LookedUp {
     answers: Vec<u8>,
@@ -169,7 +190,7 @@ impl Whois {
     /// As [`parameters`], if the agent can answer them.
     fn parameters(&self, query: Option<&str>) -> Result<(usize, Queries), String> {
         let (count, queries) = parameters(query)?;
-        if queries.only_attributes && self.records.is_none() {
+        if queries.only_attributes && !self.has_attributes {
             return Err("fields: the agent has no attributes; start it with --extract FILE".to_owned());
         }
         Ok((count, queries))
@@ -186,18 +207,20 @@ impl Whois {
         let head = HEAD;
         if are_few {
             let placements = self.placements(&limits, &queries).await;
-            return (head, self.part(&mut queries, &placements, usize::MAX)).into_response();
+            let snapshot = self.reader.load();
+            return (head, self.part(&snapshot, &mut queries, &placements, usize::MAX)).into_response();
         }
-        let state = (self, limits, queries, body);
-        let answers = stream::try_unfold(state, async |(whois, limits, mut queries, body)| {
+        let state = (self, limits, queries, None, body);
+        let answers = stream::try_unfold(state, async |(whois, limits, mut queries, moment, body)| {
             body.as_ref().map_or(Ok(()), HeldBody::check)?;
             let placements = whois.placements(&limits, &queries).await;
+            let moment = moment.filter(Moment::is_young).unwrap_or_else(|| Moment::now(&whois.reader));
             // At most `PART` queries: a fraction of a millisecond.
-            let part = limits.in_short_turn(|| whois.part(&mut queries, &placements, CHUNK)).await;
+            let answer = || whois.part(&moment.snapshot, &mut queries, &placements, CHUNK);
+            let part = limits.in_short_turn(answer).await;
             let part = part.ok_or_else(|| io::Error::other("the agent ends"))?;
-            Ok::<_, io::Error>(
-                (!part.is_empty()).then(|| (Bytes::from(part), (whois, limits, queries, body))),
-            )
+            let state = (whois, limits, queries, Some(moment), body);
+            Ok::<_, io::Error>((!part.is_empty()).then(|| (Bytes::from(part), state)))
         });
         (head, Body::from_stream(answers)).into_response()
     }
@@ -211,7 +234,7 @@ impl Whois {
             let _ = changes.try_next();
             let placements = self.placements(limits, queries).await;
             let LookedUp { answers, are_missing } =
-                self.looked_up(&mut queries.clone(), &placements, usize::MAX);
+                self.looked_up(&self.reader.load(), &mut queries.clone(), &placements, usize::MAX);
             if !are_missing {
                 return answers;
             }
@@ -230,40 +253,49 @@ impl Whois {
         self.processes.get(limits, queries.clone().take(PART).filter_map(process).collect()).await
     }
 
-    /// The next answers, from one snapshot: about `most` bytes. It is bounded work.
-    fn part(&self, queries: &mut Queries, placements: &Placements, most: usize) -> Vec<u8> {
-        self.looked_up(queries, placements, most).answers
+    /// The next answers: about `most` bytes. It is bounded work.
+    fn part(
+        &self,
+        snapshot: &Snapshot<Record>,
+        queries: &mut Queries,
+        placements: &Placements,
+        most: usize,
+    ) -> Vec<u8> {
+        self.looked_up(snapshot, queries, placements, most).answers
     }
 
     /// As [`part`](Self::part), and whether a pod is missing that may come.
-    fn looked_up(&self, queries: &mut Queries, placements: &Placements, most: usize) -> LookedUp {
+    fn looked_up(
+        &self,
+        snapshot: &Snapshot<Record>,
+        queries: &mut Queries,
+        placements: &Placements,
+        most: usize,
+    ) -> LookedUp {
         let mut are_missing = false;
-        let records = self.records.as_ref().map(Reader::load);
-        let records = records.as_deref();
         let only_attributes = queries.only_attributes;
         let at = queries.at;
-        let is_detailed = queries.is_detailed;
+        let shown = Shown { details: queries.is_detailed, attributes: self.has_attributes };
         let left = queries.left;
         let mut answers = Vec::new();
-        let snapshot = self.reader.load();
         let mut searches = (VISITED / snapshot.pods().len().max(1)).max(1);
         for query in queries.by_ref().take(PART) {
-            let shown = String::from_utf8_lossy(&query[..query.len().min(ECHO)]);
+            let echo = String::from_utf8_lossy(&query[..query.len().min(ECHO)]);
             let sought = match left {
                 0 => Err(Unknown::new(None, TOO_LARGE)),
                 _ => Sought::parse(&query, at, placements, self.processes.roots()),
             };
             let found = match &sought {
-                Ok(sought) => sought.find(&snapshot, self.bounds, &mut searches),
+                Ok(sought) => sought.find(snapshot, self.bounds, &mut searches),
                 Err(unknown) => Err(unknown.clone()),
             };
             match found {
                 Ok(found) => {
                     self.lookups.found.inc();
                     if only_attributes {
-                        found.write_attributes(&snapshot, records, &mut answers);
+                        found.write_attributes(snapshot, &mut answers);
                     } else {
-                        found.write(&shown, &snapshot, &self.owners, records, is_detailed, &mut answers);
+                        found.write(&echo, snapshot, &self.owners, shown, &mut answers);
                     }
                 }
                 Err(mut unknown) => {
@@ -278,7 +310,7 @@ impl Whois {
                         answers.extend_from_slice(NO_ATTRIBUTES);
                         answers.push(b'\n');
                     } else {
-                        unknown.write(&shown, &mut answers);
+                        unknown.write(&echo, &mut answers);
                     }
                 }
             }
@@ -293,7 +325,114 @@ impl Whois {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
+    use http_body_util::BodyExt;
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use pod_index::{Operation, Writer};
+    use pod_index_kubelet::owners::Owners;
+    use pod_index_kubelet::records::{Change, Join, Rules};
+    use pod_index_kubelet::sources::SourceUpdate;
+    use serde_json::{Value, from_value, json};
+
     use super::*;
+    use crate::api::client::Clients;
+    use crate::config::tests::settings_of;
+    use crate::metrics::Metrics;
+    use crate::pipeline::readiness::Readiness;
+
+    /// Pods of a Namespace, all with the same version in a label, and the Namespace too: one publication for each version.
+    struct Versions {
+        writer: Writer<Record>,
+        join: Join,
+        version: usize,
+    }
+
+    impl Versions {
+        const PODS: usize = 3;
+
+        fn next(&mut self) {
+            self.version += 1;
+            let version = self.version.to_string();
+            let labels = json!({ "version": version });
+            let pod = |number: usize| {
+                let name = format!("web-{number}");
+                let metadata = json!({ "namespace": "shop", "name": name, "uid": name, "labels": labels });
+                let pod: Pod = from_value(json!({ "metadata": metadata })).unwrap();
+                Change::Pod(Operation::Update(pod.into()))
+            };
+            let namespace: ObjectMeta =
+                from_value(json!({ "name": "shop", "uid": "n", "labels": labels })).unwrap();
+            let namespace = Change::Namespaces(SourceUpdate::Upsert(vec![namespace.into()]));
+            let _ = self.join.write(&mut self.writer, (0..Self::PODS).map(pod).chain([namespace]));
+        }
+    }
+
+    /// An agent with rules, and its index.
+    fn whois() -> (Arc<Whois>, Versions) {
+        let rules =
+            "extract: { metadata: [], labels: [{ key: version, tag_name: namespace, from: namespace }] }";
+        let (writer, reader) = pod_index::new();
+        let settings = settings_of(&[]);
+        let readiness = Arc::new(Readiness::new([], true));
+        let mut metrics = Metrics::new(&reader);
+        let owners = Owners::default();
+        let whois = Whois::build(&settings, &reader, &readiness, &owners, &mut metrics).unwrap();
+        let mut versions =
+            Versions { writer, join: Join::new(Rules::parse(rules).unwrap().extract), version: 0 };
+        versions.next();
+        (Arc::new(Whois { has_attributes: true, ..whois }), versions)
+    }
+
+    /// The versions of the pod and of its Namespace in an answer.
+    fn versions(line: &str) -> [String; 2] {
+        let answer: Value = serde_json::from_str(line).unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
+        [text(&answer["labels"]["version"]), text(&answer["attributes"]["namespace"])]
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_of_one_moment() {
+        let (whois, mut index) = whois();
+        let queries = parameters(Some("q=web-0&q=web-1&q=web-2")).unwrap().1;
+        thread::scope(|scope| {
+            let publishing = scope.spawn(|| (0..2_000).for_each(|_| index.next()));
+            while !publishing.is_finished() {
+                let snapshot = whois.reader.load();
+                let answers = whois.part(&snapshot, &mut queries.clone(), &Placements::new(), usize::MAX);
+                let answers = String::from_utf8(answers).unwrap();
+                let mut seen: Vec<_> = answers.lines().flat_map(versions).collect();
+                assert_eq!(seen.len(), 2 * Versions::PODS);
+                seen.dedup();
+                assert_eq!(seen.len(), 1, "several moments: {seen:?}");
+            }
+        });
+    }
+
+    /// Several parts, with a publication before each.
+    #[tokio::test(start_paused = true)]
+    async fn the_answers_to_a_body_are_of_one_moment_unless_its_client_is_slow() {
+        let (whois, mut index) = whois();
+        let limits = Clients::new().named("client");
+        let text: Bytes = "web-0\n".repeat(3 * PART).into();
+        let queries = Queries { text, end: b'\n', ..parameters(None).unwrap().1 };
+        for (pause, expected) in [(Duration::ZERO, 1), (ONE_MOMENT, 3)] {
+            let response =
+                Arc::clone(&whois).respond(Arc::clone(&limits), queries.clone(), false, None).await;
+            let mut body = response.into_body();
+            let mut seen = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let part = String::from_utf8(frame.unwrap().into_data().unwrap().into()).unwrap();
+                seen.extend(part.lines().flat_map(versions));
+                index.next();
+                tokio::time::advance(pause).await;
+            }
+            assert_eq!(seen.len(), 2 * 3 * PART);
+            seen.dedup();
+            assert_eq!(seen.len(), expected, "{seen:?}");
+        }
+    }
 
     #[test]
     fn a_query_is_a_line() {

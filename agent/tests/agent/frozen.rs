@@ -185,7 +185,6 @@ fn a_part_that_is_frozen_fails_liveness_on_every_listener_and_sigterm_ends_the_a
     let cases = [
         thread("index", &["index"]),
         thread("changes", &["changes"]),
-        thread("records", &["records"]),
         worker("both workers", Which::All),
         worker("the first worker", Which::Worker(0)),
         worker("the second worker", Which::Worker(1)),

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::disk::{Disk, WRITING, set_aside};
 use super::{CheckpointError, CheckpointErrorKind, CheckpointStatus, Which, format};
+use crate::HasPod;
 use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
 
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
@@ -22,7 +23,7 @@ pub(super) const MOST_ERRORS: usize = 100;
 const CHECKED_AT_ONCE: usize = 100;
 
 /// What is on disk, as far as known, and what remains to be written.
-pub(super) struct Keeper<D> {
+pub(super) struct Keeper<D, P = Pod> {
     pub(super) disk: D,
     which: Which,
     /// What each file holds, by its name. `None`: the file may exist, with unknown content.
@@ -34,7 +35,7 @@ pub(super) struct Keeper<D> {
     /// Files that the start left to the thread: those that it has not read, and those that are still to be set aside.
     pub(super) unchecked: BTreeSet<String>,
     /// The snapshot last compared with the files.
-    seen: Option<OwnedSnapshot<Pod>>,
+    seen: Option<OwnedSnapshot<P>>,
     /// Files that could not be written or removed, with their pods and the errors.
     failed: BTreeMap<String, (Option<PodUid>, CheckpointError)>,
     pub(super) status: CheckpointStatus,
@@ -83,7 +84,7 @@ impl PodName {
     }
 }
 
-impl<D: Disk> Keeper<D> {
+impl<D: Disk, P: HasPod> Keeper<D, P> {
     /// Knows no file yet.
     pub(super) fn new(disk: D, which: Which) -> Self {
         Self {
@@ -97,6 +98,12 @@ impl<D: Disk> Keeper<D> {
             failed: BTreeMap::new(),
             status: CheckpointStatus::default(),
         }
+    }
+
+    /// The same files, for an index that stores something else. Its first pass compares every file.
+    pub(super) fn of<Q>(self) -> Keeper<D, Q> {
+        let Self { disk, which, files, fingerprints, unread, unchecked, seen: _, failed, status } = self;
+        Keeper { disk, which, files, fingerprints, unread, unchecked, seen: None, failed, status }
     }
 
     /// Checks some of the files that the start left. Returns whether there are more.
@@ -139,11 +146,12 @@ impl<D: Disk> Keeper<D> {
 
     /// Updates the files to match the snapshot, and returns all current errors. With `retry`, it also repeats
     /// what failed before.
-    pub(super) fn pass(&mut self, now: OwnedSnapshot<Pod>, retry: bool) -> Vec<CheckpointError> {
+    pub(super) fn pass(&mut self, now: OwnedSnapshot<P>, retry: bool) -> Vec<CheckpointError> {
         let touched = self.touched(&now, retry);
         let (mut to_write, mut to_remove) = (Vec::new(), Vec::new());
         for (name, uid) in touched {
-            let pod = uid.as_ref().and_then(|uid| of_uid(&now, uid)).filter(|pod| self.which.keeps(&***pod));
+            let pod = uid.as_ref().and_then(|uid| of_uid(&now, uid)).map(P::pod);
+            let pod = pod.filter(|pod| self.which.keeps(&***pod));
             if let Some(pod) = pod {
                 to_write.push(Written { name, uid, pod });
             } else {
@@ -225,22 +233,23 @@ impl<D: Disk> Keeper<D> {
 
     /// The namespace and the name that a pod had when its file was last compared.
     fn name_before(&self, uid: &PodUid) -> Option<PodName> {
-        of_uid(self.seen.as_ref()?, uid).map(|pod| PodName::of(pod))
+        of_uid(self.seen.as_ref()?, uid).map(|stored| PodName::of(P::pod(stored)))
     }
 
     /// The files to check, with their pods as far as known.
-    fn touched(&mut self, now: &Snapshot<Pod>, retry: bool) -> BTreeMap<String, Option<PodUid>> {
+    pub(super) fn touched(&mut self, now: &Snapshot<P>, retry: bool) -> BTreeMap<String, Option<PodUid>> {
         let mut touched = BTreeMap::new();
         if retry {
             touched.extend(self.failed.iter().map(|(name, (uid, _))| (name.clone(), uid.clone())));
         }
-        let mut touch = |pod: &Pod| {
-            touched.insert(format::file_name(pod.uid()), Some(PodUid::from(pod.uid())));
+        let mut touch = |stored: &P| {
+            touched.insert(format::file_name(stored.uid()), Some(PodUid::from(stored.uid())));
         };
         if let Some(before) = &self.seen {
-            now.changes_since(before).into_iter().for_each(|change| touch(change.pod()));
+            let changes = now.changes_since(before).into_iter().filter(P::is_of_pod);
+            changes.for_each(|change| touch(change.pod()));
         } else {
-            now.pods().chain(now.mirror_pods()).for_each(|pod| touch(pod));
+            now.pods().chain(now.mirror_pods()).for_each(|stored| touch(stored));
             // Includes files whose pods were removed while no agent ran.
             for name in self.files.keys().filter(|name| !self.unread.contains(*name)) {
                 touched.entry(name.clone()).or_default();
@@ -317,6 +326,6 @@ impl<D: Disk> Keeper<D> {
 }
 
 /// The pod or mirror pod with this UID.
-fn of_uid<'a>(snapshot: &'a Snapshot<Pod>, uid: &PodUid) -> Option<&'a Arc<Pod>> {
+fn of_uid<'a, P: PodMeta>(snapshot: &'a Snapshot<P>, uid: &PodUid) -> Option<&'a Arc<P>> {
     snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid))
 }

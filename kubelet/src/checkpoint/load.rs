@@ -14,6 +14,7 @@ use super::format;
 use super::keep::{Keeper, MOST_ERRORS};
 use super::thread::Checkpointing;
 use super::{RESTORED_ANNOTATION, Which};
+use crate::HasPod;
 use pod_index::{CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Snapshot};
 
 /// A locked directory of checkpoints whose pods have been read.
@@ -63,7 +64,7 @@ impl Checkpoints {
     /// pod.metadata.namespace = Some("default".into());
     ///
     /// let (checkpoints, _) = Checkpoints::open(&directory, Which::All)?;
-    /// let (mut writer, reader) = pod_index::new();
+    /// let (mut writer, reader) = pod_index::new::<Pod>();
     /// let checkpointing = checkpoints.keep(reader)?;
     /// writer.add_pod(pod)?;
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
@@ -103,8 +104,11 @@ impl Checkpoints {
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn keep(self, reader: Reader<Pod>) -> io::Result<Checkpointing> {
-        Checkpointing::start(self.keeper, reader)
+    pub fn keep<P>(self, reader: Reader<P>) -> io::Result<Checkpointing>
+    where
+        P: HasPod + Send + Sync + 'static,
+    {
+        Checkpointing::start(self.keeper.of(), reader)
     }
 }
 
@@ -131,10 +135,10 @@ impl Restored {
     ///
     /// Pods are compared by object identity. A pod that merely carries the annotation is not included.
     #[must_use]
-    pub fn unclaimed(&self, source: Option<&str>, snapshot: &Snapshot<Pod>) -> Vec<PodUid> {
+    pub fn unclaimed<P: HasPod>(&self, source: Option<&str>, snapshot: &Snapshot<P>) -> Vec<PodUid> {
         let still = |pod: &&Arc<Pod>| {
             let held = snapshot.pod_by_uid(pod.uid()).or_else(|| snapshot.mirror_pod_by_uid(pod.uid()));
-            held.is_some_and(|held| Arc::ptr_eq(held, pod))
+            held.is_some_and(|held| Arc::ptr_eq(P::pod(held), pod))
                 && (source.is_none() || pod.annotation(CONFIG_SOURCE_ANNOTATION) == source)
         };
         self.pods.iter().filter(still).map(|pod| PodUid::from(pod.uid())).collect()

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::Pod;
 use tokio::runtime;
 use tokio::sync::{oneshot, watch};
 use tokio::time;
@@ -14,6 +13,7 @@ use super::disk::Disk;
 use super::error::{CheckpointError, CheckpointErrorKind};
 use super::keep::Keeper;
 use super::status::CheckpointStatus;
+use crate::HasPod;
 use crate::backoff::{Backoff, FOREVER};
 use pod_index::Reader;
 
@@ -22,18 +22,22 @@ const LEAST_WAIT: Duration = Duration::from_secs(1);
 const MOST_WAIT: Duration = Duration::from_secs(30);
 
 /// The thread that keeps the files up to date. Dropping this handle ends the thread.
-#[derive(Debug)]
 #[must_use = "dropping it ends the thread"]
 pub struct Checkpointing {
     status: watch::Receiver<CheckpointStatus>,
     /// The thread ends after this is dropped.
     stop: oneshot::Sender<()>,
-    reader: Reader<Pod>,
+    /// Says which generation the index has now.
+    generation: Box<dyn Fn() -> u64 + Send + Sync>,
     directory: PathBuf,
 }
 
 impl Checkpointing {
-    pub(super) fn start<D: Disk>(keeper: Keeper<D>, reader: Reader<Pod>) -> io::Result<Self> {
+    pub(super) fn start<D, P>(keeper: Keeper<D, P>, reader: Reader<P>) -> io::Result<Self>
+    where
+        D: Disk,
+        P: HasPod + Send + Sync + 'static,
+    {
         let (sender, status) = watch::channel(keeper.status());
         let (stop, stopped) = oneshot::channel();
         // Without a trailing separator.
@@ -42,7 +46,8 @@ impl Checkpointing {
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let work = move || runtime.block_on(run(sender, keeper, &followed, stopped));
         thread::Builder::new().name("checkpoint".to_owned()).spawn(work)?;
-        Ok(Self { status, stop, reader, directory })
+        let generation = Box::new(move || reader.load().generation());
+        Ok(Self { status, stop, generation, directory })
     }
 
     /// Waits until this generation of the index, or a later one, is on disk. After that, no kill or power loss
@@ -67,13 +72,15 @@ impl Checkpointing {
     /// # Errors
     /// If the current state may not be on disk, like [`wait_for`](Self::wait_for).
     pub async fn finish(self, timeout: Duration) -> Result<(), CheckpointError> {
-        let Self { status, stop, reader, directory } = self;
-        let generation = reader.load().generation();
+        let Self { status, stop, generation, directory } = self;
+        let generation = generation();
         drop(stop);
         // Wait until the thread has ended, not only for the acknowledgement: it unlocks the directory at its end.
         acknowledged(&directory, status, generation, timeout, |_| false).await
     }
 }
+
+impl_debug!(Checkpointing, directory);
 
 /// Waits until `is_so`, the thread's end or the timeout, whichever comes first.
 async fn acknowledged(
@@ -95,10 +102,10 @@ async fn acknowledged(
 }
 
 /// `status` is dropped last, even after a panic: it tells of the end, and then the directory must be unlocked.
-async fn run<D: Disk>(
+async fn run<D: Disk, P: HasPod>(
     status: watch::Sender<CheckpointStatus>,
-    mut keeper: Keeper<D>,
-    reader: &Reader<Pod>,
+    mut keeper: Keeper<D, P>,
+    reader: &Reader<P>,
     mut stop: oneshot::Receiver<()>,
 ) {
     let mut changes = reader.changes();
@@ -136,9 +143,9 @@ async fn run<D: Disk>(
 }
 
 /// Acknowledges the generation, or logs new errors.
-fn acknowledge<D: Disk>(
+fn acknowledge<D: Disk, P: HasPod>(
     status: &watch::Sender<CheckpointStatus>,
-    keeper: &Keeper<D>,
+    keeper: &Keeper<D, P>,
     generation: u64,
     errors: &[CheckpointError],
 ) {

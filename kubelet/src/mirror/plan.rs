@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 
+use crate::HasPod;
 use pod_index::{FullName, PodMeta, Snapshot, is_mirror_pod_of};
 
 /// How a static pod and its mirror relate.
@@ -60,7 +61,7 @@ impl Planned {
 ///
 /// Kubelet: `syncPod` (`pkg/kubelet/kubelet.go`) for the pairs, `HandlePodCleanups` for the orphans.
 #[must_use]
-pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
+pub fn plan<P: HasPod>(snapshot: &Snapshot<P>, node: &str) -> Vec<Planned> {
     let mut planned = BTreeMap::new();
     for pod in snapshot.static_pods() {
         let Ok(full_name) = FullName::new(pod.namespace(), pod.name()) else { continue };
@@ -69,14 +70,15 @@ pub fn plan(snapshot: &Snapshot<Pod>, node: &str) -> Vec<Planned> {
         if planned.contains_key(&full_name) && !holds_name {
             continue;
         }
-        let mirror =
-            snapshot.mirror_pod_by_full_name(full_name.as_str()).filter(|mirror| is_on(mirror, node));
+        let mirror = snapshot.mirror_pod_by_full_name(full_name.as_str()).map(P::pod);
+        let mirror = mirror.filter(|mirror| is_on(mirror, node));
+        let pod = P::pod(pod);
         let state = state(pod, mirror.map(|mirror| &**mirror));
         let pod = Some(Arc::clone(pod));
         let mirror = mirror.cloned();
         planned.insert(full_name.clone(), Planned { full_name, pod, mirror, state });
     }
-    for mirror in snapshot.mirror_pods() {
+    for mirror in snapshot.mirror_pods().map(P::pod) {
         let Ok(full_name) = FullName::new(mirror.namespace(), mirror.name()) else { continue };
         let has_pod =
             planned.contains_key(&full_name) || snapshot.pod_by_full_name(full_name.as_str()).is_some();

@@ -18,6 +18,7 @@ use super::kube::KubeMirrorClient;
 use super::plan::{MirrorState, Planned, plan};
 use super::status::{MirrorStatus, MirrorsStatus, WaitsFor};
 use super::tries::{Awaited, Tries, Waits};
+use crate::HasPod;
 use crate::backoff::{Pauses, bounded};
 use pod_index::{FullName, PodMeta, Reader, Snapshot};
 
@@ -88,7 +89,7 @@ impl Mirrors {
     /// At most one request per pod is under way. A slow request delays other pods only if too many are slow.
     ///
     /// Cancel it by dropping the future; the next run completes the remaining work.
-    pub async fn run(mut self, reader: Reader<Pod>, mut sources_seen: watch::Receiver<bool>) {
+    pub async fn run<P: HasPod>(mut self, reader: Reader<P>, mut sources_seen: watch::Receiver<bool>) {
         if sources_seen.wait_for(|seen| *seen).await.is_err() {
             return;
         }
@@ -114,7 +115,11 @@ impl Mirrors {
     }
 
     /// What to attempt now. The snapshot is not held while requests are under way.
-    fn look_at(&mut self, reader: &Reader<Pod>, sources_seen: &mut watch::Receiver<bool>) -> Vec<Planned> {
+    fn look_at<P: HasPod>(
+        &mut self,
+        reader: &Reader<P>,
+        sources_seen: &mut watch::Receiver<bool>,
+    ) -> Vec<Planned> {
         let were_seen = *sources_seen.borrow_and_update();
         let snapshot = reader.load();
         // True before and after the load: this snapshot contains everything that the sources report.
@@ -126,7 +131,7 @@ impl Mirrors {
     ///
     /// Plan and expectations must use the same snapshot: with a newer one, the plan could repeat what was
     /// already done.
-    fn look(&mut self, snapshot: &Snapshot<Pod>, sources_seen: bool, now: Instant) -> Vec<Planned> {
+    fn look<P: HasPod>(&mut self, snapshot: &Snapshot<P>, sources_seen: bool, now: Instant) -> Vec<Planned> {
         let planned = plan(snapshot, &self.client.node);
         self.settle(snapshot, &planned, now);
         let is_due =
@@ -147,7 +152,7 @@ impl Mirrors {
     }
 
     /// Removes obsolete names, and expectations that are met or overdue.
-    fn settle(&mut self, snapshot: &Snapshot<Pod>, planned: &[Planned], now: Instant) {
+    fn settle<P: PodMeta>(&mut self, snapshot: &Snapshot<P>, planned: &[Planned], now: Instant) {
         let planned: HashMap<_, _> = planned.iter().map(|planned| (&planned.full_name, planned)).collect();
         let is_shown = |expected: &Expected| match expected {
             Expected::Mirror(uid) => snapshot.mirror_pod_by_uid(uid).is_some(),

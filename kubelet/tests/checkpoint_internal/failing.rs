@@ -56,7 +56,7 @@ fn contents_of_the_same_checksum_have_other_fingerprints_and_in_each_process_oth
 fn unchanged_pods_are_not_written_again() {
     let platter = Arc::default();
     let disk = FakeDisk::new(&platter, |_| Ok(()));
-    let (mut writer, reader) = pod_index::new();
+    let (mut writer, reader) = pod_index::new::<Pod>();
     let mut keeper = Keeper::new(disk, Which::Annotated);
     writer.add_pod(pod("a", 1, true)).unwrap();
     assert_eq!(keeper.pass(reader.snapshot(), true), []);

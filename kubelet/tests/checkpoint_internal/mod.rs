@@ -5,6 +5,7 @@
 mod edited;
 mod failing;
 mod hanging;
+mod joined;
 mod power;
 
 use std::collections::{BTreeMap, BTreeSet};

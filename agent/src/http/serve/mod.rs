@@ -33,7 +33,6 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use futures_util::future::OptionFuture;
-use k8s_openapi::api::core::v1::Pod;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -59,6 +58,7 @@ use crate::pod_api::PodApi;
 use crate::vitals::Vitals;
 use crate::whois::Whois;
 use pod_index::Reader;
+use pod_index_kubelet::records::Record;
 
 /// Maximum number of open connections of a listener.
 const CONNECTIONS: usize = 256;
@@ -75,7 +75,7 @@ const ACCEPT_WARNING: Duration = Duration::from_secs(60);
 /// The state that handlers use.
 #[derive(Clone)]
 pub(crate) struct App {
-    pub(crate) reader: Reader<Pod>,
+    pub(crate) reader: Reader<Record>,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) vitals: Vitals,
     pub(crate) metrics: Arc<Metrics>,

@@ -72,8 +72,8 @@ async fn pod_by_name(
     Path((namespace, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Response {
-    if let Some(pod) = app.reader.pod((&*namespace, &*name)) {
-        return one(&client.limits, &headers, pod, app.pods.owners()).await;
+    if let Some(record) = app.reader.pod((&*namespace, &*name)) {
+        return one(&client.limits, &headers, Arc::clone(record.pod()), app.pods.owners()).await;
     }
     let hint = client.limits.in_turn(|| suggestion(&app.reader.load(), &name)).await;
     let hint = hint.flatten().unwrap_or_default();
@@ -245,6 +245,7 @@ mod tests {
     use crate::api::client::{Clients, Peer};
     use crate::config::tests::settings_of;
     use crate::pipeline::mirrors::MirrorKeeper;
+    use crate::pipeline::records::alone;
     use crate::pod_api::build::{Built, Inputs};
     use crate::vitals::Part;
     use crate::whois::Whois;
@@ -257,18 +258,19 @@ mod tests {
         }))
         .unwrap();
         let (mut index, reader) = pod_index::new();
-        index.update_pod(Arc::new(pod)).unwrap();
+        index.update_pod(alone(pod)).unwrap();
         let settings = settings_of(&[]);
         let readiness = Arc::new(Readiness::new([], true));
         let mut metrics = Metrics::new(&reader);
         let vitals = Vitals::new(Instant::now());
         let heartbeat = vitals.heartbeat(Part::Changes);
-        let inputs = Inputs { client: None, reader: &reader, readiness: &readiness, feed: None };
+        let (feed, _joining) = crate::pipeline::records::build(&settings).unwrap();
+        let inputs = Inputs { client: None, reader: &reader, readiness: &readiness, feed: &feed };
         let built = Built::new(&settings, inputs, heartbeat, &mut metrics);
         // Until it has seen the pod.
         drop(index);
         let pods = built.run_to_the_end();
-        let whois = Whois::build(&settings, &reader, &readiness, pods.owners(), None, &mut metrics).unwrap();
+        let whois = Whois::build(&settings, &reader, &readiness, pods.owners(), &mut metrics).unwrap();
         readiness.indexed(&[]);
         let requests = Requests::register(metrics.ours());
         router(App {

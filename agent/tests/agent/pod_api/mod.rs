@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod clients;
+mod joined;
 mod kubectl;
 mod limits;
 mod lists;

@@ -30,7 +30,6 @@ async fn answers_have_the_attributes_of_the_rules_and_never_what_may_be_secret()
         json!({ "kubectl.kubernetes.io/last-applied-configuration": "hunter2", "kept": "yes" });
     other["spec"]["containers"] =
         json!([{ "name": "c", "image": "i", "env": [{ "name": "PASSWORD", "value": "hunter2" }] }]);
-    // The record of a pod may come a moment after the pod.
     let until = |url: &str, name: &str| -> Value {
         let found = |answer: &Value| answer["attributes"].get(name).or(answer.get(name)).is_some();
         let answer =
@@ -65,6 +64,27 @@ async fn answers_have_the_attributes_of_the_rules_and_never_what_may_be_secret()
     setup.server.remove("pods", namespace, name);
     setup.agent.until("/whois?q=other-uid", |answer| answer.body.contains("\"removed\""));
     assert_eq!(until("/whois?q=other-uid&fields=attributes", "k8s.pod.name")["k8s.pod.name"], "other");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_rule_extracts_what_may_be_secret_with_and_without_redact_env() {
+    let directory = rules(RULES);
+    for redact in ["", "--redact-env "] {
+        let setup = Setup::with(&format!("{redact}{}", flag(&directory))).await;
+        let mut discreet = pod("discreet", "node-1", &json!({}));
+        discreet["metadata"]["uid"] = json!("discreet-uid");
+        discreet["metadata"]["annotations"] = json!({
+            "kubectl.kubernetes.io/last-applied-configuration": "{\"password\":\"hunter2\"}", "kept": "yes",
+        });
+        discreet["spec"]["containers"] = json!([{
+            "name": "c", "image": "i", "command": ["run", "hunter2"], "args": ["--password=hunter2"],
+            "env": [{ "name": "PASSWORD", "value": "hunter2" }],
+        }]);
+        setup.server.put("pods", &discreet);
+        let answer = setup.agent.get("/whois?q=discreet-uid&fields=attributes&wait=10s");
+        assert!(answer.body.contains("\"k8s.pod.annotations.kept\":\"yes\""), "{}", answer.body);
+        assert!(!answer.body.contains("hunter2") && !answer.body.contains("PASSWORD"), "{}", answer.body);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

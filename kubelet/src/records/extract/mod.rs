@@ -91,11 +91,7 @@ pub struct Extract {
 
 impl Default for Extract {
     fn default() -> Self {
-        Self::new(ExtractBlock::default(), Conventions::default()).unwrap_or_else(|_| Self {
-            fields: Arc::default(),
-            objects: Arc::default(),
-            deployment_name_from_replicaset: false,
-        })
+        Self::new(ExtractBlock::default(), Conventions::default()).unwrap_or_else(|_| Self::none())
     }
 }
 
@@ -162,6 +158,12 @@ impl Rules {
 }
 
 impl Extract {
+    /// No attributes: records have their pods, and what was joined to them.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { fields: Arc::default(), objects: Arc::default(), deployment_name_from_replicaset: false }
+    }
+
     fn new(block: ExtractBlock, conventions: Conventions) -> Result<Self, RulesError> {
         let ExtractBlock { metadata, annotations, labels, otel_annotations, deployment_name_from_replicaset } =
             block;
