@@ -61,6 +61,11 @@ The 99.9th percentile of lookups by UID, in ns, including the clock. The control
 Bytes per pod, without pods, and times the bare table.
 
 {}
+## More measurements
+What do attributes of events cost? [Records](records.md). How certain are answers about the past? [At a time](at-a-time.md).
+Why are pods requested in protobuf? [Protobuf or JSON](protobuf.md). What was tried, and is no part of the index?
+[Designs tried](designs-tried.md).
+
 ## How it was measured
 {}
 One of ten pods is static and has a mirror. In *Which key* and *How many threads*, every pod has an IP and a container.
