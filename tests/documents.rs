@@ -384,3 +384,166 @@ fn the_guides_figures_are_those_of_the_reports() {
         }
     }
 }
+
+/// A table with its rows by their first cell.
+fn table<'a>(text: &'a str, heading: &str) -> impl Fn(&str, usize) -> &'a str {
+    let rows = rows(text, heading);
+    move |first, column| {
+        let row = rows.iter().find(|row| row[0] == first);
+        row.unwrap_or_else(|| panic!("no row {first:?} in {rows:?}"))[column]
+    }
+}
+
+/// Without the ends of its lines, which may be anywhere in a sentence.
+fn flowing(page: &str) -> String {
+    read(page).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn assert_says(page: &str, sentence: &str) {
+    assert!(flowing(page).contains(sentence), "{page} does not say: {sentence}");
+}
+
+/// `12345` as `12,345`.
+fn thousands(number: u32) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).unwrap()).collect();
+    groups.join(",")
+}
+
+#[test]
+fn connections_and_watches_of_two_thousand_nodes_are_multiplied_rightly() {
+    let why = read("docs/why.md");
+    let told = table(&why, "| agents on each node | without pod-index | with pod-index |");
+    let held = |nodes: u32, connections: u32, watches: u32| {
+        format!("{} connections, {} watches", thousands(nodes * connections), thousands(nodes * watches))
+    };
+    for agents in [1, 4, 8] {
+        let first = agents.to_string();
+        assert_eq!(told(&first, 1), held(2000, agents, 3 * agents), "{agents} agents without pod-index");
+        assert_eq!(told(&first, 2), held(2000, 2, 3), "{agents} agents with pod-index");
+    }
+    let readme = read("README.md");
+    let readme = table(&readme, "| | without | with pod-index |");
+    let all = |each: u32| [1, 4, 8].map(|agents| thousands(2000 * agents * each)).join(" · ");
+    let row = "connections to the API server, 2,000 nodes with 1 · 4 · 8 agents each";
+    assert_eq!([readme(row, 1), readme(row, 2)], [&*all(1), "4,000"]);
+    assert_eq!([readme("watches there", 1), readme("watches there", 2)], [&*all(3), "6,000"]);
+
+    // Of `client-reviews`: a token once a minute, a right every two and a half.
+    let asked = 2000 / 60 + 2000 / 150 + 1; // rounded
+    assert_says("docs/sizing.md", &format!("2,000 / 60 + 2,000 / 150, or about {asked} small requests"));
+}
+
+/// No test can measure these, because they need a cluster. So they are on one page, and the others agree with it.
+#[test]
+fn what_was_measured_beside_a_cluster_is_told_alike_on_each_page() {
+    let measured = read("docs/performance/agent.md");
+
+    let traffic = table(&measured, "| agents | without pod-index | with pod-index |");
+    let [one, four, eight] = ["1", "4", "8"].map(|agents| traffic(agents, 1));
+    let sentence = format!(
+        "one agent received {one} from the API server, four received {four}, and eight received {eight}."
+    );
+    assert_says("docs/why.md", &sentence);
+    for agents in ["1", "4", "8"] {
+        assert_says("docs/why.md", &format!("Through `pod-index` it was {}", traffic(agents, 2)));
+    }
+
+    let heading = "| | pod-index, `--serve-resources=owners,nodes,namespaces` | eight informers |";
+    let owners = rows(&measured, heading);
+    assert_eq!(owners, rows(&read("docs/sizing.md"), "| | pod-index | eight informers |"));
+
+    let outage = table(&measured, "| measured | figure |");
+    let figure =
+        |row: &str| outage(row, 1).split(" s ").next().unwrap().trim_start_matches("after ").to_owned();
+    let agent = figure("the agent is up to date after an outage of 30 s");
+    let informers = figure("client-go's informers, the same outage");
+    assert_says(
+        "docs/what-if-it-fails.md",
+        &format!(
+            "the agent was up to date {agent} s after the server was back; client-go's informers needed {informers} s"
+        ),
+    );
+    let row = "after an outage of 30 s, up to date again";
+    let readme = read("README.md");
+    let readme = table(&readme, "| | without | with pod-index |");
+    assert_eq!(readme(row, 1), format!("after {informers} s (client-go's informers)"));
+    assert_eq!(readme(row, 2), format!("after {agent} s"));
+
+    let half = outage("of these, half were found within", 1).split(" of ").next().unwrap();
+    let most = outage("of these, 99 % were found within", 1).split(" of ").next().unwrap();
+    let all =
+        outage("containers that restarted in an outage of ten minutes, found with the kubelet's socket", 1);
+    let all = all.split(" of ").next().unwrap();
+    assert_says("docs/what-if-it-fails.md", &format!("and {all} containers restarted."));
+    assert_says("docs/what-if-it-fails.md", &format!("half of them within {half} and 99 % within {most}"));
+    assert_says("docs/why.md", &format!("it found all {all} of them, half of them within {half}"));
+
+    let rotated = table(&measured, "| replaced | the agent follows the new one |");
+    for row in ["both, and the server restarts", "the server first, the authority's file a minute later"] {
+        assert_says("docs/what-if-it-fails.md", rotated(row, 1));
+    }
+}
+
+#[test]
+fn the_simulations_figures_are_the_same_on_each_page() {
+    let page = read("docs/performance/at-a-time.md");
+    let wrong = table(&page, "| | right | ambiguous | unknown | confidently wrong |");
+    let percent = |cell: &str| cell.trim_end_matches(" %").parse::<f64>().unwrap();
+    let rules = ["k8sattributes", "Pixie", "Tetragon", "Vector"].map(|agent| percent(wrong(agent, 4)));
+    let least = rules.into_iter().fold(f64::MAX, f64::min);
+    let most = rules.into_iter().fold(0.0, f64::max);
+    let uncertain = percent(wrong("pod-index", 2)) + percent(wrong("pod-index", 3));
+    let readme = read("README.md");
+    let row = readme.lines().find(|line| line.contains("events attributed to the wrong pod")).unwrap();
+    assert!(row.contains(&format!("| {least:.0} % to {most:.0} % by the rules of four agents |")), "{row}");
+    assert!(row.contains(&format!("| 0, and {uncertain:.1} % \"not certain\" |")), "{row}");
+    let first =
+        page.split("Of the ambiguous answers of pod-index, ").nth(1).unwrap().split('%').next().unwrap();
+    assert_says("docs/why.md", &format!("In {:.0} % of the uncertain answers", percent(first.trim())));
+}
+
+#[test]
+fn requests_and_limits_follow_from_what_was_measured() {
+    let sizing = read("docs/sizing.md");
+    let daemon_set = read("deploy/kubernetes/base/daemonset.yaml");
+    let told = rows(&sizing, "| | the DaemonSet has | it is enough for |");
+    for row in told {
+        let resource = format!("{}s:", row[0]);
+        let line = daemon_set.lines().find(|line| line.trim_start().starts_with(&resource)).unwrap();
+        let memory = format!("memory: {}}}", row[1].replace(" MiB", "Mi"));
+        assert!(line.contains(&memory), "{line}: {memory}");
+    }
+    // The example: 1,500 pods, 10,000 Namespaces.
+    let memory = table(&sizing, "| pods on the node | at the start | with a full history of changes |");
+    let of_1000: u32 = memory("1,000", 2).trim_end_matches(" MB").parse().unwrap();
+    let request = of_1000 + 500 * 40 / 1000 + 25;
+    assert_says("docs/sizing.md", &format!("{of_1000} MB + 500 × 40 kB + 25 MB, which is {request} MB"));
+
+    let protobuf = read("docs/performance/protobuf.md");
+    let list = table(&protobuf, "| | JSON | protobuf | |");
+    let [json, binary] = [1, 2].map(|column| list("API server: CPU for a list of 110 pods", column));
+    let megabytes = |column| {
+        let bytes: f64 = list("bytes of a list of 110 pods", column).replace(',', "").parse().unwrap();
+        format!("{:.1} MB", bytes / 1e6)
+    };
+    assert_says(
+        "docs/sizing.md",
+        &format!("{binary} of CPU and {}, in JSON {json} and {}", megabytes(2), megabytes(1)),
+    );
+
+    // What a pod may take: the code, and each page that says it.
+    let memory = read("kubelet/src/memory/mod.rs");
+    let limit = memory.split("const LIMIT: usize = ").nth(1).unwrap().split(" << 10;").next().unwrap();
+    for page in
+        ["docs/operators.md", "docs/sizing.md", "docs/security.md", "docs/sources.md", "docs/reference.md"]
+    {
+        assert_says(page, &format!("{limit} KiB"));
+    }
+    let load = read("kubelet/src/checkpoint/load.rs");
+    let read_first = load.split("const MOST_READ: usize = ").nth(1).unwrap().split(';').next().unwrap();
+    let read_first = read_first.replace('_', ",");
+    assert_says("docs/what-if-it-fails.md", &format!("at most the newest {read_first}"));
+    assert_says("docs/operators.md", &format!("reads the newest {read_first} before it serves"));
+}

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use support::plot::STYLE;
+
 use crate::POINT;
 
 const WIDTH: f64 = 560.0;
@@ -22,17 +24,17 @@ pub(crate) fn plot(lines: &[(&'static str, Vec<f64>)]) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         {STYLE}\
          <text x=\"{LEFT}\" y=\"22\" font-size=\"17\" font-weight=\"bold\">Confidently wrong answers</text>\n\
-         <text x=\"{LEFT}\" y=\"40\" fill=\"#555\">% of all answers, by the age of the event in seconds</text>\n"
+         <text x=\"{LEFT}\" y=\"40\" class=\"faint\">% of all answers, by the age of the event in seconds</text>\n"
     );
     for tick in 0..=5 {
         let value = highest * f64::from(tick) / 5.0;
         let y = ordinate(value);
         let _ = writeln!(
             svg,
-            "<line x1=\"{LEFT}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"#ddd\"/>\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#555\">{value}</text>",
+            "<line x1=\"{LEFT}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" class=\"grid\"/>\
+             <text x=\"{}\" y=\"{}\" text-anchor=\"end\" class=\"faint\">{value}</text>",
             LEFT + WIDTH,
             LEFT - 6.0,
             y + 4.0
@@ -41,8 +43,10 @@ pub(crate) fn plot(lines: &[(&'static str, Vec<f64>)]) -> String {
     for at in (0..=points).step_by(2) {
         let (x, y) = (abscissa(at as f64), TOP + HEIGHT + 18.0);
         let seconds = at as f64 * POINT as f64 / 1_000.0;
-        let _ =
-            writeln!(svg, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\" fill=\"#555\">{seconds}</text>");
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\" class=\"faint\">{seconds}</text>"
+        );
     }
     for (number, (name, values)) in lines.iter().enumerate().rev() {
         let colour = COLOURS[number % COLOURS.len()];

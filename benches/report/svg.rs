@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use support::plot::STYLE;
+
 /// A chart beside others.
 pub(crate) struct Panel {
     pub(crate) title: String,
@@ -36,9 +38,9 @@ pub(crate) fn chart(title: &str, unit: &str, machine: &str, panels: &[Panel]) ->
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         {STYLE}\
          <text x=\"{LEFT}\" y=\"22\" font-size=\"17\" font-weight=\"bold\">{title}</text>\n\
-         <text x=\"{LEFT}\" y=\"40\" fill=\"#555\">{unit} · {machine}</text>\n"
+         <text x=\"{LEFT}\" y=\"40\" class=\"faint\">{unit} · {machine}</text>\n"
     );
     for (at, panel) in panels.iter().enumerate() {
         let x = LEFT + number(at % 2) * (WIDTH + LEFT);
@@ -76,8 +78,8 @@ fn draw(svg: &mut String, panel: &Panel, (x, y): (f64, f64), (low, high): (i32, 
         let height = ordinate(10f64.powi(decade));
         let _ = writeln!(
             svg,
-            "<line x1=\"{x}\" y1=\"{height}\" x2=\"{}\" y2=\"{height}\" stroke=\"#ddd\"/>\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#555\">{}</text>",
+            "<line x1=\"{x}\" y1=\"{height}\" x2=\"{}\" y2=\"{height}\" class=\"grid\"/>\
+             <text x=\"{}\" y=\"{}\" text-anchor=\"end\" class=\"faint\">{}</text>",
             x + WIDTH,
             x - 6.0,
             height + 4.0,
@@ -87,7 +89,7 @@ fn draw(svg: &mut String, panel: &Panel, (x, y): (f64, f64), (low, high): (i32, 
     for (at, tick) in panel.ticks.iter().enumerate() {
         let _ = writeln!(
             svg,
-            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"#555\">{tick}</text>",
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" class=\"faint\">{tick}</text>",
             abscissa(at),
             y + HEIGHT + 18.0
         );

@@ -10,6 +10,7 @@ pub mod keys;
 pub mod machine;
 pub mod markdown;
 pub mod memory;
+pub mod plot;
 #[cfg(feature = "criterion")]
 pub mod profiler;
 pub mod removed;
