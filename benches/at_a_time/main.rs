@@ -188,10 +188,11 @@ fn lines(asked: &[Asked]) -> Vec<(&'static str, Vec<f64>)> {
 fn table(asked: &[Asked], forced: &Forced, questions: u64) -> String {
     let mut text = String::from(
         "# Which pod had this IP then?\n\n\
-         Written by `cargo run --release -p pod-index-benches --bin at_a_time`: 110 pods, a new one each second, IPs reused 0 to 30 s\n\
-         after their pod, clocks up to 2 s apart, questions 0 to 60 s late. The rules of the\n\
-         other systems are written from their descriptions; Tetragon, Vector and Fluent Bit look pods up by other keys, and\n\
-         their rules are applied to IPs.\n\n\
+         An event carries an IP address and a time, and is looked up later. How often does the answer name the wrong pod, because another one has\n\
+         the address by then? This simulation asks it of `pod-index`, and of the rules of other agents.\n\n\
+         The simulated node has 110 pods and a new one each second. An IP is used again 0 to 30 s after its pod, clocks are up to 2 s apart, and\n\
+         questions come 0 to 60 s late. Sources have outages. The rules of the other systems are written from their descriptions.\n\
+         Tetragon, Vector and Fluent Bit look pods up by other keys; here their rules are applied to IPs.\n\n\
          | | right | ambiguous | unknown | confidently wrong |\n|---|---:|---:|---:|---:|\n",
     );
     for Asked { system, counts } in asked {
@@ -211,7 +212,8 @@ fn table(asked: &[Asked], forced: &Forced, questions: u64) -> String {
     let ours = Counts::sum(&asked[0].counts);
     let _ = writeln!(
         text,
-        "\n{questions} questions, each answered by all. Of the ambiguous answers of pod-index, {:.1} % have the right pod first. In {}\n\
+        "\nWritten by `cargo run --release -p pod-index-benches --bin at_a_time`.\n\n\
+         {questions} questions, each answered by all. Of the ambiguous answers of pod-index, {:.1} % have the right pod first. In {}\n\
          questions, the answers were compared with what the observations prove. They prove one pod in {:.2} %. pod-index named a\n\
          pod in {:.2} %, and missed {} proven ones.\n\n\
          A pod is proven if every history that fits the observations has it as the only holder at each time within the skew. One\n\

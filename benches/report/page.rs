@@ -13,10 +13,18 @@ use crate::{Figures, PARKING_LOT};
 const ALONE: Situation = Situation { threads: 1, updates: false };
 const TWO: Situation = Situation { threads: 2, updates: false };
 
+/// The question that the page answers. What is written here does not depend on the figures.
+const INTRODUCTION: &str = "\
+How fast is a lookup in `pod-index`, beside the maps that you could use instead, and what does an update cost? The index
+is built for many lookups and few updates, and gives time at the update for time at the lookup. The list has both. *2.3 times* means
+that the index does 2.3 times as many lookups in the same time as the best of the others; below 1, it is the slower one.
+
+";
+
 /// The whole page.
 pub(crate) fn page(figures: &Figures, machine: &str) -> String {
     let Figures { every_key: keys, ratios, memory, latency, .. } = figures;
-    let mut text = "# Performance\n\n".to_owned();
+    let mut text = format!("# Performance\n\n{INTRODUCTION}");
     for line in verdict(figures) {
         text += &wrapped(&format!("- {line}"));
     }
