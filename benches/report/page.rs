@@ -70,7 +70,7 @@ Bytes per pod, without pods, and times the bare table.
 
 {}
 ## More measurements
-What do attributes of events cost? [Records](records.md). How certain are answers about the past? [At a time](at-a-time.md).
+What did the agent do beside a real cluster? [The agent](agent.md). What do attributes of events cost? [Records](records.md). How certain are answers about the past? [At a time](at-a-time.md).
 Why are pods requested in protobuf? [Protobuf or JSON](protobuf.md). What was tried, and is no part of the index?
 [Designs tried](designs-tried.md).
 
