@@ -453,6 +453,11 @@ fn what_was_measured_beside_a_cluster_is_told_alike_on_each_page() {
     let heading = "| | pod-index, `--serve-resources=owners,nodes,namespaces` | eight informers |";
     let owners = rows(&measured, heading);
     assert_eq!(owners, rows(&read("docs/sizing.md"), "| | pod-index | eight informers |"));
+    let bytes = table(&measured, heading);
+    let [ours, theirs] =
+        [1, 2].map(|column| bytes("at the start: bytes", column).split(" in ").next().unwrap());
+    let sentence = format!("eight informers received {theirs} at their start, and `pod-index` {ours};");
+    assert_says("docs/why.md", &sentence);
 
     let outage = table(&measured, "| measured | figure |");
     let figure =
