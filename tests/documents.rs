@@ -313,6 +313,10 @@ fn the_memory_of_the_agent_is_the_same_on_each_page() {
     for page in ["README.md", "docs/why.md"] {
         assert!(read(page).contains("about 25 MiB of memory"), "{page}");
     }
+    assert_says("README.md", &format!("{} with a full history", at("110", 2)));
+    for page in ["README.md", "docs/why.md", "docs/sizing.md", "docs/reference.md"] {
+        assert_says(page, "less than 0.01 % of a core");
+    }
     assert!(read("deploy/kubernetes/base/daemonset.yaml").contains(at("110", 2)));
 }
 
@@ -338,6 +342,24 @@ fn the_guides_figures_are_those_of_the_reports() {
         let row = guide.lines().find(|line| line.starts_with('|') && line.contains(handle)).unwrap();
         assert!(row.contains(&figure(design)), "{}: {row}", figure(design));
     }
+
+    // By IP, of 1,000 pods and of 100,000.
+    let page = read("docs/performance/README.md");
+    let by_key = table(&page, "| key, pods | 200 | 1,000 | 10,000 | 100,000 |");
+    let [few, many] = [2, 4].map(|column| {
+        let figure = by_key("IP", column).split(" · ").next().unwrap();
+        format!("{:.1}", figure.parse::<f64>().unwrap())
+    });
+    assert_says("docs/embedders.md", &format!("By IP, a `CachedReader` takes {few} · {many} ns."));
+    assert_says("docs/embedders.md", &format!("by IP {few} ns with 1,000 pods, {many} ns with 100,000"));
+
+    // What an update costs, with 1,000 pods and with 100,000.
+    let [most, least] = [" ns with 1,000 pods, ", " ns with 100,000 pods, "].map(|pods| {
+        let rest = flowing("docs/performance/README.md");
+        let times = rest.split(pods).nth(1).unwrap().split(" times as long").next().unwrap();
+        times.parse::<f64>().unwrap()
+    });
+    assert_says("README.md", &format!("An update costs {least:.0} to {most:.0} times as much"));
 
     // What an update costs, with 100,000 pods.
     let page = read("docs/performance/README.md");
@@ -433,6 +455,26 @@ fn connections_and_watches_of_two_thousand_nodes_are_multiplied_rightly() {
     // Of `client-reviews`: a token once a minute, a right every two and a half.
     let asked = 2000 / 60 + 2000 / 150 + 1; // rounded
     assert_says("docs/sizing.md", &format!("2,000 / 60 + 2,000 / 150, or about {asked} small requests"));
+}
+
+/// `.ci/run features_alone` counts the crates.
+#[test]
+fn the_guide_counts_the_crates_of_a_feature_as_the_library_does() {
+    let library = read("kubelet/README.md");
+    let counted = rows(&library, "| feature | module | crates |");
+    let guide = read("docs/embedders.md");
+    let told = rows(&guide, "| your program | features of `pod-index-kubelet` | crates |");
+    let mut compared = 0;
+    for row in told {
+        let feature = row[1].split([' ', ',']).next().unwrap();
+        // The first row is about `pod-index` alone.
+        let Some(of_library) = counted.iter().find(|counted| counted[0] == feature) else { continue };
+        assert_eq!(row[2], of_library[2], "{feature}");
+        compared += 1;
+    }
+    assert!(compared >= 8, "only {compared} features");
+    let all = counted.iter().find(|row| row[0] == "the default").unwrap()[2];
+    assert_says("docs/embedders.md", &format!("With everything, `pod-index-kubelet` brings {all} crates"));
 }
 
 /// No test can measure these, because they need a cluster. So they are on one page, and the others agree with it.
