@@ -591,6 +591,9 @@ fn requests_and_limits_follow_from_what_was_measured() {
     let load = read("kubelet/src/checkpoint/load.rs");
     let read_first = load.split("const MOST_READ: usize = ").nth(1).unwrap().split(';').next().unwrap();
     let read_first = read_first.replace('_', ",");
-    assert_says("docs/what-if-it-fails.md", &format!("at most the newest {read_first}"));
+    assert_says(
+        "docs/what-if-it-fails.md",
+        &format!("reads at most the newest {read_first} files before it serves"),
+    );
     assert_says("docs/operators.md", &format!("reads the newest {read_first} before it serves"));
 }
