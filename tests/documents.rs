@@ -480,6 +480,24 @@ fn the_guide_counts_the_crates_of_a_feature_as_the_library_does() {
     assert_says("docs/embedders.md", &format!("With everything, `pod-index-kubelet` brings {all} crates"));
 }
 
+#[test]
+fn whois_lists_each_field_that_rules_may_name() {
+    let code = read("kubelet/src/records/extract/fields.rs");
+    let fields = code.split("const FIELDS:").nth(1).unwrap().split("\n];").next().unwrap();
+    let page = read("docs/whois.md");
+    let told = rows(&page, "| key of `extract` | values |");
+    let told: Vec<&str> = told.iter().flat_map(|row| row[1].split('`').skip(1).step_by(2)).collect();
+    let mut untold: Vec<&str> = between(fields, "(\"", '"').collect();
+    assert!(untold.len() > 30, "{untold:?}");
+    untold.retain(|field| !told.contains(field));
+    assert_eq!(untold, [""; 0]);
+
+    let objects = read("kubelet/src/records/extract/objects.rs");
+    let kinds = objects.split("const NAMES:").nth(1).unwrap().split("\n    ];").next().unwrap();
+    let kinds: Vec<&str> = between(kinds, "(\"", '"').collect();
+    assert!(kinds.len() > 8 && kinds.iter().all(|kind| told.contains(kind)), "{kinds:?}");
+}
+
 /// No test can measure these, because they need a cluster. So they are on one page, and the others agree with it.
 #[test]
 fn what_was_measured_beside_a_cluster_is_told_alike_on_each_page() {
