@@ -12,8 +12,8 @@ use api_server::{ApiServer, DEADLINE, Fault, Verb};
 use followed::{Followed, STAYS, Said, truth};
 use k8s_openapi::api::core::v1::Pod;
 use node_followed::{
-    QUICK, changed, encoded, follow_with, followed, followed_in_protobuf, follows_on, of_n1, pod, quick,
-    source,
+    QUICK, changed, client_through, encoded, follow_with, followed, followed_in_protobuf, follows_on, of_n1,
+    pod, quick, source,
 };
 use pod_index_kubelet::Pauses;
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
@@ -166,30 +166,69 @@ async fn a_watch_that_goes_on_has_told_nothing_before_its_first_event() {
     assert!(followed.status.borrow().last_heard > heard);
 }
 
-#[tokio::test]
-async fn a_silent_watch_is_dropped_and_the_pods_are_listed_again() {
+/// A server with one pod, a proxy before it, and an index that gives up a watch after this silence.
+async fn followed_through_proxy(silence: Duration) -> (ApiServer, Proxy, Followed) {
     let server = ApiServer::start().await;
     server.bookmark_every(5 * QUICK);
     server.put("pods", &pod("stays-0", "n1"));
     let proxy = Proxy::before(server.port()).await;
-    let url = format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap();
-    let client = kube::Client::try_from(kube::Config::new(url)).unwrap();
+    let source = Source { times: Times { silence, ..quick() }, ..Source::new(client_through(&proxy).await) };
+    let followed = follow_with(&server, source).await;
+    (server, proxy, followed)
+}
+
+#[tokio::test]
+async fn a_silent_watch_continues_over_another_connection_without_a_list() {
     let silence = Duration::from_secs(2);
-    let source = Source { times: Times { silence, ..quick() }, ..Source::new(client) };
-    let mut followed = follow_with(&server, source).await;
-    let lists = server.requests(Verb::List);
+    let (server, proxy, mut followed) = followed_through_proxy(silence).await;
+    let watches = server.requests(Verb::Watch);
     tokio::time::sleep(silence + 5 * QUICK).await;
-    assert_eq!(server.requests(Verb::List), lists, "a bookmark is a word");
+    assert_eq!(server.requests(Verb::Watch), watches, "a bookmark is a word");
     assert!(followed.status.borrow().silence().unwrap() < silence);
+    let connections = proxy.accepted();
     proxy.silence(Forwards::NOTHING);
     server.put("pods", &changed("stays-0", 1));
-    followed
-        .until_status("a problem", |status| {
-            status.problems.iter().any(|problem| problem.message.contains("silent for 2 s"))
-        })
-        .await;
     followed.equals(&server, of_n1).await;
-    assert!(server.requests(Verb::List) > lists, "it was listed again");
+    assert!(proxy.accepted() > connections, "by another connection");
+    assert_eq!(server.requests(Verb::List), 1, "the watch sends what was swallowed");
+    let status = followed.status.borrow().clone();
+    assert_eq!((status.relists, status.failed_checks), (0, 0), "{:?}", status.problems);
+    follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_silent_watch_whose_history_is_gone_is_listed_again() {
+    let (server, proxy, mut followed) = followed_through_proxy(Duration::from_secs(2)).await;
+    proxy.silence(Forwards::NOTHING);
+    server.put("pods", &changed("stays-0", 1));
+    server.compact();
+    followed.equals(&server, of_n1).await;
+    assert_eq!(server.requests(Verb::List), 2);
+    assert_eq!(followed.status.borrow().relists, 1, "pods may have come and gone");
+    follows_on(&server, &mut followed).await;
+}
+
+/// As with etcd's default of one notice in 10 minutes.
+#[tokio::test]
+async fn a_server_without_progress_notices_is_neither_listed_again_nor_believed_when_a_watch_does_not_end() {
+    let silence = Duration::from_secs(4);
+    let (server, proxy, mut followed) = followed_through_proxy(silence).await;
+    server.without_progress_notices();
+    // The first ends by its silence. The server ends the others before.
+    server.seen(Verb::Watch, 5).await;
+    assert_eq!(server.requests(Verb::List), 1, "nothing has changed");
+    let status = followed.status.borrow().clone();
+    assert_eq!((status.relists, status.failed_checks), (0, 0), "{:?}", status.problems);
+    assert!(status.silence().unwrap() < silence, "the end of a watch is a word: {:?}", status.silence());
+    follows_on(&server, &mut followed).await;
+
+    let connections = proxy.accepted();
+    proxy.silence(Forwards { to_server: true, to_client: false });
+    server.put("pods", &changed("stays-0", 1));
+    followed.until_status("a watch that does not end", |status| status.failed_checks == 1).await;
+    followed.equals(&server, of_n1).await;
+    assert!(proxy.accepted() > connections, "by another connection");
+    assert_eq!(server.requests(Verb::List), 1, "the watch sends what was swallowed");
     follows_on(&server, &mut followed).await;
 }
 

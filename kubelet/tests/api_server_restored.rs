@@ -6,10 +6,15 @@ use crate::followed;
 use crate::node_followed;
 use pod_index_test_support::api_server;
 
+use std::time::Duration;
+
 use api_server::{ApiServer, Fault, Store, Verb};
 use followed::{Followed, Said};
-use node_followed::{QUICK, changed, follow_with, followed, follows_on, of_n1, pod, quick, source};
+use node_followed::{
+    QUICK, changed, client_through, follow_with, followed, follows_on, of_n1, pod, quick, source,
+};
 use pod_index_kubelet::sources::api_server::{ApiServer as Source, Times};
+use pod_index_test_support::proxy::{Forwards, Proxy};
 
 /// A source that compares soon.
 fn comparing(server: &ApiServer) -> Source {
@@ -50,6 +55,22 @@ async fn a_server_restored_from_a_backup_is_detected_although_its_watch_is_silen
     }
     followed.equals(&server, of_n1).await;
     assert_eq!(followed.status.borrow().relists, 1, "pods may have come and gone");
+    follows_on(&server, &mut followed).await;
+}
+
+/// The proxy keeps the client's connection, so that nothing but the silence is seen of the restoration.
+#[tokio::test]
+async fn a_server_restored_behind_a_silent_proxy_is_detected() {
+    let (server, backup, followed) = followed_since_a_backup().await;
+    drop(followed);
+    let proxy = Proxy::before(server.port()).await;
+    let times = Times { silence: Duration::from_secs(2), compare_after: 4 * QUICK, ..quick() };
+    let source = Source { times, ..Source::new(client_through(&proxy).await) };
+    let mut followed = follow_with(&server, source).await;
+    proxy.silence(Forwards::NOTHING);
+    server.restore(&backup);
+    server.put("pods", &changed("stays-0", 99));
+    followed.equals(&server, of_n1).await;
     follows_on(&server, &mut followed).await;
 }
 

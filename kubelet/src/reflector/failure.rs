@@ -26,6 +26,8 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The connection broke, or the server refused: nothing was lost.
     Broken,
+    /// The watch was silent for too long. What it did not send comes when it is continued.
+    Silent,
     /// 410: the history that follows the version is gone.
     Expired,
     /// The server has not reached the version. It may have another history.

@@ -3,8 +3,8 @@
 //! # Rules
 //! * The first list comes from the server's watch cache. A later one is not older than what was received. Only if
 //!   the server refuses such a list, or is found to have another history, it reads etcd.
-//! * A broken watch continues from the last version. After doubt (410, silence, disorder), the objects are listed
-//!   again, and only differences are emitted.
+//! * A broken watch continues from the last version, and so does a silent one. After doubt (410, disorder), the objects are
+//!   listed again, and only differences are emitted.
 //! * A server that is asked for protobuf may answer in JSON. After an answer in protobuf that cannot be read, all are in JSON.
 //! * An object that cannot be decoded is a problem of its own, also if this program panics on it. Its earlier version stays.
 //! * Every wait after a failure is here: waits grow, with jitter. `Retry-After` is obeyed.
@@ -18,6 +18,7 @@ mod encoded;
 mod failure;
 mod items;
 mod known;
+mod lifetime;
 mod protobuf_items;
 mod reflect;
 mod request;
@@ -81,8 +82,10 @@ pub struct Times {
     pub backoff: Pauses,
     /// Time limit for the beginning of an answer, and for each part of a list; 60 s by default.
     pub patience: Duration,
-    /// A watch without an event or a bookmark for this long counts as dead, and the objects are listed again;
-    /// 150 s by default. API servers send a bookmark about once a minute.
+    /// A watch without an event or a bookmark for this long is given up, and continued over another connection; 150 s by
+    /// default. API servers send a bookmark about once a minute. One whose etcd sends few progress notices sends none while
+    /// nothing changes: it is then asked for shorter watches (60 to 80 % of this), because the end of a watch also shows that the
+    /// connection works.
     pub silence: Duration,
     /// Over HTTP/1.1, which has no pings, a watch lasts no longer than this, randomly shortened by up to a third; 30 s by
     /// default. If it does not end a third of this later, or does not begin by then, it counts as dead, too. So a proxy that keeps

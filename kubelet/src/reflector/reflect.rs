@@ -16,11 +16,11 @@ use super::compare::{Comparison, Listed, differing, finished};
 use super::encoded::{DecodeProtobuf, Encoded, Event, EventKind, Identity};
 use super::failure::{Failure, FailureKind};
 use super::known::{Cause, Panicked, Received, Undecoded, is_held, panicked, received, unless_panic};
+use super::lifetime::Lifetimes;
 use super::request::{ANY_VERSION, Lines, Requests};
 use super::version::{Versions, is_older};
 use super::waits::Waits;
 use super::{Observer, Times, Update};
-use crate::backoff::{jitter, random};
 
 /// Limit of events per update, so that a flood of events does not delay its first ones.
 const BATCH: usize = 4096;
@@ -55,6 +55,7 @@ pub(crate) struct Reflector<K, T, O> {
     ready: VecDeque<Update<T>>,
     pause: Option<Duration>,
     waits: Waits,
+    lifetimes: Lifetimes,
     step: Step,
 }
 
@@ -81,6 +82,15 @@ struct Watch {
     lines: Lines,
     began: Instant,
     asked: Duration,
+    /// The server has sent an event or a bookmark.
+    has_spoken: bool,
+}
+
+impl Watch {
+    /// Whether the server should have ended it by now.
+    fn is_overdue(&self) -> bool {
+        self.began.elapsed() > self.asked
+    }
 }
 
 impl<K, T, O> Reflector<K, T, O>
@@ -112,6 +122,7 @@ where
             ready: VecDeque::new(),
             pause: None,
             waits: Waits::new(times.backoff),
+            lifetimes: Lifetimes::new(),
             step: Step::List,
         }
     }
@@ -175,7 +186,7 @@ where
     fn failed(&mut self, failure: &Failure, is_list: bool) {
         self.is_cut |= !is_list;
         match failure.kind {
-            FailureKind::Broken | FailureKind::Doubt => {}
+            FailureKind::Broken | FailureKind::Silent | FailureKind::Doubt => {}
             FailureKind::NoProtobuf => self.requests.accepts_protobuf = false,
             FailureKind::Expired => self.needs_latest |= is_list,
             FailureKind::TooLarge => self.needs_latest = true,
@@ -188,7 +199,7 @@ where
         self.observer.failed(failure);
         let is_expired = failure.kind == FailureKind::Expired;
         self.pause = Some(self.waits.wait(is_expired, Instant::now()).max(failure.retry_after));
-        if failure.kind == FailureKind::Broken && !is_list {
+        if matches!(failure.kind, FailureKind::Broken | FailureKind::Silent) && !is_list {
             self.step = Step::Watch;
         }
     }
@@ -271,29 +282,24 @@ where
     }
 
     async fn watch(&mut self) -> Result<(), Failure> {
-        let Times { mut patience, mut silence, http1_watch, .. } = self.times;
-        // Random, so that watches do not all end at once.
-        let mut asked = Duration::from_secs(200) + Duration::from_secs(90).mul_f64(random());
-        if self.requests.is_http1.load(Ordering::Relaxed) {
-            // Without pings, a proxy that swallows events is noticed only because the watch does not end.
-            asked = asked.min(http1_watch.mul_f64(jitter()));
-            silence = silence.min(asked + http1_watch / 3);
-            // The last watch may have ended just before the proxy fell silent.
-            patience = patience.min(http1_watch + http1_watch / 3);
-        }
-        let lines = self.requests.watch(self.latest, asked, patience, silence).await?;
+        let lifetime = self.lifetimes.next(&self.times, self.requests.is_http1.load(Ordering::Relaxed));
+        let lines = self.requests.watch(self.latest, lifetime).await?;
         self.observer.watching();
         if mem::take(&mut self.is_cut) {
             self.comparison = Some(Comparison::begin(&self.requests, &self.times, self.latest));
         }
-        self.step = Step::Follow(Watch { lines, began: Instant::now(), asked });
+        let asked = lifetime.asked;
+        self.step = Step::Follow(Watch { lines, began: Instant::now(), asked, has_spoken: false });
         Ok(())
     }
 
     /// Takes the next events, or the end of the comparison.
     async fn follow(&mut self, mut watch: Watch) -> Result<(), Failure> {
         let mut line = tokio::select! {
-            line = watch.lines.next() => line?,
+            line = watch.lines.next() => match line {
+                Err(failure) if failure.kind == FailureKind::Silent => return self.silent(&watch, &failure),
+                line => line?,
+            },
             listed = finished(&mut self.comparison) => {
                 self.compared(&listed)?;
                 self.step = Step::Follow(watch);
@@ -303,14 +309,13 @@ where
         self.observer.heard();
         for taken in 1.. {
             let Some(event) = line else {
-                let lasted = watch.began.elapsed();
-                if lasted < SHORT {
-                    self.pause = Some(self.waits.wait(false, Instant::now()));
-                }
+                self.pause_after_short(&watch);
                 self.step = Step::Watch;
-                self.is_cut = lasted + EARLY < watch.asked;
+                self.is_cut = watch.began.elapsed() + EARLY < watch.asked;
+                self.lifetimes.ended(watch.has_spoken);
                 return Ok(());
             };
+            watch.has_spoken = true;
             self.take(Encoded { encoding: watch.lines.encoding, bytes: &event })?;
             if taken == BATCH {
                 break;
@@ -322,6 +327,31 @@ where
         }
         self.step = Step::Follow(watch);
         Ok(())
+    }
+
+    /// Gives up a watch that was silent for too long. It continues from the last version, so the server sends what did not
+    /// arrive; and as after each cut, it is compared whether the server is still the one that was followed.
+    ///
+    /// That the server should have ended it is a failure. Before that, it may have had nothing to say.
+    fn silent(&mut self, watch: &Watch, failure: &Failure) -> Result<(), Failure> {
+        self.lifetimes.silent();
+        if watch.is_overdue() {
+            let asked = watch.asked.as_secs();
+            let message = format!("{}: it did not end after {asked} s, as it was asked to", failure.message);
+            return Err(Failure::new(FailureKind::Silent, message));
+        }
+        tracing::debug!("{}, and continues over another connection", failure.message);
+        self.pause_after_short(watch);
+        self.is_cut = true;
+        self.step = Step::Watch;
+        Ok(())
+    }
+
+    /// A watch that has lasted for a moment counts as failed: the next one waits.
+    fn pause_after_short(&mut self, watch: &Watch) {
+        if watch.began.elapsed() < SHORT {
+            self.pause = Some(self.waits.wait(false, Instant::now()));
+        }
     }
 
     fn take(&mut self, event: Encoded<'_>) -> Result<(), Failure> {
@@ -416,6 +446,8 @@ where
         let is_behind = *version < resumed_from;
         let different = differing(&self.known, objects, &changed);
         if different == 0 && !is_behind {
+            // Everything in the server's list has arrived here.
+            self.observer.heard();
             return Ok(());
         }
         let message = format!(

@@ -21,6 +21,7 @@ use tokio::time::{self, Instant};
 use super::encoded::{Encoded, Encoding, LIST_IN_PROTOBUF, WATCH_IN_PROTOBUF, unreadable};
 use super::failure::{Failure, FailureKind};
 use super::items::Items;
+use super::lifetime::Lifetime;
 use super::protobuf_items::ProtobufItems;
 use super::split::{LARGEST, Split};
 use crate::protobuf::without_envelope;
@@ -83,17 +84,12 @@ impl Requests {
     }
 
     /// Watches from `version` on.
-    pub(super) async fn watch(
-        &self,
-        version: u64,
-        lasts: Duration,
-        patience: Duration,
-        silence: Duration,
-    ) -> Result<Lines, Failure> {
+    pub(super) async fn watch(&self, version: u64, lifetime: Lifetime) -> Result<Lines, Failure> {
+        let Lifetime { asked, patience, silence } = lifetime;
         let params = WatchParams {
             label_selector: self.labels.clone(),
             field_selector: self.fields.clone(),
-            timeout: u32::try_from(lasts.as_secs()).ok(),
+            timeout: u32::try_from(asked.as_secs()).ok(),
             bookmarks: true,
             ..WatchParams::default()
         };
@@ -107,7 +103,8 @@ impl Requests {
     pub(crate) async fn check(&self, patience: Duration) -> Result<(), (&'static str, Failure)> {
         let version =
             self.list(Some(ANY_VERSION), patience, |_| Ok(())).await.map_err(|failure| ("list", failure))?;
-        let watch = self.watch(version, Duration::from_secs(1), patience, patience).await;
+        let lifetime = Lifetime { asked: Duration::from_secs(1), patience, silence: patience };
+        let watch = self.watch(version, lifetime).await;
         watch.map(drop).map_err(|failure| ("watch", failure))
     }
 
@@ -177,7 +174,7 @@ pub(super) struct Lines {
     /// This many bytes of the buffer are known to contain no end of a line.
     searched: usize,
     silence: Duration,
-    /// The watch counts as dead if nothing arrives until then.
+    /// The watch is given up if nothing arrives until then.
     until: Instant,
 }
 
@@ -195,7 +192,7 @@ impl Lines {
             }
             let Ok(part) = time::timeout_at(self.until, chunk(&mut self.body)).await else {
                 let message = format!("the watch was silent for {} s", self.silence.as_secs_f32());
-                return Err(Failure::new(FailureKind::Doubt, message));
+                return Err(Failure::new(FailureKind::Silent, message));
             };
             let Some(part) = part? else { return Ok(None) };
             self.until = Instant::now() + self.silence;

@@ -67,7 +67,8 @@ impl SourceStatus {
     /// Time since the source last heard from its origin. `None` if it never did.
     ///
     /// A directory or a URL answers each read. An API server sends something about once a minute even if nothing
-    /// changes; its watch counts as dead after 150 s.
+    /// changes, or, if its etcd sends few progress notices, at least the end of a watch every two minutes. A watch that is silent
+    /// for 150 s is given up.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {
         self.last_heard.map(|heard| heard.elapsed())

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::Pauses;
+use pod_index_kubelet::api_client::{ApiClient, ConnectionOptions, Silences};
 use pod_index_kubelet::protobuf::encode_pod;
 use pod_index_kubelet::protobuf::message::put;
 use pod_index_kubelet::sources::NodeName;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::followed::{Followed, STAYS};
 use pod_index_test_support::api_server::{ApiServer, DEADLINE};
+use pod_index_test_support::proxy::Proxy;
 
 pub const QUICK: Duration = Duration::from_millis(20);
 
@@ -59,6 +61,15 @@ pub fn source(server: &ApiServer) -> Source {
     Source { times: quick(), ..Source::new(server.client()) }
 }
 
+/// A client through this proxy, as the agent has it: a watch that is dropped after a silence takes its connection along, and
+/// with it the idle ones.
+pub async fn client_through(proxy: &Proxy) -> kube::Client {
+    let config = kube::Config::new(format!("http://127.0.0.1:{}", proxy.port()).parse().unwrap());
+    let silences = Silences { request: QUICK, answer: QUICK, http1_answer: QUICK };
+    let options = ConnectionOptions { silences, ..ConnectionOptions::default() };
+    ApiClient::new(config, "test", &options).await.unwrap().client()
+}
+
 pub fn of_n1(pod: &Pod) -> bool {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some("n1")
 }
@@ -91,7 +102,9 @@ pub async fn follow(server: &ApiServer) -> Followed {
 pub async fn follow_with(server: &ApiServer, source: Source) -> Followed {
     let mut followed = Followed::whole(source.node(&NodeName::new("n1")).pods());
     followed.equals(server, of_n1).await;
+    // The server has answered, and the source has the answer.
     server.watched_by(1).await;
+    followed.until_status("a watch", |status| status.checks > 0).await;
     followed
 }
 

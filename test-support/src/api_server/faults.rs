@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
 
-use super::ApiServer;
 use super::connections::Listener;
 use super::fault::Fault;
 use super::request::Verb;
 use super::rights::Right;
 use super::store::Store;
+use super::{ApiServer, ProgressNotices};
 
 impl ApiServer {
     /// The next request of this kind that has no other fault meets this fault.
@@ -107,6 +107,12 @@ impl ApiServer {
     /// Sets the interval of bookmarks; one minute by default.
     pub fn bookmark_every(&self, period: Duration) {
         self.shared.lock().bookmark_period = period;
+    }
+
+    /// Its etcd sends no progress notices, or only once in 10 minutes, which is etcd's default. So a watch gets a bookmark only
+    /// after an object of its kind has changed, selected or not; and those of [`send_bookmarks`](Self::send_bookmarks).
+    pub fn without_progress_notices(&self) {
+        self.shared.lock().progress_notices = ProgressNotices::Rare;
     }
 
     /// Sets how long a get or a list waits for a future version; 3 s by default.

@@ -88,6 +88,16 @@ struct Shared {
     changed: channel::Sender<u64>,
 }
 
+/// How often the server's etcd tells it of its version although nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum ProgressNotices {
+    /// Before each bookmark, as an etcd of kubeadm does.
+    #[default]
+    Frequent,
+    /// Not during a test, as an etcd by default.
+    Rare,
+}
+
 #[derive(Default)]
 struct State {
     store: Store,
@@ -106,6 +116,7 @@ struct State {
     future_patience: Duration,
     /// Interval of bookmarks.
     bookmark_period: Duration,
+    progress_notices: ProgressNotices,
     /// Number of open connections, and of all connections so far.
     open_connections: usize,
     connections: u64,

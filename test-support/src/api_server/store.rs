@@ -91,6 +91,12 @@ impl Store {
         self.objects.values().filter(move |object| object.key.resource == resource)
     }
 
+    /// The version of the last change of this resource that the history has; 0 without one.
+    pub(super) fn changed(&self, resource: &str) -> u64 {
+        let last = self.history.iter().rev().find(|change| change.last.key.resource == resource);
+        last.map_or(0, |change| change.version)
+    }
+
     pub(super) fn put(&mut self, resource: &str, mut value: Value) -> Arc<Object> {
         let key = Key::new(resource, text(&value, "/metadata/namespace"), text(&value, "/metadata/name"));
         assert!(!key.name.is_empty(), "an object without a name: {value}");

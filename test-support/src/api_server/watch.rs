@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::request::Request;
 use super::selector::Selector;
 use super::store::{Change, Key, Object};
-use super::{Shared, State, list};
+use super::{ProgressNotices, Shared, State, list};
 
 /// A server ends a watch after 30 to 60 minutes if the client does not set a limit.
 const LONGEST: Duration = Duration::from_secs(45 * 60);
@@ -27,6 +27,8 @@ struct Watch {
     shared: Arc<Shared>,
     request: Request,
     fault: Fault,
+    /// It began with the changes after this version.
+    since: u64,
     /// Every change up to this version has been sent.
     seen: u64,
     /// Number of complete events sent.
@@ -44,12 +46,13 @@ struct Batch {
 }
 
 impl Watch {
-    fn new(shared: &Arc<Shared>, state: &State, request: Request, fault: Fault, seen: u64) -> Self {
+    fn new(shared: &Arc<Shared>, state: &State, request: Request, fault: Fault, since: u64) -> Self {
         Self {
             shared: Arc::clone(shared),
             request,
             fault,
-            seen,
+            since,
+            seen: since,
             sent: 0,
             reversals: state.reversals,
             bookmarks: state.bookmarks,
@@ -84,15 +87,15 @@ impl Watch {
         self.seen = self.seen.max(state.store.version);
         if state.bookmarks > self.bookmarks {
             self.bookmarks = state.bookmarks;
-            batch.events.extend(self.bookmark());
+            batch.events.extend(self.bookmark(self.seen));
         }
         batch
     }
 
-    /// A bookmark, if requested and if there is a version to report.
-    fn bookmark(&self) -> Option<Bytes> {
+    /// A bookmark of this version, if bookmarks were requested.
+    fn bookmark(&self, version: u64) -> Option<Bytes> {
         let wanted = self.request.asks_for("allowWatchBookmarks");
-        wanted.then(|| bookmark(&self.request, self.seen, false))
+        wanted.then(|| bookmark(&self.request, version, false))
     }
 
     /// The change as this watch sees it: an object that starts to match is added, one that stops matching is
@@ -118,11 +121,19 @@ impl Watch {
         Some(object_event(kind, &render(object, self.request.metadata_only)))
     }
 
-    /// Timed events. None while waiting for a future version or while events are held.
+    /// The bookmark that is due. None while waiting for a future version or while events are held, and none of a version that the
+    /// watch has begun with: without progress notices, the server's cache of a kind has the version of the kind's last change.
     fn timed_bookmark(&self) -> Option<Bytes> {
         let state = self.shared.lock();
         let told_all = state.store.version >= self.seen && !state.held;
-        if told_all { self.bookmark() } else { None }
+        if !told_all {
+            return None;
+        }
+        if state.progress_notices == ProgressNotices::Frequent {
+            return self.bookmark(self.seen);
+        }
+        let changed = state.store.changed(&self.request.selector.resource);
+        if changed > self.since { self.bookmark(changed) } else { None }
     }
 
     /// Sends the batch as far as the fault allows. `false`: the watch ends.

@@ -147,3 +147,28 @@ async fn a_watch_from_the_future_is_silent_and_a_restored_server_has_a_past() {
     let mut streamed = watch(&api, "999999", &initial).await;
     assert_eq!(next(&mut streamed).await, "ERROR 504");
 }
+
+#[tokio::test]
+async fn without_progress_notices_a_bookmark_comes_only_after_a_change_of_the_kind() {
+    let server = ApiServer::start().await;
+    server.without_progress_notices();
+    server.bookmark_every(Duration::from_millis(20));
+    let api: Api<Pod> = Api::all(server.client());
+    server.put("pods", &pod("a", "one", "n1"));
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } });
+    let since = server.put("nodes", &node).version.to_string();
+    let of_n1 = WatchParams::default().fields("spec.nodeName=n1");
+    let mut events = watch(&api, &since, &of_n1).await;
+    server.put("nodes", &node);
+    let silence = tokio::time::timeout(Duration::from_millis(200), events.next()).await;
+    assert!(silence.is_err(), "no bookmark for another kind's change: {silence:?}");
+    let changed = server.put("pods", &pod("a", "elsewhere", "n2")).version.to_string();
+    let Some(Ok(WatchEvent::Bookmark(bookmark))) = events.next().await else { panic!("a bookmark") };
+    assert_eq!(bookmark.metadata.resource_version, changed);
+    // From there on it is silent again, but for a progress notice that comes.
+    let mut quiet = watch(&api, &changed, &of_n1.timeout(3)).await;
+    let silence = tokio::time::timeout(Duration::from_millis(200), quiet.next()).await;
+    assert!(silence.is_err(), "{silence:?}");
+    server.send_bookmarks();
+    assert_eq!((&*next(&mut quiet).await, &*next(&mut quiet).await), ("BOOKMARK {}", "end"));
+}

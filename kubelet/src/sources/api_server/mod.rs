@@ -17,8 +17,11 @@
 //!   or the function that transforms pods, is treated likewise ([`Defect`](crate::sources::ProblemKind::Defect)).
 //! * A pod that would take more than 512 KiB of memory is a problem of its own, a warning. It is emitted without the fields
 //!   that take most, which the annotation [`LEFT_OUT`](crate::memory::LEFT_OUT) names: see [`memory`](crate::memory).
-//! * A watch without an event or a bookmark for 150 s counts as dead: the pods are listed again. The status
-//!   says how long ago the server was heard ([`silence`](crate::sources::SourceStatus::silence)).
+//! * A watch without an event or a bookmark for 150 s is given up, and continued from the last resource version over another
+//!   connection: what a proxy has swallowed comes then. A server that is silent because nothing changes (see
+//!   [`Times::silence`]) is asked for watches of 90 to 120 s from then on, and their end shows that the connection works. If one does
+//!   not end, that is a failure. The status says how long ago the server was heard
+//!   ([`silence`](crate::sources::SourceStatus::silence)).
 //! * The server is asked for protobuf, which takes it less than half the time. One that answers in JSON is understood as well.
 //!   After an answer in protobuf that cannot be read, all are in JSON.
 //! * During an outage the last state stays. The server is tried at least every 7.5 s.
