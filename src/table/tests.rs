@@ -125,6 +125,8 @@ fn title(number: u64) -> String {
 struct Made {
     books: Vec<Arc<Book>>,
     texts: Vec<Arc<str>>,
+    /// The titles that are too long for an entry.
+    titles: Vec<Arc<[u8]>>,
 }
 
 impl Made {
@@ -138,10 +140,19 @@ impl Made {
         Arc::clone(&self.texts[self.texts.len() - 1])
     }
 
+    fn title(&mut self, number: u64) -> Text {
+        let title = Text::new(title(number).as_bytes(), b"title");
+        if let Text::Elsewhere { bytes, .. } = &title {
+            self.titles.push(Arc::clone(bytes));
+        }
+        title
+    }
+
     /// Whether nothing but this has them.
     fn are_alone(&self) -> bool {
         self.books.iter().all(|book| Arc::strong_count(book) == 1)
             && self.texts.iter().all(|text| Arc::strong_count(text) == 1)
+            && self.titles.iter().all(|title| Arc::strong_count(title) == 1)
     }
 }
 
@@ -161,9 +172,8 @@ fn put(draft: &mut Draft<'_, Library<Book>>, number: u64, made: &mut Made) {
     let tagged = |hash: u64| -> (u64, NonZero<u8>) { (hash, any_tag(hash)) };
     let (hash, tag) = tagged(hashing.words((number, number)));
     open.of(|shelves| &mut shelves.by_number).insert(hash, tag, Words(number, number), Arc::clone(&book));
-    let title = title(number);
-    let (hash, tag) = tagged(hashing.pair(&title, "title"));
-    open.of(|shelves| &mut shelves.by_title).insert(hash, tag, Text::new(title.as_bytes(), b"title"), book);
+    let (hash, tag) = tagged(hashing.pair(title(number), "title"));
+    open.of(|shelves| &mut shelves.by_title).insert(hash, tag, made.title(number), book);
     let (hash, tag) = tagged(hashing.four_words([number; 4]));
     open.of(|shelves| &mut shelves.lent).insert(hash, tag, [Words(number, number); 2], lent);
 }
