@@ -124,7 +124,7 @@ fn strangers() -> Writes<Pod> {
 fn added() -> Writes<Pod> {
     let mut on = strangers();
     for pod in &on.pods {
-        assert!(on.writer.add_pod(Arc::clone(pod)).is_ok(), "good pods");
+        assert!(on.writer.upsert_pod(Arc::clone(pod)).is_ok(), "good pods");
     }
     on
 }
@@ -144,7 +144,7 @@ fn rivals() -> Writes<Keyed> {
 fn added_rivals() -> Writes<Keyed> {
     let mut on = rivals();
     for pod in &on.pods {
-        assert!(on.writer.add_pod(Arc::clone(pod)).is_ok(), "good pods");
+        assert!(on.writer.upsert_pod(Arc::clone(pod)).is_ok(), "good pods");
     }
     on
 }
@@ -258,7 +258,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
 #[bench::one_by_one()]
 fn update(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
-        let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
+        let _ = black_box(on.writer.upsert_pod(Arc::clone(pod)));
     }
     on
 }
@@ -269,7 +269,7 @@ fn update(mut on: Writes<Pod>) -> Writes<Pod> {
 fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     let changes = on.reader.as_ref().map(Reader::changes);
     for pod in &on.pods {
-        let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
+        let _ = black_box(on.writer.upsert_pod(Arc::clone(pod)));
     }
     drop(changes);
     on
@@ -278,7 +278,7 @@ fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
 #[library_benchmark(setup = held_updates, config = held_at(2_608_000))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
-    let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Update)));
+    let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Upsert)));
     on
 }
 
@@ -286,7 +286,7 @@ fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
 #[bench::batches_of_64()]
 fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     for batch in on.pods.chunks(64) {
-        let _ = black_box(on.writer.apply(batch.iter().cloned().map(Operation::Update)));
+        let _ = black_box(on.writer.apply(batch.iter().cloned().map(Operation::Upsert)));
     }
     on
 }
@@ -302,7 +302,7 @@ fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
-        let _ = black_box(on.writer.add_pod(Arc::clone(pod)));
+        let _ = black_box(on.writer.upsert_pod(Arc::clone(pod)));
         black_box(on.writer.remove_pod(pod));
     }
     on
@@ -322,7 +322,7 @@ fn remove(mut on: Writes<Pod>) -> Writes<Pod> {
 #[bench::one_by_one()]
 fn add_with_contested_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
-        let _ = black_box(on.writer.add_pod(Arc::clone(pod)));
+        let _ = black_box(on.writer.upsert_pod(Arc::clone(pod)));
     }
     on
 }
@@ -413,7 +413,7 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 #[bench::an_ip_and_two_containers(args = (2), config = held_at(12_310_000))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
-        let _ = black_box(on.writer.update_pod(Arc::clone(pod)));
+        let _ = black_box(on.writer.upsert_pod(Arc::clone(pod)));
     }
     on
 }

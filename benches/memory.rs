@@ -41,7 +41,7 @@ fn grown(workload: &Workload) -> f64 {
     let before = allocated();
     let (mut writer, _reader) = pod_index::new::<Pod>();
     for pod in workload.all() {
-        writer.add_pod(pod).expect("a good pod");
+        writer.upsert_pod(pod).expect("a good pod");
     }
     let _ = writer.reclaim();
     number(allocated() - before) / number(workload.pods.len().cast_signed())
@@ -56,10 +56,10 @@ fn held(workload: &mut Workload, batched: bool) -> f64 {
     updates.truncate(1_000);
     let snapshot = reader.snapshot();
     if batched {
-        let _ = writer.apply(updates.iter().cloned().map(Operation::Update));
+        let _ = writer.apply(updates.iter().cloned().map(Operation::Upsert));
     } else {
         for pod in &updates {
-            writer.update_pod(pod.clone()).expect("a good pod");
+            writer.upsert_pod(pod.clone()).expect("a good pod");
         }
     }
     let _ = writer.reclaim();

@@ -10,8 +10,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     mirror.metadata.uid = Some("7f3e1".into());
     mirror.metadata.annotations = Some([("kubernetes.io/config.mirror".into(), "c0368".into())].into());
 
-    writer.add_pod(etcd)?;
-    writer.add_pod(mirror)?;
+    writer.upsert_pod(etcd)?;
+    writer.upsert_pod(mirror)?;
     println!("the API server's 7f3e1 is, on the node, {}", reader.load().translate_pod_uid("7f3e1"));
     Ok(())
 }

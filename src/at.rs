@@ -15,7 +15,10 @@ use crate::pod::{ClaimRef, Life, PodKind, PodMeta, Tenure, Time, ip_number, nano
 use crate::pods::{End, EndCause, Found, FoundBy, Hold, Key, Learned, Stay, Times};
 use crate::snapshot::Snapshot;
 
-/// The lookups of a snapshot at a time; see [`Snapshot::at`] for an example.
+/// The lookups of a snapshot at a time.
+///
+/// # Examples
+/// See [`Snapshot::at`].
 ///
 /// # Rules
 /// A pod held a key during an interval. The index knows only bounds of its start (`from`) and its end (`until`):
@@ -59,6 +62,9 @@ pub struct AtTime<'a, P> {
 }
 
 /// The pod that held a key at a time, as far as the index knows.
+///
+/// # Examples
+/// See [`Snapshot::at`], and [`AtTime::candidates`] for an ambiguous one.
 #[non_exhaustive]
 pub enum Holder<'a, P> {
     /// This pod held it for certain, within the given skew and delay.
@@ -76,6 +82,18 @@ pub enum Holder<'a, P> {
 }
 
 /// Why no pod is known.
+///
+/// # Examples
+/// ```
+/// use std::net::IpAddr;
+///
+/// use pod_index::{Holder, NotFound, SimplePod, Time};
+///
+/// let (_writer, reader) = pod_index::new::<SimplePod>();
+/// // This index keeps no times, so it knows nothing of the past of an IP.
+/// let ip = IpAddr::from([10, 0, 0, 7]);
+/// assert!(matches!(reader.load().at(Time::now()).get(ip), Holder::Unknown(NotFound::NoTimes)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum NotFound {
@@ -92,6 +110,9 @@ pub enum NotFound {
 }
 
 /// A pod that held, or may have held, a key.
+///
+/// # Examples
+/// See [`AtTime::candidates`].
 #[non_exhaustive]
 pub struct Candidate<'a, P> {
     /// The pod, as it is now or was when it was removed.
@@ -105,6 +126,9 @@ pub struct Candidate<'a, P> {
 }
 
 /// Bounds of a time. `None`: there is none.
+///
+/// # Examples
+/// See [`AtTime::candidates`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Bounds {
     /// Not before.
@@ -184,10 +208,10 @@ impl<P: PodMeta> Snapshot<P> {
     /// // All that happened since the second 90 is known.
     /// let moment = |at| Moment::new(start + Duration::from_secs(at), second(at)).covering(second(90), second(at));
     ///
-    /// let _ = writer.apply_at(moment(100), [Operation::Add(Pod("job-1").into())]);
+    /// let _ = writer.apply_at(moment(100), [Operation::Upsert(Pod("job-1").into())]);
     /// writer.advance(moment(160)); // nothing happened until then
     /// // With the same IP.
-    /// let next = [Operation::Remove("job-1".into()), Operation::Add(Pod("job-2").into())];
+    /// let next = [Operation::Remove("job-1".into()), Operation::Upsert(Pod("job-2").into())];
     /// let _ = writer.apply_at(moment(160), next);
     /// writer.advance(moment(200));
     ///
@@ -291,6 +315,29 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     ///
     /// # Complexity
     /// O(n log n) for n pods that had the key.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use pod_index::{Moment, Operation, Options, SimplePod, Time};
+    ///
+    /// let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
+    /// let (mut writer, reader) = pod_index::with_options(options);
+    /// let second = Time::from_seconds;
+    /// let start = Instant::now();
+    /// let moment = |at| Moment::new(start, second(at)).covering(second(90), second(at));
+    /// writer.advance(moment(95)); // until then, all pods are known: there was none
+    /// let _ = writer.apply_at(moment(100), [Operation::Upsert(SimplePod::new("u1", "shop", "web-0").into())]);
+    ///
+    /// let pods = reader.load();
+    /// let delay = Duration::from_secs(3);
+    /// let candidates = pods.at(second(97)).delay(delay).candidates(("shop", "web-0"));
+    /// let [web] = &candidates[..] else { unreachable!() };
+    /// // Three seconds before the second 95, it had not come yet. At 100 it was there, and it has not gone.
+    /// assert_eq!((web.from.earliest, web.from.latest), (Some(second(92)), Some(second(100))));
+    /// assert_eq!((web.until.latest, web.is_certain), (None, false));
+    /// ```
     #[must_use]
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
         let Claimed { by_pods, by_mirrors } = Claimed::of(self.meant(key.into()));

@@ -35,6 +35,9 @@ impl<'k, K: Into<Key<'k>>> From<K> for Event<'k> {
 }
 
 /// How exact the times of events are: see [`AtTime`](crate::AtTime), whose values are the default.
+///
+/// # Examples
+/// See [`Snapshot::get_many_at`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tolerance {
     /// As for [`AtTime::skew`](crate::AtTime::skew).
@@ -60,7 +63,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// use pod_index::{Key, SimplePod};
     ///
     /// let (mut writer, reader) = pod_index::new();
-    /// writer.add_pod(SimplePod::new("u1", "shop", "web"))?;
+    /// writer.upsert_pod(SimplePod::new("u1", "shop", "web"))?;
     /// let batch: [Key; 3] = ["u1".into(), ("shop", "web").into(), std::net::IpAddr::from([10, 0, 0, 7]).into()];
     ///
     /// let pods = reader.load();
@@ -87,7 +90,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// use pod_index::{Event, Holder, Key, SimplePod, Time, Tolerance};
     ///
     /// let (mut writer, reader) = pod_index::new();
-    /// writer.add_pod(SimplePod::new("u1", "shop", "web"))?;
+    /// writer.upsert_pod(SimplePod::new("u1", "shop", "web"))?;
     /// let now = Event::from("u1");
     /// let then = Event { key: "u1".into(), at: Some(Time::from_seconds(1_700_000_000)) };
     ///

@@ -12,7 +12,7 @@ use crate::text::shorten;
 /// use pod_index::{ErrorKind, SimplePod};
 ///
 /// let (mut writer, _reader) = pod_index::new();
-/// let error = writer.add_pod(SimplePod::new("", "default", "web")).unwrap_err();
+/// let error = writer.upsert_pod(SimplePod::new("", "default", "web")).unwrap_err();
 /// assert_eq!(error.kind, ErrorKind::Empty);
 /// assert_eq!(error.field, "metadata.uid");
 /// assert_eq!(error.to_string(), r#"pod "web_default" (UID ""): metadata.uid: must not be empty"#);
@@ -31,6 +31,9 @@ pub struct Error {
 }
 
 /// The reason for a refusal.
+///
+/// # Examples
+/// See [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {

@@ -63,8 +63,8 @@ pub use crate::table::wake::WaitError;
 ///     }
 ///     by_uid.len()
 /// });
-/// writer.add_pod(SimplePod::new("u1", "default", "u1"))?;
-/// writer.add_pod(SimplePod::new("u2", "default", "u2"))?;
+/// writer.upsert_pod(SimplePod::new("u1", "default", "u1"))?;
+/// writer.upsert_pod(SimplePod::new("u2", "default", "u2"))?;
 /// writer.remove_pod_by_uid("u1");
 /// drop(writer);
 /// assert_eq!(follower.join().unwrap(), 1);
@@ -76,7 +76,10 @@ pub struct Changes<P> {
     seen: Option<OwnedSnapshot<P>>,
 }
 
-/// The difference between two snapshots that a subscriber saw; see [`Changes`].
+/// The difference between two snapshots that a subscriber saw.
+///
+/// # Examples
+/// See [`Changes`].
 pub struct Step<P> {
     before: Option<OwnedSnapshot<P>>,
     after: OwnedSnapshot<P>,
@@ -113,7 +116,7 @@ impl<P: PodMeta> Changes<P> {
     ///
     /// let (mut writer, reader) = pod_index::new();
     /// let mut changes = reader.changes();
-    /// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
+    /// writer.upsert_pod(SimplePod::new("u1", "default", "web"))?;
     /// let soon = Instant::now() + Duration::from_millis(10);
     /// assert_eq!(changes.wait_until(soon).expect("it was published").changes().len(), 1);
     /// assert_eq!(changes.wait_until(soon).expect_err("no news"), WaitError::TimedOut);
@@ -208,7 +211,7 @@ impl<P: PodMeta> Reader<P> {
     /// use pod_index::{PodMeta, SimplePod};
     ///
     /// let (mut writer, reader) = pod_index::new();
-    /// std::thread::spawn(move || writer.add_pod(SimplePod::new("u1", "default", "web")));
+    /// std::thread::spawn(move || writer.upsert_pod(SimplePod::new("u1", "default", "web")));
     /// let pod = reader.wait_for("u1", Instant::now() + Duration::from_secs(10))?;
     /// assert_eq!(pod.name(), "web");
     /// # Ok::<(), pod_index::WaitError>(())

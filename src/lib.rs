@@ -13,27 +13,62 @@
 //!
 //! # Examples
 //! ```
-//! use pod_index::PodMeta;
+//! use std::net::IpAddr;
 //!
-//! /// What this agent keeps of a pod. The full Kubernetes object would do as well.
-//! struct Pod { uid: String, name: String, namespace: String }
+//! use pod_index::{PodKeys, PodMeta};
+//!
+//! /// What this agent keeps of a pod. The full Kubernetes object would do as well, or the ready-made `SimplePod`.
+//! struct Pod { uid: String, name: String, namespace: String, ip: IpAddr }
 //!
 //! impl PodMeta for Pod {
 //!     fn uid(&self) -> &str { &self.uid }
 //!     fn name(&self) -> &str { &self.name }
 //!     fn namespace(&self) -> &str { &self.namespace }
 //!     fn annotation(&self, _key: &str) -> Option<&str> { None }
+//!     // By what else it is found: IPs, container IDs, keys of your own.
+//!     fn keys(&self, keys: &mut PodKeys<'_>) { keys.ip(self.ip); }
 //! }
 //!
 //! let (mut writer, reader) = pod_index::new();
-//! let web = Pod { uid: "u1".into(), name: "web-0".into(), namespace: "shop".into() };
-//! writer.add_pod(web)?;
+//! let ip = IpAddr::from([10, 0, 0, 7]);
+//! let web = Pod { uid: "u1".into(), name: "web-0".into(), namespace: "shop".into(), ip };
+//! writer.upsert_pod(web)?;
 //!
+//! // On any thread, as often as you like:
 //! let mut pods = reader.cached();
-//! let found = pods.get("u1").expect("it was published");
+//! let found = pods.get(ip).expect("it was published");
 //! assert_eq!(found.pod.name, "web-0");
+//! assert!(pods.get("u1").is_some() && pods.get(("shop", "web-0")).is_some());
 //! # Ok::<(), pod_index::Error>(())
 //! ```
+//!
+//! # Which lookup?
+//! The index has the pods that you write to it; it reads no API server itself. What can you ask?
+//!
+//! | you have | ask |
+//! |---|---|
+//! | a UID, a namespace and name, an IP, a container ID, a [key](KeyKind) of your own | [`Snapshot::get`] |
+//! | a cgroup's path, a log file's path, the content of `/proc/PID/cgroup`, or any text that may be one of them | [`Identity::parse`](identity::Identity::parse), then [`resolve`](identity::Identity::resolve) |
+//! | many keys at once | [`Snapshot::get_many`] |
+//! | a key that several pods share | [`Snapshot::claimants`], [`Snapshot::pods_by_key`] |
+//! | an event whose pod may be gone by now | [`Snapshot::removed`], or `resolve`; needs [`Options::keep_removed`] |
+//! | an event and its time, when the IP or the name may be another pod's by now | [`Snapshot::at`]; needs [`Options::keep_times`] |
+//! | a UID from the API server that may be a mirror pod's | [`Snapshot::translate_pod_uid`] |
+//! | nothing: you want all pods | [`Snapshot::pods`] |
+//!
+//! # Which handle?
+//! | you want | use | it costs |
+//! |---|---|---|
+//! | a lookup for every event, on one thread | [`Reader::cached`] | one relaxed atomic load per lookup |
+//! | several consistent lookups, occasionally | [`Reader::load`] | some ten nanoseconds per guard |
+//! | a state to keep, or to hold across an `await` | [`Reader::snapshot`] | a shared reference count |
+//! | notification of changes | [`Reader::changes`] | proportional to the changes |
+//! | the difference between two snapshots | [`Snapshot::changes_since`] | proportional to the changes |
+//! | a pod whose event arrived first | [`Reader::wait_for`] | one lookup per publication |
+//! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
+//!
+//! [`docs::embedders`] has the figures and complete examples: threads, async, batches, your own type, removed
+//! pods, lookups at a time, changes, writing, memory, testing.
 //!
 //! # Kubernetes terms
 //! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server
@@ -61,20 +96,6 @@
 //!   the last clone of a pod's `Arc` frees that pod, wherever it is dropped.
 //! * **Whole-set reads are views.** [`Snapshot::pods`] and similar methods are O(1) and copy nothing.
 //!
-//! # Which handle?
-//! | you want | use | it costs |
-//! |---|---|---|
-//! | a lookup for every event, on one thread | [`Reader::cached`] | one relaxed atomic load per lookup |
-//! | several consistent lookups, occasionally | [`Reader::load`] | some ten nanoseconds per guard |
-//! | a state to keep, or to hold across an `await` | [`Reader::snapshot`] | a shared reference count |
-//! | notification of changes | [`Reader::changes`] | proportional to the changes |
-//! | the difference between two snapshots | [`Snapshot::changes_since`] | proportional to the changes |
-//! | a pod whose event arrived first | [`Reader::wait_for`] | one lookup per publication |
-//! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
-//!
-//! [`docs::embedders`] has the figures and complete examples: threads, async, batches, your own type, removed
-//! pods, lookups at a time, changes, writing, memory, testing.
-//!
 //! # Trade-offs
 //! * **Stale reads.** This is a cache: results were true when their snapshot was published.
 //! * **One writer.** [`Writer`] is not `Clone`, and its methods take `&mut self`. Give it a thread and a
@@ -91,8 +112,9 @@
 //! one. The writer never waits for a reader; a publication wakes the followers that sleep.
 //!
 //! # Features
-//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`; `serde` serializes UIDs and full names as
-//! strings. No feature adds tokio or kube.
+//! `k8s-openapi` (default) implements [`PodMeta`] for its `Pod`. That crate compiles only if your program chooses a version of
+//! Kubernetes, for example with `k8s-openapi = { version = "0.29", features = ["latest"] }`. If you need none of its types,
+//! set `default-features = false`. `serde` serializes UIDs and full names as strings. No feature adds tokio or kube.
 //!
 //! Two more packages build on this one. `pod-index-kubelet` is a library that reads pods from manifests, the kubelet and
 //! the API server, joins them with their Namespaces and workloads, manages mirror pods, follows Secrets and
@@ -184,7 +206,7 @@ pub use writer::{Applied, Operation, Refused, Writer};
 /// use pod_index::SimplePod;
 ///
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
+/// writer.upsert_pod(SimplePod::new("u1", "default", "web"))?;
 /// assert!(reader.load().pod_by_uid("u1").is_some());
 /// # Ok::<(), pod_index::Error>(())
 /// ```

@@ -61,22 +61,26 @@ impl<P: PodMeta> PodManager<P> {
         write(&mut self.writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// See [`Writer::add_pod`].
+    /// Stores a pod, whether it is new or not: [`Writer::upsert_pod`].
     ///
     /// # Errors
-    /// Those of [`Writer::add_pod`].
+    /// Those of [`Writer::upsert_pod`].
+    ///
+    /// Kubelet: `AddPod` (`pkg/kubelet/pod/pod_manager.go`), which calls `UpdatePod`.
     #[doc(alias = "AddPod")]
     pub fn add_pod(&self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
-        self.write(|writer| writer.add_pod(pod))
+        self.update_pod(pod)
     }
 
-    /// See [`Writer::update_pod`].
+    /// The same as [`add_pod`](Self::add_pod). The kubelet's interface has both names.
     ///
     /// # Errors
-    /// Those of [`Writer::update_pod`].
+    /// Those of [`Writer::upsert_pod`].
+    ///
+    /// Kubelet: `UpdatePod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "UpdatePod")]
     pub fn update_pod(&self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
-        self.write(|writer| writer.update_pod(pod))
+        self.write(|writer| writer.upsert_pod(pod))
     }
 
     /// See [`Writer::remove_pod`].

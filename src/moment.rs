@@ -32,7 +32,7 @@ use crate::pod::Time;
 ///
 /// let options = Options::new().keep_removed(Duration::from_secs(60), 10_000);
 /// let (mut writer, reader) = pod_index::with_options(options);
-/// writer.add_pod(SimplePod::new("u1", "default", "web"))?; // now
+/// writer.upsert_pod(SimplePod::new("u1", "default", "web"))?; // now
 ///
 /// let moment = Moment::now();
 /// let applied = writer.apply_at(moment, [Operation::Remove("u1".into())]);

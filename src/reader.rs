@@ -28,7 +28,7 @@ use crate::table::wake::Wake;
 /// use pod_index::SimplePod;
 ///
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
+/// writer.upsert_pod(SimplePod::new("u1", "default", "web"))?;
 ///
 /// let mut cached = reader.cached();
 /// std::thread::spawn(move || assert!(cached.get("u1").is_some())).join().unwrap();
@@ -80,6 +80,18 @@ impl<P> Reader<P> {
     /// # Complexity
     /// O(1), no allocation except as with [`load`](Self::load). Increments a shared reference count, so avoid it on a hot
     /// path that many threads share.
+    ///
+    /// # Examples
+    /// ```
+    /// use pod_index::SimplePod;
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// writer.upsert_pod(SimplePod::new("u1", "shop", "web"))?;
+    /// let before = reader.snapshot();
+    /// writer.remove_pod_by_uid("u1");
+    /// assert_eq!((before.pods().len(), reader.load().pods().len()), (1, 0)); // it stays as it was
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
     #[must_use]
     pub fn snapshot(&self) -> OwnedSnapshot<P> {
         OwnedSnapshot(self.published.load_full())
@@ -108,7 +120,7 @@ impl<P: PodMeta> Reader<P> {
     /// use pod_index::SimplePod;
     ///
     /// let (mut writer, reader) = pod_index::new();
-    /// writer.add_pod(SimplePod::new("u1", "shop", "web"))?;
+    /// writer.upsert_pod(SimplePod::new("u1", "shop", "web"))?;
     /// let pod = reader.pod(("shop", "web")).expect("it was published");
     /// writer.remove_pod_by_uid("u1");
     /// assert_eq!(pod.uid, "u1"); // it is ours
@@ -120,7 +132,10 @@ impl<P: PodMeta> Reader<P> {
     }
 }
 
-/// The current snapshot, borrowed for one piece of work. See [`Reader::load`].
+/// The current snapshot, borrowed for one piece of work.
+///
+/// # Examples
+/// See [`Reader::load`].
 ///
 /// Dropping it frees nothing, however long it was held: the writer frees replaced snapshots. Exception: a
 /// guard that outlives all other handles of its index frees what is left of the index.
@@ -135,7 +150,10 @@ impl<P> Deref for Guard<P> {
     }
 }
 
-/// A snapshot to keep, or to hold across an `await`. See [`Reader::snapshot`].
+/// A snapshot to keep, or to hold across an `await`.
+///
+/// # Examples
+/// See [`Reader::snapshot`].
 ///
 /// Cloning or dropping one changes a shared reference count, allocates nothing and frees nothing. Exception:
 /// the last handle, after the writer is gone, frees what is left.

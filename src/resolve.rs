@@ -37,7 +37,7 @@ impl<'a> Identity<'a> {
     /// # Examples
     /// ```
     /// # let (mut writer, reader) = pod_index::new();
-    /// # writer.add_pod(SimplePod::new("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "shop", "web"))?;
+    /// # writer.upsert_pod(SimplePod::new("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "shop", "web"))?;
     /// use pod_index::{FoundBy, SimplePod};
     /// use pod_index::identity::Identity;
     ///

@@ -39,8 +39,20 @@ use crate::table::{Entry, Place};
 /// The next snapshot, while it is being written.
 pub(crate) type Draft<'w, P> = versions::Draft<'w, Snapshot<P>>;
 
-/// The result of [`Writer::add_pod`](crate::Writer::add_pod) and
-/// [`Writer::update_pod`](crate::Writer::update_pod).
+/// The result of [`Writer::upsert_pod`](crate::Writer::upsert_pod).
+///
+/// # Examples
+/// ```
+/// use pod_index::{SimplePod, Upserted};
+///
+/// let (mut writer, _reader) = pod_index::new();
+/// let web = SimplePod::new("u1", "default", "web");
+/// assert!(matches!(writer.upsert_pod(web.clone())?, Upserted::Added));
+/// // Another object under the same UID: the old one is returned.
+/// let Upserted::Replaced(old) = writer.upsert_pod(SimplePod { name: "db".into(), ..web })? else { unreachable!() };
+/// assert_eq!(old.name, "web");
+/// # Ok::<(), pod_index::Error>(())
+/// ```
 #[non_exhaustive]
 pub enum Upserted<P> {
     /// The very same object was already stored; nothing was published.

@@ -37,8 +37,8 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// use pod_index::SimplePod;
 ///
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
-/// writer.update_pod(SimplePod::new("u1", "default", "web"))?;
+/// writer.upsert_pod(SimplePod::new("u1", "default", "web"))?;
+/// writer.upsert_pod(SimplePod::new("u1", "default", "web"))?;
 /// assert_eq!(reader.load().generation(), 2);
 /// writer.remove_pod_by_uid("u1");
 /// assert!(reader.load().pods().len() == 0);
@@ -57,19 +57,32 @@ pub struct Writer<P> {
     pub(crate) steps: StepDetector,
 }
 
-/// One write of a batch; see [`Writer::apply`].
+/// One write of a batch.
+///
+/// # Examples
+/// See [`Writer::apply`].
 pub enum Operation<P> {
     /// See [`Writer::set_pods`].
     Set(Vec<Arc<P>>),
-    /// See [`Writer::add_pod`].
-    Add(Arc<P>),
-    /// See [`Writer::update_pod`].
-    Update(Arc<P>),
+    /// See [`Writer::upsert_pod`].
+    Upsert(Arc<P>),
     /// See [`Writer::remove_pod_by_uid`].
     Remove(PodUid),
 }
 
 /// The result of [`Writer::set_pods`] or [`Writer::apply`].
+///
+/// # Examples
+/// ```
+/// use pod_index::SimplePod;
+///
+/// let (mut writer, _reader) = pod_index::new();
+/// let applied = writer.set_pods([SimplePod::new("u1", "default", "web"), SimplePod::new("", "default", "db")]);
+/// assert_eq!((applied.published, applied.generation), (true, 1));
+/// let refused = &applied.refused[0];
+/// assert_eq!((refused.operation, refused.position), (0, 1)); // the second pod of the only operation
+/// assert_eq!(refused.error.field, "metadata.uid");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 #[must_use = "some pods may have been refused"]
@@ -86,6 +99,9 @@ pub struct Applied {
 }
 
 /// A pod that was refused.
+///
+/// # Examples
+/// See [`Applied`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Refused {
@@ -104,11 +120,8 @@ impl<P: PodMeta> Writer<P> {
         self.versions.current()
     }
 
-    /// Stores a pod under its UID, replacing the stored one if there is one, and publishes.
-    ///
-    /// `add_pod` and [`update_pod`](Self::update_pod) do the same, as in the kubelet: an unknown UID is
-    /// added, a known one is replaced, and neither is an error. The returned [`Upserted`] says which it was.
-    /// Use the name that reads better.
+    /// Stores a pod under its UID, and publishes: an unknown UID is added, a known one is replaced, and neither is an
+    /// error. The returned [`Upserted`] says which it was.
     ///
     /// If the stored pod has another full name, or only one of the two is a mirror, its old entries are
     /// removed in the same step. If the very object is already stored, nothing is published.
@@ -123,25 +136,14 @@ impl<P: PodMeta> Writer<P> {
     /// O(√n) amortised, and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB
     /// at 100,000 pods. When a table outgrows its arrays, one write copies all its links: about one for six pods.
     ///
-    /// Kubelet: `AddPod` (`pkg/kubelet/pod/pod_manager.go`).
+    /// # Examples
+    /// See [`Upserted`].
+    ///
+    /// Kubelet: `AddPod` and `UpdatePod`, which do the same (`pkg/kubelet/pod/pod_manager.go`).
+    /// [`PodManager`](crate::PodManager) has both.
     #[doc(alias = "AddPod")]
-    pub fn add_pod(&mut self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
-        self.update_pod(pod)
-    }
-
-    /// Stores a pod under its UID, replacing the stored one if there is one, and publishes. The same as
-    /// [`add_pod`](Self::add_pod): an unknown UID is added, without an error.
-    ///
-    /// # Errors
-    /// Those of [`add_pod`](Self::add_pod).
-    ///
-    /// # Complexity
-    /// O(√n) amortised, and a few allocations: each table that changes copies a page and two arrays of links, about 2 KiB
-    /// at 100,000 pods. When a table outgrows its arrays, one write copies all its links: about one for six pods.
-    ///
-    /// Kubelet: `UpdatePod` (`pkg/kubelet/pod/pod_manager.go`).
     #[doc(alias = "UpdatePod")]
-    pub fn update_pod(&mut self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
+    pub fn upsert_pod(&mut self, pod: impl Into<Arc<P>>) -> Result<Upserted<P>, Error> {
         let pod = pod.into();
         let written = self.write(self.present(), |draft, now| {
             let upserted = draft.upsert(&pod, now);
@@ -220,9 +222,9 @@ impl<P: PodMeta> Writer<P> {
     ///
     /// let (mut writer, reader) = pod_index::new();
     /// let applied = writer.apply([
-    ///     Operation::Add(SimplePod::new("u1", "default", "web").into()),
-    ///     Operation::Add(SimplePod::new("", "default", "web").into()),
-    ///     Operation::Add(SimplePod::new("u2", "default", "web").into()),
+    ///     Operation::Upsert(SimplePod::new("u1", "default", "web").into()),
+    ///     Operation::Upsert(SimplePod::new("", "default", "web").into()),
+    ///     Operation::Upsert(SimplePod::new("u2", "default", "web").into()),
     ///     Operation::Remove("u1".into()),
     /// ]);
     /// assert_eq!(applied.refused[0].operation, 1);
@@ -261,7 +263,7 @@ impl<P: PodMeta> Writer<P> {
                             error,
                         }));
                     }
-                    Operation::Add(pod) | Operation::Update(pod) => {
+                    Operation::Upsert(pod) => {
                         if let Err(error) = draft.upsert(&pod, now) {
                             refused.push(Refused { operation, position: 0, error });
                         }
@@ -417,8 +419,7 @@ impl<P: PodMeta> fmt::Debug for Operation<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Set(pods) => write!(f, "Set({} pods)", pods.len()),
-            Self::Add(pod) => write!(f, "Add({})", pod.uid()),
-            Self::Update(pod) => write!(f, "Update({})", pod.uid()),
+            Self::Upsert(pod) => write!(f, "Upsert({})", pod.uid()),
             Self::Remove(uid) => write!(f, "Remove({uid})"),
         }
     }

@@ -57,12 +57,12 @@ fn a_pod_whose_uid_changes_affects_no_other_pod() {
     let (mut writer, reader) = pod_index::new();
     let (fickle, other, third) =
         (Fickle::new([U1, U2], ["a"; 2]), Fickle::steady(U2, "b"), Fickle::steady(U3, "c"));
-    let _ = writer.apply([Operation::Add(Arc::clone(&fickle)), Operation::Add(Arc::clone(&other))]);
+    let _ = writer.apply([Operation::Upsert(Arc::clone(&fickle)), Operation::Upsert(Arc::clone(&other))]);
     fickle.turned.store(true, Ordering::Relaxed);
 
     assert!(Arc::ptr_eq(&writer.remove_pod_by_uid(U1).expect("filed under its first UID"), &fickle));
     assert!(Arc::ptr_eq(reader.load().pod_by_uid(U2).expect("still there"), &other));
-    writer.add_pod(third).expect("a good pod");
+    writer.upsert_pod(third).expect("a good pod");
     assert!(reader.load().pod_by_uid(U1).is_none(), "no other pod inherits a UID");
     assert!(writer.remove_pod_by_uid(U2).is_some());
     assert!(writer.remove_pod_by_uid(U3).is_some());
@@ -73,12 +73,12 @@ fn a_pod_whose_uid_changes_affects_no_other_pod() {
 fn a_pod_whose_name_changes_affects_no_other_pods_name() {
     let (mut writer, reader) = pod_index::new();
     let (fickle, other) = (Fickle::new([U1; 2], ["a", "b"]), Fickle::steady(U2, "b"));
-    let _ = writer.apply([Operation::Add(Arc::clone(&fickle)), Operation::Add(Arc::clone(&other))]);
+    let _ = writer.apply([Operation::Upsert(Arc::clone(&fickle)), Operation::Upsert(Arc::clone(&other))]);
     fickle.turned.store(true, Ordering::Relaxed);
 
     assert!(writer.remove_pod_by_uid(U1).is_some());
     assert!(Arc::ptr_eq(reader.load().pod_by_full_name("b_default").expect("still there"), &other));
-    writer.add_pod(Fickle::steady(U3, "c")).expect("a good pod");
+    writer.upsert_pod(Fickle::steady(U3, "c")).expect("a good pod");
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn a_removed_pod_whose_uid_changes_is_forgotten_in_its_turn() {
     let (mut writer, reader) = pod_index::with_options::<Fickle>(options);
     // The index compares an unusual UID with the pod's own.
     let pod = Fickle::new(["an unusual UID", "another"], ["a"; 2]);
-    writer.add_pod(Arc::clone(&pod)).expect("a good pod");
+    writer.upsert_pod(Arc::clone(&pod)).expect("a good pod");
     writer.remove_pod_by_uid("an unusual UID").expect("a known pod");
     pod.turned.store(true, Ordering::Relaxed);
     for uid in [U1, U2, U3] {
-        writer.add_pod(Fickle::steady(uid, "b")).expect("a good pod");
+        writer.upsert_pod(Fickle::steady(uid, "b")).expect("a good pod");
         writer.remove_pod_by_uid(uid).expect("a known pod");
         assert!(reader.load().removed().len() <= 2);
     }
@@ -290,16 +290,16 @@ fn a_pod_that_answers_with_two_uids_takes_no_other_pod_with_it() {
             let others = [("other", "b", false), ("u3", "c", true), ("u4", "a", false)];
             let others = others.map(|(uid, name, is_mirror)| Liar::honest(uid, name, is_mirror));
             for other in &others {
-                writer.add_pod(Arc::clone(other)).expect("a good pod");
+                writer.upsert_pod(Arc::clone(other)).expect("a good pod");
             }
             let (uid, lie, name) = (UID, "other", "a");
             let truths_at_first = AtomicUsize::new(usize::MAX);
             let liar = Arc::new(Liar { uid, truths: truths_at_first, lie, name, is_mirror: false });
-            writer.add_pod(Arc::clone(&liar)).expect("a good pod");
+            writer.upsert_pod(Arc::clone(&liar)).expect("a good pod");
             // While it lies, its UID seems to be free: for a mirror pod.
             liar.truths.store(0, Ordering::Relaxed);
             let mirror = Liar::honest(UID, "m", true);
-            writer.add_pod(Arc::clone(&mirror)).expect("a good pod");
+            writer.upsert_pod(Arc::clone(&mirror)).expect("a good pod");
             liar.truths.store(truths, Ordering::Relaxed);
             let removed = writer.remove_pod_by_uid(UID);
             liar.truths.store(0, Ordering::Relaxed);

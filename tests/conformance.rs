@@ -152,8 +152,7 @@ fn apply(writer: &mut Writer<TestPod>, operation: &str, pods: Vec<Arc<TestPod>>)
     }
     for pod in pods {
         match operation {
-            "add" => drop(writer.add_pod(pod).expect("a good pod")),
-            "update" => drop(writer.update_pod(pod).expect("a good pod")),
+            "add" | "update" => drop(writer.upsert_pod(pod).expect("a good pod")),
             "remove" => drop(writer.remove_pod(&pod).expect("a known pod")),
             other => panic!("no such operation: {other}"),
         }

@@ -16,7 +16,7 @@ fn index() -> (Writer<TestPod>, Reader<TestPod>) {
 
 fn put(writer: &mut Writer<TestPod>, pods: impl IntoIterator<Item = Arc<TestPod>>) {
     for pod in pods {
-        writer.update_pod(pod).expect("a good pod");
+        writer.upsert_pod(pod).expect("a good pod");
     }
 }
 
@@ -190,7 +190,7 @@ fn empty_and_ambiguous_names_are_refused_by_their_field_and_do_not_change_the_in
     ] {
         let bad =
             TestPod { uid: uid.into(), name: name.into(), namespace: namespace.into(), ..TestPod::default() };
-        let error = writer.update_pod(bad).expect_err("refused");
+        let error = writer.upsert_pod(bad).expect_err("refused");
         assert_eq!((error.kind, error.field), (kind, field));
         assert_eq!((&*error.uid, &*error.full_name), (uid, &*format!("{name}_{namespace}")));
         assert!(error.to_string().contains(field), "{error}");
@@ -218,16 +218,16 @@ fn a_write_that_changes_nothing_publishes_nothing() {
     let pods = [TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s"), TestPod::plain("u", "a")];
     assert!(writer.set_pods(pods.clone()).published);
 
-    assert!(matches!(writer.update_pod(Arc::clone(&pods[0])), Ok(Upserted::Unchanged)));
+    assert!(matches!(writer.upsert_pod(Arc::clone(&pods[0])), Ok(Upserted::Unchanged)));
     assert!(!writer.set_pods(pods.clone()).published);
     assert!(!writer.set_pods(pods.iter().rev().cloned()).published, "the order of a set does not matter");
-    assert!(!writer.apply(pods.clone().map(Operation::Update)).published);
+    assert!(!writer.apply(pods.clone().map(Operation::Upsert)).published);
     assert!(!writer.apply([]).published);
     assert_eq!(reader.load().generation(), 1);
 
     assert!(writer.set_pods(pods[..2].to_vec()).published, "one is missing");
     assert!(writer.set_pods(pods.clone()).published, "one is new");
-    assert!(writer.update_pod(TestPod::clone(&pods[2])).is_ok());
+    assert!(writer.upsert_pod(TestPod::clone(&pods[2])).is_ok());
     assert_eq!(reader.load().generation(), 4, "an equal pod that is another object is published");
 }
 
@@ -259,7 +259,7 @@ fn a_batch_that_cancels_out_publishes_nothing() {
     let (mut writer, reader) = index();
     let (web, mirror) = (TestPod::fixed("s", "web"), TestPod::mirror("m", "web", "s"));
     put(&mut writer, [Arc::clone(&web), Arc::clone(&mirror)]);
-    let add = |pod: &Arc<TestPod>| Operation::Add(Arc::clone(pod));
+    let add = |pod: &Arc<TestPod>| Operation::Upsert(Arc::clone(pod));
     let all = || vec![Arc::clone(&mirror), Arc::clone(&web)];
     for batch in [
         vec![add(&TestPod::plain("p", "db")), Operation::Remove("p".into())],

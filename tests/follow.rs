@@ -80,7 +80,7 @@ fn a_late_subscriber_sees_everything_as_added_and_then_changes() {
     assert_eq!(step.after().generation(), 1);
     assert_eq!(sorted(summary(&step)), ["+m", "+p", "+s"]);
 
-    writer.update_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
     let step = changes.wait().expect("the writer is there");
     assert_eq!(step.before().map(pod_index::Snapshot::generation), Some(1));
     assert_eq!(summary(&step), ["~p"]);
@@ -102,13 +102,13 @@ fn an_index_in_which_nothing_was_published_has_no_first_step() {
 fn a_slow_subscriber_gets_one_step_for_all_publications() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let mut changes = reader.changes();
-    writer.add_pod(TestPod::plain("stays", "stays")).expect("a good pod");
-    writer.add_pod(TestPod::plain("goes", "goes")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("stays", "stays")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("goes", "goes")).expect("a good pod");
     changes.wait().expect("the writer is there");
     for version in 0..1_000 {
         let pod = TestPod::plain("stays", "stays").with_ephemeral(version);
-        writer.update_pod(pod).expect("a good pod");
-        writer.add_pod(TestPod::plain("in between", "in-between")).expect("a good pod");
+        writer.upsert_pod(pod).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("in between", "in-between")).expect("a good pod");
         writer.remove_pod_by_uid("in between").expect("it is there");
     }
     writer.remove_pod_by_uid("goes").expect("it is there");
@@ -125,7 +125,7 @@ fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         assert!(reader.has_writer());
         let mut all: Vec<Changes<TestPod>> = (0..4).map(|_| reader.changes()).collect();
-        writer.add_pod(TestPod::plain("first", "first")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("first", "first")).expect("a good pod");
         for changes in &mut all {
             changes.wait().expect("the writer is there");
         }
@@ -155,7 +155,7 @@ fn a_subscriber_sees_the_last_state_and_then_that_the_writer_is_gone() {
             // Makes it likely that they sleep. The test is correct either way.
             thread::sleep(Duration::from_millis(50));
         }
-        writer.add_pod(TestPod::plain("last", "last")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("last", "last")).expect("a good pod");
         drop(writer);
         for follower in followers {
             assert_eq!(
@@ -201,7 +201,7 @@ fn many_threads_sleep_and_each_publication_wakes_all_of_them() {
     }
     // Publish only after all threads have seen the previous generation, so that each publication must wake all of them.
     for generation in 1..=PUBLICATIONS {
-        writer.add_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
         for _ in 0..FOLLOWERS {
             assert_eq!(generations.recv_timeout(DEADLINE), Ok(generation), "a wake-up is lost");
         }
@@ -215,11 +215,11 @@ fn a_publication_wakes_each_sleeper_once_on_the_writers_thread_before_it_returns
     let mut changes = reader.changes();
     let (waker, woken) = counter();
     assert!(poll(&mut changes, &waker).is_pending());
-    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
     let by = woken.try_recv().expect("a wake-up is lost");
     assert_eq!(by, thread::current().id());
     // No subscriber sleeps now, so none is woken.
-    writer.update_pod(TestPod::plain("p", "other")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "other")).expect("a good pod");
     assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if summary(&step) == ["+p"]));
     writer.remove_pod_by_uid("p").expect("it is there");
     assert!(matches!(poll(&mut changes, &waker), Poll::Ready(Some(step)) if summary(&step) == ["-p"]));
@@ -240,7 +240,7 @@ fn a_removal_alone_wakes_followers_and_frees_what_was_replaced() {
     for options in [Options::new(), options] {
         let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
         for uid in ["p", "q", "r"] {
-            writer.add_pod(TestPod::plain(uid, uid)).expect("a good pod");
+            writer.upsert_pod(TestPod::plain(uid, uid)).expect("a good pod");
         }
         let mut changes = reader.changes();
         while changes.try_next().is_ok() {}
@@ -275,7 +275,7 @@ fn the_waker_of_the_last_poll_is_woken_and_that_of_a_dropped_subscriber_is_not_k
     assert!(poll(&mut another, &dropped).is_pending());
     drop(another);
     assert_eq!(Arc::strong_count(&dropped), 1, "the waker was dropped");
-    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
     last_woken.recv_timeout(DEADLINE).expect("a wake-up is lost");
     assert!(first_woken.try_recv().is_err());
     assert_eq!(dropped.wakes.load(Ordering::SeqCst), 0);
@@ -298,7 +298,7 @@ impl Wake for Enters {
 fn dropping_removed_pods_wakes_subscribers() {
     let options = Options::new().keep_removed(Duration::from_secs(60), 10);
     let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
-    writer.add_pod(TestPod::plain("u1", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("u1", "web")).expect("a good pod");
     writer.remove_pod_by_uid("u1").expect("a known pod");
     let mut changes = reader.changes();
     while changes.try_next().is_ok() {}
@@ -318,7 +318,7 @@ fn a_waker_runs_without_a_lock_of_the_index() {
     let _ = poll(&mut dropped, &counted);
     let enters = Arc::new(Enters(Mutex::new(vec![dropped]), reader.clone()));
     assert!(changes.poll_next(&mut Context::from_waker(&Waker::from(Arc::clone(&enters)))).is_pending());
-    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
     assert!(enters.0.lock().expect("no panic").is_empty(), "it ran");
 }
 
@@ -342,7 +342,7 @@ fn a_waker_that_panics_does_not_affect_others() {
             let waker = if number == 1 { Waker::from(Arc::clone(&waker)) } else { panics.clone() };
             assert!(changes.poll_next(&mut Context::from_waker(&waker)).is_pending());
         }
-        writer.add_pod(TestPod::plain(&round.to_string(), "web")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain(&round.to_string(), "web")).expect("a good pod");
         woken.try_recv().expect("a wake-up is lost");
         assert_eq!(reader.load().generation(), round + 1, "the write has succeeded");
     }
@@ -360,7 +360,7 @@ impl Drop for Bomb {
 #[test]
 fn a_publication_by_a_write_that_panics_also_wakes() {
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(guarded("bomb", Bomb(true))).expect("a good pod");
+    writer.upsert_pod(guarded("bomb", Bomb(true))).expect("a good pod");
     let (asleep, is_asleep) = mpsc::channel();
     let waiting = thread::spawn(move || {
         let own = fs::read_link("/proc/thread-self").expect("Linux");
@@ -395,12 +395,12 @@ fn waiting_for_a_pod_ends_when_it_is_added_with_any_key() {
             thread::spawn(move || block_on(reader.wait_for_async(&full_name)).ok_or(WaitError::WriterGone))
         }])
         .collect();
-    writer.add_pod(TestPod::plain("another", "another")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("another", "another")).expect("a good pod");
     // A mirror of that name is not the pod.
-    writer.add_pod(TestPod::mirror("m", "web", "p")).expect("a good pod");
+    writer.upsert_pod(TestPod::mirror("m", "web", "p")).expect("a good pod");
     assert_eq!(reader.wait_for("m", Instant::now()), Err(WaitError::TimedOut));
     assert_eq!(reader.wait_for(("default", "web"), Instant::now()), Err(WaitError::TimedOut));
-    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
     for waiting in waiting {
         assert_eq!(waiting.join().expect("no panic").map(|pod| pod.uid.clone()), Ok("p".into()));
     }
@@ -417,7 +417,7 @@ fn waiting_for_a_pod_ends_at_the_deadline_although_others_are_added() {
     let deadline = Instant::now() + Duration::from_millis(60);
     let waiting = thread::spawn(move || (reader.wait_for("nobody", deadline), Instant::now()));
     while !waiting.is_finished() {
-        writer.add_pod(TestPod::plain("p", "web").with_ephemeral(1)).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("p", "web").with_ephemeral(1)).expect("a good pod");
         thread::sleep(Duration::from_millis(1));
     }
     let (waited, ended) = waiting.join().expect("no panic");

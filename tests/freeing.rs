@@ -170,8 +170,7 @@ impl Dice {
             1..4 => Operation::Remove(
                 format!("{:08x}-0000-4000-8000-000000000000", self.roll(60)).as_str().into(),
             ),
-            4..7 => Operation::Add(self.pod(ledger)),
-            _ => Operation::Update(self.pod(ledger)),
+            _ => Operation::Upsert(self.pod(ledger)),
         }
     }
 
@@ -192,16 +191,16 @@ impl Dice {
                 let all: Vec<_> =
                     writer.current().pods().chain(writer.current().mirror_pods()).cloned().collect();
                 if let Some(pod) = all.first() {
-                    let _ = writer.add_pod(Arc::clone(pod)).expect("a good pod");
+                    let _ = writer.upsert_pod(Arc::clone(pod)).expect("a good pod");
                 }
                 let _ = writer.set_pods(all);
             }
-            4 => assert!(writer.add_pod(nobody(ledger)).is_err()),
+            4 => assert!(writer.upsert_pod(nobody(ledger)).is_err()),
             5..8 => {
                 _ = writer
                     .remove_pod_by_uid(format!("{:08x}-0000-4000-8000-000000000000", self.roll(60)).as_str());
             }
-            _ => _ = writer.add_pod(self.pod(ledger)).expect("a good pod"),
+            _ => _ = writer.upsert_pod(self.pod(ledger)).expect("a good pod"),
         }
     }
 }
@@ -377,7 +376,7 @@ fn refused_pods_that_panic_when_they_are_dropped_leave_the_rest_published() {
             if is_set {
                 drop(writer.set_pods(pods));
             } else {
-                drop(writer.apply(pods.into_iter().map(Operation::Add)));
+                drop(writer.apply(pods.into_iter().map(Operation::Upsert)));
             }
         };
         assert!(catch_unwind(AssertUnwindSafe(write)).is_err(), "a panic continues");
@@ -396,15 +395,15 @@ fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
     let bomb = ledger.pod(1, 1, Kind::Static);
     bomb.explodes.store(true, Ordering::Relaxed);
     let batch = vec![
-        Operation::Add(bomb),
-        Operation::Add(ledger.pod(1, 1, Kind::Static)),
-        Operation::Add(ledger.pod(2, 2, Kind::Plain)),
-        Operation::Add(ledger.pod(2, 2, Kind::Plain)),
+        Operation::Upsert(bomb),
+        Operation::Upsert(ledger.pod(1, 1, Kind::Static)),
+        Operation::Upsert(ledger.pod(2, 2, Kind::Plain)),
+        Operation::Upsert(ledger.pod(2, 2, Kind::Plain)),
     ];
     assert!(catch_unwind(AssertUnwindSafe(|| writer.apply(batch))).is_err());
     check_whole(&reader.load());
     assert_eq!(reader.load().pods().len(), 2, "the batch is published");
-    writer.add_pod(ledger.pod(3, 3, Kind::Plain)).expect("a good pod");
+    writer.upsert_pod(ledger.pod(3, 3, Kind::Plain)).expect("a good pod");
     writer.reclaim();
     assert_eq!(ledger.live(), numbers(writer.current()), "no pod is kept that is in no snapshot");
     drop((writer, reader));
@@ -449,7 +448,7 @@ fn while_some_snapshots_are_held_the_others_are_freed_promptly() {
     let (mut writer, reader) = pod_index::new::<Pod>();
     let mut held = Vec::new();
     for round in 0..200 {
-        writer.update_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+        writer.upsert_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
         if round < 5 {
             held.push(reader.snapshot());
         }
@@ -458,7 +457,7 @@ fn while_some_snapshots_are_held_the_others_are_freed_promptly() {
     }
     drop(held);
     for _ in 0..20 {
-        writer.update_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+        writer.upsert_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
     }
     assert!(writer.retired_snapshots() <= 2, "{} are left", writer.retired_snapshots());
 }
@@ -484,12 +483,12 @@ fn a_publication_skips_no_version_after_one_that_it_frees() {
     let (mut writer, reader) = pod_index::new::<Pod>();
     let mut held = vec![reader.snapshot()];
     for _ in 0..8 {
-        writer.add_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+        writer.upsert_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
         held.push(reader.snapshot());
     }
     drop(held);
     assert_eq!((writer.retired_snapshots(), ledger.live().len()), (8, 8));
-    writer.add_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+    writer.upsert_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
     assert_eq!(writer.retired_snapshots(), 5);
     let live = ledger.live();
     // The first of the nine, before all pods, may be freed or not.

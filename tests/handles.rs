@@ -64,7 +64,7 @@ fn every_handle_gives_the_current_snapshots_results() {
         }
         // Again, with another state.
         writer.remove_pod_by_uid("p");
-        writer.update_pod(TestPod::plain("new", "db")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("new", "db")).expect("a good pod");
     }
     assert!(cached.get("p").is_none() && cached.get("new").is_some());
     assert!(cached.get("m").is_none(), "a mirror pod is not found");
@@ -117,7 +117,7 @@ fn a_manager_behaves_like_a_writer_and_a_reader() {
     let remove = || manager.write(|writer| writer.remove_pod_by_uid("p"));
     assert_eq!(remove().map(|p| p.ephemeral), Some(2));
     assert_eq!(remove(), None);
-    let batch = [Operation::Add(update()), Operation::Remove("orphan".into())];
+    let batch = [Operation::Upsert(update()), Operation::Remove("orphan".into())];
     let applied = manager.write(|writer| writer.apply(batch));
     assert_eq!((applied.generation, applied.published), (6, true));
 
@@ -202,8 +202,8 @@ fn lookups_take_uids_and_full_names_of_all_types() {
 fn every_kind_of_change_has_its_pod_and_uid() {
     let (mut writer, reader) = index();
     let before = reader.snapshot();
-    writer.update_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
-    writer.add_pod(TestPod::plain("new", "new")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "db").with_ephemeral(1)).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("new", "new")).expect("a good pod");
     writer.remove_pod_by_uid("orphan").expect("it is there");
     let after = reader.snapshot();
     let changes = after.changes_since(&before);
@@ -227,7 +227,7 @@ fn every_kind_of_change_has_its_pod_and_uid() {
 #[test]
 fn a_pod_that_does_not_count_its_ephemeral_containers_has_none() {
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(SimplePod::new("u", "ns", "n")).expect("a good pod");
+    writer.upsert_pod(SimplePod::new("u", "ns", "n")).expect("a good pod");
     assert_eq!(reader.load().ephemeral_container_count(), 0);
 }
 
@@ -250,18 +250,17 @@ fn debug_output_of_an_index_is_short_and_names_its_type() {
 
     let operations = [
         Operation::Set(pods().into()),
-        Operation::Add(TestPod::plain("u", "n")),
-        Operation::Update(TestPod::plain("u", "n")),
+        Operation::Upsert(TestPod::plain("u", "n")),
         Operation::Remove("u".into()),
     ];
-    assert_eq!(format!("{operations:?}"), "[Set(4 pods), Add(u), Update(u), Remove(u)]");
+    assert_eq!(format!("{operations:?}"), "[Set(4 pods), Upsert(u), Remove(u)]");
 
     let p = TestPod::plain("p", "db");
-    let upserted = writer.update_pod(Arc::clone(&p)).expect("a good pod");
+    let upserted = writer.upsert_pod(Arc::clone(&p)).expect("a good pod");
     assert_eq!(format!("{upserted:?}"), "Replaced(..)");
-    let upserted = writer.update_pod(p).expect("a good pod");
+    let upserted = writer.upsert_pod(p).expect("a good pod");
     assert_eq!(format!("{upserted:?}"), "Unchanged");
-    let upserted = writer.add_pod(TestPod::plain("new", "new")).expect("a good pod");
+    let upserted = writer.upsert_pod(TestPod::plain("new", "new")).expect("a good pod");
     assert_eq!(format!("{upserted:?}"), "Added");
     writer.remove_pod_by_uid("orphan").expect("it is there");
     let after = reader.snapshot();
@@ -325,7 +324,7 @@ fn text_that_is_another_identity_than_a_uid_finds_its_pod_through_every_handle()
     ];
     let options = Options::new().keep_removed(Duration::from_secs(60), 10).keep_times(true);
     let (mut writer, reader) = pod_index::with_options(options);
-    writer.add_pod(identified(uid)).expect("a good pod");
+    writer.upsert_pod(identified(uid)).expect("a good pod");
     let (snapshot, mut cached) = (reader.load(), reader.cached());
     for text in &texts {
         assert!(snapshot.get(text).is_some_and(|found| found.pod.uid == uid), "{text}");
@@ -358,15 +357,15 @@ fn text_that_is_another_identity_than_a_uid_finds_its_pod_through_every_handle()
 #[test]
 fn text_is_a_uid_if_a_pod_has_it() {
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(identified("u-1")).expect("a good pod");
+    writer.upsert_pod(identified("u-1")).expect("a good pod");
     let uid = PodUid::from("10.0.0.7");
     assert!(reader.pod(&uid).is_none());
-    writer.add_pod(SimplePod::new("10.0.0.7", "default", "odd")).expect("a good pod");
+    writer.upsert_pod(SimplePod::new("10.0.0.7", "default", "odd")).expect("a good pod");
     assert_eq!(reader.pod("10.0.0.7").expect("the odd one").name, "odd");
     assert_eq!(reader.pod(&uid).expect("the odd one").name, "odd");
     assert_eq!(reader.pod("10.0.0.7:443").expect("by its IP").name, "web-0");
     writer
-        .add_pod(SimplePod { ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new("u-2", "default", "two") })
+        .upsert_pod(SimplePod { ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new("u-2", "default", "two") })
         .expect("a good pod");
     let snapshot = reader.load();
     assert!(!snapshot.is_contested("10.0.0.7") && snapshot.is_contested("10.0.0.7:443"));
@@ -375,7 +374,7 @@ fn text_is_a_uid_if_a_pod_has_it() {
 #[test]
 fn addresses_and_pairs_of_strings_are_keys() {
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(identified("u-1")).expect("a good pod");
+    writer.upsert_pod(identified("u-1")).expect("a good pod");
     let pods = reader.load();
     let v4 = std::net::Ipv4Addr::new(10, 0, 0, 7);
     assert!(pods.get(v4).is_some() && pods.get(v4.to_ipv6_mapped()).is_some());

@@ -34,7 +34,7 @@ fn an_update_that_only_renames_the_container_is_found_under_the_new_name() {
     // Of one length, so that only the letters differ.
     for name in ["app", "web", "job"] {
         let keys = TestKeys { containers: vec![(name.to_owned(), id('a'))], ..TestKeys::default() };
-        writer.update_pod(TestPod::plain("u", "u").with_keys(keys)).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("u", "u").with_keys(keys)).expect("a good pod");
         assert_eq!(reader.load().pod_by_container_id(id('a')).expect("by ID").container, Some(name));
     }
 }
@@ -43,11 +43,11 @@ fn an_update_that_only_renames_the_container_is_found_under_the_new_name() {
 fn a_pod_whose_keys_are_all_ignored_counts_while_it_is_stored() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let ignored = || TestKeys { ips: vec!["not-an-ip".to_owned()], ..TestKeys::default() };
-    writer.add_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
     assert_eq!(reader.load().ignored_key_count(), 1);
-    writer.update_pod(TestPod::plain("u", "u")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("u", "u")).expect("a good pod");
     assert_eq!(reader.load().ignored_key_count(), 0);
-    writer.update_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
     writer.remove_pod_by_uid("u").expect("a known pod");
     assert_eq!(reader.load().ignored_key_count(), 0);
 }
@@ -55,8 +55,8 @@ fn a_pod_whose_keys_are_all_ignored_counts_while_it_is_stored() {
 #[test]
 fn a_batch_that_cancels_out_in_its_keys_is_not_published() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    writer.add_pod(claims("a", 1)).expect("a good pod");
-    let applied = writer.apply([Operation::Add(claims("b", 2)), Operation::Remove("b".into())]);
+    writer.upsert_pod(claims("a", 1)).expect("a good pod");
+    let applied = writer.apply([Operation::Upsert(claims("b", 2)), Operation::Remove("b".into())]);
     assert!(!applied.published);
     let snapshot = reader.load();
     assert_eq!(uids(snapshot.pods_by_key(OWNER, b"job")), ["a"]);
@@ -93,7 +93,7 @@ fn many_pods_of_one_key_are_found_in_order_and_removed() {
 fn only_the_first_thousand_of_a_million_keys_are_kept_and_no_other_pod_is_affected() {
     let (mut writer, reader) = pod_index::new();
     let greedy = |keys: &mut PodKeys<'_>| (0..1_000_000u32).for_each(|n| keys.key(OWNER, n.to_be_bytes()));
-    writer.add_pod(Named("greedy", greedy)).expect("it is stored");
+    writer.upsert_pod(Named("greedy", greedy)).expect("it is stored");
     let snapshot = reader.load();
     assert_eq!(snapshot.key_counts().keys, MAX_KEYS_PER_POD);
     assert_eq!(snapshot.ignored_key_count(), 1_000_000 - MAX_KEYS_PER_POD);
@@ -126,7 +126,7 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
         keys.container_id("waiting", "");
         keys.ip_text("");
     };
-    writer.add_pod(Named("u", bad)).expect("it is stored");
+    writer.upsert_pod(Named("u", bad)).expect("it is stored");
     let snapshot = reader.load();
     assert_eq!(snapshot.ignored_key_count(), 7);
     let counts = snapshot.key_counts();
@@ -154,7 +154,9 @@ fn keys_that_look_alike_are_told_apart() {
             own: vec![(u16::try_from(n).expect("small"), b"\0\x01".to_vec()), (7, vec![b'k'; n + 1])],
             ..TestKeys::default()
         };
-        writer.add_pod(TestPod::plain(&n.to_string(), &n.to_string()).with_keys(keys)).expect("a good pod");
+        writer
+            .upsert_pod(TestPod::plain(&n.to_string(), &n.to_string()).with_keys(keys))
+            .expect("a good pod");
     }
     let snapshot = reader.load();
     for (n, id) in ids.iter().enumerate() {
@@ -183,8 +185,8 @@ fn waiting_for_a_container_or_an_ip_ends_when_a_status_names_it() {
         }),
     ];
     // The pod comes first, and then its status.
-    writer.add_pod(TestPod::plain("u", "u")).expect("a good pod");
-    writer.update_pod(claims("u", 1)).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("u", "u")).expect("a good pod");
+    writer.upsert_pod(claims("u", 1)).expect("a good pod");
     for waiter in waiters {
         assert_eq!(waiter.join().expect("no panic").expect("it came").uid, "u");
     }
@@ -270,7 +272,7 @@ fn a_uid_in_upper_case_finds_the_pod_unless_another_has_that_very_uid() {
     const UPPER: &str = "0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0";
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let lower = UPPER.to_lowercase();
-    writer.add_pod(TestPod::plain(&lower, "lower")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain(&lower, "lower")).expect("a good pod");
     let found = |text: &str| {
         let snapshot = reader.load();
         let found = Identity::parse(text).expect("a UID").resolve(&snapshot);
@@ -278,7 +280,7 @@ fn a_uid_in_upper_case_finds_the_pod_unless_another_has_that_very_uid() {
     };
     assert_eq!(found(UPPER), Some(("lower".into(), FoundBy::Uid)));
     assert!(reader.load().pod_by_uid(UPPER).is_none());
-    writer.add_pod(TestPod::plain(UPPER, "upper")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain(UPPER, "upper")).expect("a good pod");
     assert_eq!(found(UPPER), Some(("upper".into(), FoundBy::Uid)));
     assert_eq!(found(&lower), Some(("lower".into(), FoundBy::Uid)));
     assert_eq!(

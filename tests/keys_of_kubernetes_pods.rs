@@ -39,7 +39,7 @@ fn every_container_and_every_ip_of_a_status_is_found() {
         "ephemeralContainerStatuses": [container("debug", &format!("docker://{}", id('d')), None)],
     });
     let spec = json!({"containers": []});
-    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
+    writer.upsert_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     let snapshot = reader.load();
     for (digit, name) in [('a', "nginx"), ('b', "nginx"), ('c', "init"), ('d', "debug")] {
         assert_eq!(snapshot.pod_by_container_id(id(digit)).expect("by container ID").container, Some(name));
@@ -53,7 +53,7 @@ fn every_container_and_every_ip_of_a_status_is_found() {
     // From a server with only one IP.
     drop(snapshot);
     for status in [json!({"podIP": "10.0.0.8"}), json!({"podIP": "10.0.0.8", "podIPs": []})] {
-        writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
+        writer.upsert_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
         let counts = reader.load().key_counts();
         assert_eq!((counts.container_ids, counts.ips), (0, 1), "{status}");
     }
@@ -64,7 +64,7 @@ fn a_pod_in_its_nodes_network_has_no_ip() {
     let (mut writer, reader) = pod_index::new::<Pod>();
     let spec = json!({"containers": [], "hostNetwork": true});
     let status = json!({"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}]});
-    writer.add_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
+    writer.upsert_pod(pod("u1", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     assert!(reader.load().pod_by_ip([192, 0, 2, 1].into()).is_none());
 }
 
@@ -78,7 +78,7 @@ fn an_ip_belongs_to_the_running_pod_and_then_to_the_one_created_later() {
         ("succeeded", "2026-11-22T12:00:00Z", "Succeeded"),
         ("failed", "2026-11-22T11:00:00Z", "Failed"),
     ] {
-        writer.add_pod(pod(uid, created, &spec, &status(phase))).expect("a good pod");
+        writer.upsert_pod(pod(uid, created, &spec, &status(phase))).expect("a good pod");
     }
     for expected in ["running", "succeeded", "failed"] {
         let found = reader.pod(IpAddr::from([10, 0, 0, 7])).expect("by IP");
@@ -96,8 +96,8 @@ fn a_pod_that_is_being_deleted_has_a_weaker_claim_than_an_older_one_that_is_not(
         (json!({"containers": []}), json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.7"}]}));
     let mut old = pod("terminating", "2026-11-22T12:00:00Z", &spec, &status);
     old.metadata.deletion_timestamp = old.metadata.creation_timestamp.clone();
-    writer.add_pod(old).expect("a good pod");
-    writer.add_pod(pod("stays", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
+    writer.upsert_pod(old).expect("a good pod");
+    writer.upsert_pod(pod("stays", "2026-11-22T10:00:00Z", &spec, &status)).expect("a good pod");
     let found = reader.pod(IpAddr::from([10, 0, 0, 7])).expect("by IP");
     assert_eq!(found.metadata.uid.as_deref(), Some("stays"));
 }

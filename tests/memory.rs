@@ -48,7 +48,7 @@ static ALLOCATOR: Counting = Counting;
 fn life() {
     let (mut writer, _reader) = pod_index::new::<TestPod>();
     for pod in some(600) {
-        writer.add_pod(pod).expect("a good pod");
+        writer.upsert_pod(pod).expect("a good pod");
     }
     let bytes = NODES.load(Ordering::Relaxed);
     assert!((50_000..300_000).contains(&bytes), "{bytes} bytes, with those that are kept");
@@ -156,7 +156,7 @@ fn every_table() {
         assert!(writer.set_pods((0..79).map(pod)).refused.is_empty());
         let held = reader.snapshot();
         // The first one is the mirror of a known pod.
-        let add = (79..120).map(|n| Operation::Add(pod(n)));
+        let add = (79..120).map(|n| Operation::Upsert(pod(n)));
         let remove = (79..120).map(|n| Operation::Remove(pod(n).uid.as_str().into()));
         // With removed pods to keep, it is a change.
         assert_eq!(writer.apply(add.chain(remove)).published, keeps);

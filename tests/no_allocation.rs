@@ -259,7 +259,7 @@ fn a_refused_pod_whose_drop_panics_leaks_no_error() {
     let (mut writer, _reader) = pod_index::new();
     let mut refuse = || {
         let pod = guarded("", Refused);
-        assert!(catch_unwind(AssertUnwindSafe(|| writer.add_pod(pod).is_err())).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| writer.upsert_pod(pod).is_err())).is_err());
     };
     // What the thread and the writer keep.
     refuse();

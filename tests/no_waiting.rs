@@ -95,7 +95,7 @@ fn reads_do_not_wait_for_a_writer_in_the_middle_of_a_write() {
                 pod
             });
             if batch {
-                writing.write(|writer| writer.apply(pods.map(Operation::Add)))
+                writing.write(|writer| writer.apply(pods.map(Operation::Upsert)))
             } else {
                 writing.set_pods(pods)
             }
@@ -145,7 +145,7 @@ fn reads_do_not_wait_for_a_writer_that_frees_what_it_replaced() {
 #[test]
 fn a_writer_does_not_wait_for_readers_that_hold_on() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
     let (halt, halted) = halt();
     let holding = reader.clone();
     let holder = thread::spawn(move || {
@@ -159,7 +159,7 @@ fn a_writer_does_not_wait_for_readers_that_hold_on() {
     halted.reached.recv_timeout(DEADLINE).expect("the reader holds on");
     let written = is_done(move || {
         for _ in 0..100 {
-            writer.update_pod(TestPod::plain("p", "web")).expect("a good pod");
+            writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
         }
         assert_eq!(writer.reclaim(), 1, "what is held, and no more");
         assert!(writer.set_pods([TestPod::plain("q", "web")]).published);
@@ -174,7 +174,7 @@ fn a_writer_does_not_wait_for_readers_that_hold_on() {
 #[test]
 fn guards_and_cached_lookups_leave_the_shared_reference_count_alone() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
-    writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
     let (snapshot, mut cached) = (reader.snapshot(), reader.cached());
     let before = snapshot.reference_count();
     let guards: Vec<_> = (0..8).map(|_| reader.load()).collect();

@@ -51,8 +51,7 @@ fn specs() -> impl Strategy<Value = Spec> {
 
 fn single_steps() -> impl Strategy<Value = Step> {
     prop_oneof![
-        12 => specs().prop_map(Step::Update),
-        4 => specs().prop_map(Step::Add),
+        16 => specs().prop_map(Step::Upsert),
         2 => (0..16usize).prop_map(Step::Again),
         8 => (0..UIDS.len()).prop_map(Step::RemoveUid),
         2 => specs().prop_map(Step::RemovePod),
@@ -215,7 +214,7 @@ fn on_well_formed_histories_the_index_is_the_kubelets() {
                     if is_contested(&pod, model.live()) {
                         continue;
                     }
-                    writer.update_pod(Arc::clone(&pod)).expect("a good pod");
+                    writer.upsert_pod(Arc::clone(&pod)).expect("a good pod");
                     kubelet.update_pod(&pod);
                     model.upsert(&pod);
                 }

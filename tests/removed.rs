@@ -35,7 +35,7 @@ fn specs() -> impl Strategy<Value = Spec> {
 
 fn single_steps() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => specs().prop_map(Step::Update),
+        8 => specs().prop_map(Step::Upsert),
         8 => (0..8usize).prop_map(Step::RemoveUid),
         1 => (0..16usize, 0..16usize).prop_map(|(a, b)| Step::SwapNames(a, b)),
         1 => vec(specs(), 0..8).prop_map(Step::Set),
@@ -115,9 +115,9 @@ fn resolve(reader: &Reader<TestPod>, text: &str) -> Option<(String, bool, FoundB
 #[test]
 fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
     let (mut writer, reader) = index(60, 10);
-    writer.add_pod(web(U1, ID)).expect("a good pod");
+    writer.upsert_pod(web(U1, ID)).expect("a good pod");
     remove(&mut writer, U1, 0);
-    writer.add_pod(web(U2, &"f".repeat(64))).expect("a good pod");
+    writer.upsert_pod(web(U2, &"f".repeat(64))).expect("a good pod");
 
     let removed = |by| Some((U1.to_owned(), true, by));
     let living = |by| Some((U2.to_owned(), false, by));
@@ -150,7 +150,7 @@ fn late_events_lead_to_the_removed_pod_and_not_to_its_successor() {
 #[test]
 fn a_removed_pod_is_neither_counted_nor_listed_nor_waited_for() {
     let (mut writer, reader) = index(60, 10);
-    writer.add_pod(web(U1, ID)).expect("a good pod");
+    writer.upsert_pod(web(U1, ID)).expect("a good pod");
     let before = reader.snapshot();
     remove(&mut writer, U1, 0);
     let pods = reader.load();
@@ -172,7 +172,7 @@ fn nothing_is_kept_if_it_is_off() {
     let limits = |age, most| Options::new().keep_removed(Duration::from_secs(age), most);
     for options in [Options::new(), limits(0, 10), limits(60, 0)] {
         let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
-        writer.add_pod(web(U1, ID)).expect("a good pod");
+        writer.upsert_pod(web(U1, ID)).expect("a good pod");
         remove(&mut writer, U1, 0);
         assert!(reader.load().removed().is_empty());
         assert_eq!((writer.next_deadline(), writer.advance(moment(60))), (None, 0));
@@ -182,7 +182,7 @@ fn nothing_is_kept_if_it_is_off() {
 #[test]
 fn without_a_moment_the_clock_says_when_a_pod_was_removed() {
     let (mut writer, reader) = index(60, 10);
-    writer.add_pod(web(U1, ID)).expect("a good pod");
+    writer.upsert_pod(web(U1, ID)).expect("a good pod");
     let before = Instant::now();
     writer.remove_pod_by_uid(U1).expect("a known pod");
     let removed_at = reader.load().removed().get(U1).expect("it is kept").removed_at.expect("a time");
@@ -200,7 +200,7 @@ fn a_pod_that_is_removed_and_returns_in_one_batch_has_not_changed() {
     let _ = writer.set_pods([Arc::clone(&stays), web(U2, ID)]);
     writer.remove_pod_by_uid(U2).expect("a known pod");
     let before = reader.load().pods_generation();
-    let batch = [Operation::Remove(U1.into()), Operation::Add(stays)];
+    let batch = [Operation::Remove(U1.into()), Operation::Upsert(stays)];
     assert!(writer.apply(batch).published);
     let snapshot = reader.load();
     assert_eq!((snapshot.removed().len(), snapshot.pods_generation()), (0, before));
@@ -211,9 +211,9 @@ fn a_pod_that_is_removed_and_returns_in_one_batch_has_not_changed() {
 fn a_pod_that_returns_and_is_removed_again_in_one_batch_counts_as_removed_then() {
     let (mut writer, reader) = index(60, 10);
     let pod = web(U1, ID);
-    writer.add_pod(Arc::clone(&pod)).expect("a good pod");
+    writer.upsert_pod(Arc::clone(&pod)).expect("a good pod");
     remove(&mut writer, U1, 0);
-    let applied = writer.apply_at(moment(5), [Operation::Add(pod), Operation::Remove(U1.into())]);
+    let applied = writer.apply_at(moment(5), [Operation::Upsert(pod), Operation::Remove(U1.into())]);
     assert!(applied.published);
     assert_eq!(reader.load().removed().get(U1).expect("it is kept").removed_at, Some(time(5)));
     assert_eq!((writer.advance(moment(60)), writer.advance(moment(65))), (0, 1));
@@ -239,7 +239,7 @@ fn a_manager_keeps_removed_pods_too() {
 fn a_pod_that_is_removed_an_hour_after_the_last_call_is_kept_for_its_whole_time() {
     let (mut writer, reader) = index(60, 10);
     for uid in [U1, U2] {
-        writer.add_pod(web(uid, ID)).expect("a good pod");
+        writer.upsert_pod(web(uid, ID)).expect("a good pod");
     }
     remove(&mut writer, U1, 0);
     assert_eq!(writer.advance(moment(60)), 1);
@@ -252,11 +252,11 @@ fn a_pod_that_is_removed_an_hour_after_the_last_call_is_kept_for_its_whole_time(
 #[test]
 fn every_write_forgets_the_removed_pods_that_are_too_old() {
     let (mut writer, _reader) = index(60, 10);
-    writer.add_pod(web(U1, ID)).expect("a good pod");
+    writer.upsert_pod(web(U1, ID)).expect("a good pod");
     remove(&mut writer, U1, 0);
     let early = writer.apply_at(moment(59), []);
     assert_eq!((early.forgotten, early.published), (0, false));
-    let applied = writer.apply_at(moment(60), [Operation::Add(web(U2, ID))]);
+    let applied = writer.apply_at(moment(60), [Operation::Upsert(web(U2, ID))]);
     assert_eq!((applied.forgotten, writer.current().removed().len()), (1, 0));
 }
 
@@ -265,7 +265,7 @@ fn every_write_forgets_the_removed_pods_that_are_too_old() {
 fn a_moment_before_the_last_removal_counts_as_that_removal() {
     let (mut writer, reader) = index(60, 10);
     for uid in [U1, U2] {
-        writer.add_pod(web(uid, ID)).expect("a good pod");
+        writer.upsert_pod(web(uid, ID)).expect("a good pod");
     }
     remove(&mut writer, U1, 10);
     remove(&mut writer, U2, 5);
@@ -277,9 +277,9 @@ fn a_moment_before_the_last_removal_counts_as_that_removal() {
 fn if_nothing_is_too_old_nothing_is_published_and_nobody_is_woken() {
     let options = Options::new().keep_removed(Duration::from_secs(60), 10).keep_times(true);
     let (mut writer, reader) = pod_index::with_options::<TestPod>(options);
-    let _ = writer.apply_at(moment(0), [Operation::Add(web(U1, ID))]);
+    let _ = writer.apply_at(moment(0), [Operation::Upsert(web(U1, ID))]);
     // It loses its IP, so the index has something to forget after a minute, which is no pod.
-    let _ = writer.apply_at(moment(1), [Operation::Update(TestPod::plain(U1, "web_shop"))]);
+    let _ = writer.apply_at(moment(1), [Operation::Upsert(TestPod::plain(U1, "web_shop"))]);
     let mut changes = reader.changes();
     while changes.try_next().is_ok() {}
     let generation = reader.load().generation();

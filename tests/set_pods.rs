@@ -87,7 +87,7 @@ fn a_set_gives_the_index_that_a_fresh_one_would_be() {
                         if leaves {
                             Operation::Remove(pod.uid.as_str().into())
                         } else {
-                            Operation::Update(pod)
+                            Operation::Upsert(pod)
                         }
                     })
                     .collect();

@@ -81,14 +81,14 @@ fn up_and_down(sizes: &[usize], batch: usize) {
                 } else if chance == 0 && !live.is_empty() {
                     let pod = pod(live[random.index(live.len())], version);
                     pods.insert(pod.uid.clone(), Arc::clone(&pod));
-                    operations.push(Operation::Update(pod));
+                    operations.push(Operation::Upsert(pod));
                 } else if grows == (chance != 1) || live.is_empty() {
                     let pod = pod(next, version);
                     places.insert(next, live.len());
                     live.push(next);
                     next += 1;
                     pods.insert(pod.uid.clone(), Arc::clone(&pod));
-                    operations.push(Operation::Add(pod));
+                    operations.push(Operation::Upsert(pod));
                 } else {
                     let place = random.index(live.len());
                     let gone = live.swap_remove(place);

@@ -20,16 +20,16 @@ fn every_snapshot_of_a_small_history_stays_as_it_was() {
     let mut held = vec![(reader.snapshot(), 0)];
     for number in 0..12 {
         let pod = TestPod::plain(&format!("any other {number}"), &format!("n{number}"));
-        writer.add_pod(pod.with_keys(keys("a", "10.0.0.7"))).expect("a good pod");
+        writer.upsert_pod(pod.with_keys(keys("a", "10.0.0.7"))).expect("a good pod");
         held.push((reader.snapshot(), number + 1));
     }
     writer
-        .update_pod(TestPod::plain("any other 3", "n3").with_keys(keys("b", "10.0.0.8")))
+        .upsert_pod(TestPod::plain("any other 3", "n3").with_keys(keys("b", "10.0.0.8")))
         .expect("a good pod");
     held.push((reader.snapshot(), 12));
     let _ = writer.apply([
-        Operation::Add(TestPod::fixed("s", "web")),
-        Operation::Add(TestPod::mirror("m", "web", "s")),
+        Operation::Upsert(TestPod::fixed("s", "web")),
+        Operation::Upsert(TestPod::mirror("m", "web", "s")),
         Operation::Remove("any other 5".into()),
     ]);
     held.push((reader.snapshot(), 12));
@@ -69,7 +69,7 @@ fn two_threads_read_while_the_writer_replaces_and_goes() {
         })
         .collect();
     for version in 0..20 {
-        writer.update_pod(TestPod::fixed("s", "web").with_ephemeral(version)).expect("a good pod");
+        writer.upsert_pod(TestPod::fixed("s", "web").with_ephemeral(version)).expect("a good pod");
     }
     drop(writer);
     for reader in readers {

@@ -87,7 +87,7 @@ fn operation(random: &mut Random, ledger: &Arc<Ledger>) -> Operation<Pod> {
     match random.below(20) {
         0 => Operation::Set((0..random.below(30)).map(|_| pod(random, ledger)).collect()),
         1..=5 => Operation::Remove(format!("uid-{}", random.below(40)).as_str().into()),
-        _ => Operation::Update(pod(random, ledger)),
+        _ => Operation::Upsert(pod(random, ledger)),
     }
 }
 
@@ -107,7 +107,7 @@ fn write(writer: &mut Writer<Pod>, random: &mut Random, ledger: &Arc<Ledger>) {
     for operation in batch {
         match operation {
             Operation::Set(pods) => assert!(writer.set_pods(pods).refused.is_empty()),
-            Operation::Add(pod) | Operation::Update(pod) => drop(writer.update_pod(pod).expect("a good pod")),
+            Operation::Upsert(pod) => drop(writer.upsert_pod(pod).expect("a good pod")),
             Operation::Remove(uid) => drop(writer.remove_pod_by_uid(&uid)),
         }
     }

@@ -31,14 +31,14 @@ impl Index {
     fn new(name: &'static str) -> Self {
         let (mut writer, reader) = pod_index::new();
         let pods = ["one", "other"].map(|pod| Arc::new(SimplePod::new("uid", name, pod)));
-        writer.add_pod(Arc::clone(&pods[0])).expect("a good pod");
+        writer.upsert_pod(Arc::clone(&pods[0])).expect("a good pod");
         Self { writer, reader, pods, writes: 0 }
     }
 
     /// Publishes a snapshot, and frees the one before if no reader has it.
     fn write(&mut self) {
         self.writes += 1;
-        self.writer.update_pod(Arc::clone(&self.pods[self.writes % 2])).expect("a good pod");
+        self.writer.upsert_pod(Arc::clone(&self.pods[self.writes % 2])).expect("a good pod");
     }
 }
 

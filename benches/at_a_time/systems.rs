@@ -128,7 +128,7 @@ impl System for Ours {
                 ip_until: finished.map(time),
             };
             let ip = has_ip.then(|| address(facts.ip));
-            Operation::Update(Arc::new(SimPod { number: *pod, uid: uid(*pod), ip, life }))
+            Operation::Upsert(Arc::new(SimPod { number: *pod, uid: uid(*pod), ip, life }))
         });
         let mut moment = Moment::new(self.start + span(now), time(now));
         if let Some(since) = history.answers_since(now) {

@@ -48,7 +48,7 @@ impl Records {
     }
 
     pub fn update(&mut self, pod: Arc<Pod>) {
-        let _ = self.join.write(&mut self.writer, [Change::Pod(Operation::Update(pod))]);
+        let _ = self.join.write(&mut self.writer, [Change::Pod(Operation::Upsert(pod))]);
     }
 }
 
@@ -66,7 +66,7 @@ impl Plain {
     }
 
     pub fn update(&mut self, pod: Arc<Pod>) {
-        self.writer.update_pod(pod).expect("a good pod");
+        self.writer.upsert_pod(pod).expect("a good pod");
     }
 }
 

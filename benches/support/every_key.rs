@@ -183,7 +183,7 @@ fn address(pod: Option<&Arc<Keyed>>) -> usize {
 
 fn index(pods: &[Arc<Keyed>], items: &Arc<[Item]>, keys: &Keys) -> Subject {
     let (mut writer, reader) = filled(pods, Options::new());
-    let update = updates(items, move |_, pod| drop(writer.update_pod(Arc::clone(pod)).expect("a good pod")));
+    let update = updates(items, move |_, pod| drop(writer.upsert_pod(Arc::clone(pod)).expect("a good pod")));
     let [uid, name, ip, id, text] = KEYS;
     let lookups = vec![
         Lookups::new(uid, STEP, &keys.uids, reader.clone(), |index, uid| {

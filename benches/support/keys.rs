@@ -166,7 +166,7 @@ pub fn updates(workload: &mut Workload, time: Duration) -> Vec<Figure> {
             let (_, mut writer) = (&reader, writer.borrow_mut());
             let version = &versions[at / versions[0].len() % 2];
             for pod in version.iter().cycle().skip(at % version.len()).take(count) {
-                writer.update_pod(Arc::clone(pod)).expect("a good pod");
+                writer.upsert_pod(Arc::clone(pod)).expect("a good pod");
             }
             at += count;
         });

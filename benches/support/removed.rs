@@ -40,7 +40,7 @@ pub fn removals(workload: &Workload, time: Duration) -> Vec<Figure> {
             for _ in 0..WRITES {
                 let (leaves, comes) = (&pods[at % pods.len()], &pods[(at + living) % pods.len()]);
                 assert!(writer.remove_pod_by_uid(leaves.uid()).is_some(), "a living pod");
-                writer.add_pod(Arc::clone(comes)).expect("a good pod");
+                writer.upsert_pod(Arc::clone(comes)).expect("a good pod");
                 at += 1;
             }
         });

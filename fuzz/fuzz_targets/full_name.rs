@@ -49,7 +49,7 @@ fuzz_target!(|text: (&str, &str, &str)| {
 
     let (mut writer, reader) = pod_index::new();
     let good = ![text, other, third].contains(&"") && !other.contains('_') && !third.contains('_');
-    let added = writer.add_pod(Slim(text, other, third));
+    let added = writer.upsert_pod(Slim(text, other, third));
     assert_eq!(added.is_ok(), good);
     let snapshot = reader.load();
     assert_eq!(snapshot.pod_by_uid(text).is_some(), good);

@@ -31,8 +31,7 @@ impl<'a> Bytes<'a> {
     pub fn single_step(&mut self) -> Option<Step> {
         let first = *self.left.next()?;
         Some(match first % 16 {
-            0..=5 => Step::Update(self.spec()),
-            6 | 7 => Step::Add(self.spec()),
+            0..=7 => Step::Upsert(self.spec()),
             8 => Step::Again(self.below(16)),
             9..=11 => Step::RemoveUid(self.below(UIDS.len())),
             12 if first >= 0x80 => Step::Expire(self.below(8) as u64),

@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(is_static_pod(&pod) && !is_mirror_pod(&pod));
             assert_eq!(pod.annotation(CONFIG_HASH_ANNOTATION), Some(pod.uid()), "the hash is the UID");
             let uid = pod.uid().to_owned();
-            writer.add_pod(pod).expect("what is decoded can be indexed");
+            writer.upsert_pod(pod).expect("what is decoded can be indexed");
             assert!(reader.load().pod_by_uid(uid.as_str()).is_some());
         }
     }

@@ -40,7 +40,7 @@ async fn run(client: Client, node: &str, mut show: impl FnMut(ManagerStatus, Man
             let _ = match update {
                 SourceUpdate::Set(pods) => writer.set_pods(pods),
                 SourceUpdate::Upsert(pods) | SourceUpdate::Incomplete(pods) => {
-                    writer.apply(pods.into_iter().map(Operation::Update))
+                    writer.apply(pods.into_iter().map(Operation::Upsert))
                 }
                 SourceUpdate::Remove(uids) => writer.apply(uids.into_iter().map(Operation::Remove)),
             };

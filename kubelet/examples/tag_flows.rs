@@ -59,7 +59,7 @@ impl Index {
             "status": { "phase": phase, "podIP": ip, "podIPs": [{ "ip": ip }] },
         });
         let pod = serde_json::from_value::<Pod>(pod)?;
-        let applied = self.join.write(&mut self.writer, [Change::Pod(Operation::Add(pod.into()))]);
+        let applied = self.join.write(&mut self.writer, [Change::Pod(Operation::Upsert(pod.into()))]);
         assert!(applied.refused.is_empty());
         Ok(())
     }

@@ -50,7 +50,7 @@ fn add(
         "spec": { "containers": [container] },
     });
     let pod = serde_json::from_value::<Pod>(pod)?;
-    let applied = join.write(writer, [Change::Pod(Operation::Add(pod.into()))]);
+    let applied = join.write(writer, [Change::Pod(Operation::Upsert(pod.into()))]);
     assert!(applied.refused.is_empty());
     Ok(())
 }

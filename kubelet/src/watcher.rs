@@ -117,7 +117,7 @@ impl<P: PodMeta> WatchedPods<P> {
     /// The operation to apply after this event, if there is one. `now` is when the event arrived.
     pub fn operation_at(&mut self, event: Event<P>, now: Moment) -> Option<Operation<P>> {
         let operation = match event {
-            Event::Apply(pod) => Some(Operation::Update(Arc::new(pod))),
+            Event::Apply(pod) => Some(Operation::Upsert(Arc::new(pod))),
             Event::Delete(pod) => Some(Operation::Remove(pod.uid().into())),
             Event::InitDone => {
                 self.covered = Some(Covered { since: now.instant, until: now.instant });

@@ -93,7 +93,7 @@ fn a_file_whose_pod_was_removed_while_no_agent_ran_is_removed_at_the_start() {
     // Restored, but not put into the index.
     let (checkpoints, _restored) = place.open();
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(kept("b", 1)).unwrap();
+    writer.upsert_pod(kept("b", 1)).unwrap();
     let checkpointing = checkpoints.keep(reader).unwrap();
     block_on(checkpointing.wait_for(1, PATIENCE)).unwrap();
     assert_eq!(place.names(), ["Pod_b.yaml"]);

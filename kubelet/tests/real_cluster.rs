@@ -116,7 +116,7 @@ async fn mirrors(client: kube::Client, node: NodeName) {
         loop {
             let operations: Vec<_> = tokio::select! {
                 Some(update) = pods.next() => match update {
-                    SourceUpdate::Set(pods) | SourceUpdate::Incomplete(pods) | SourceUpdate::Upsert(pods) => pods.into_iter().map(Operation::Update).collect(),
+                    SourceUpdate::Set(pods) | SourceUpdate::Incomplete(pods) | SourceUpdate::Upsert(pods) => pods.into_iter().map(Operation::Upsert).collect(),
                     SourceUpdate::Remove(uids) => uids.into_iter().map(Operation::Remove).collect(),
                 },
                 Some(operations) = changes.recv() => operations,
@@ -133,12 +133,12 @@ async fn mirrors(client: kube::Client, node: NodeName) {
 
     let first = static_pod("web", "nginx:1", &node);
     has(vec![
-        Operation::Update(first.clone().into()),
-        Operation::Update(static_pod("etcd", "etcd:1", &node).into()),
+        Operation::Upsert(first.clone().into()),
+        Operation::Upsert(static_pod("etcd", "etcd:1", &node).into()),
     ]);
     until(&mut status, "two mirrors", in_sync(2)).await;
     let second = static_pod("web", "nginx:2", &node);
-    has(vec![Operation::Remove(first.uid().into()), Operation::Update(second.clone().into())]);
+    has(vec![Operation::Remove(first.uid().into()), Operation::Upsert(second.clone().into())]);
     until(&mut status, "a replaced mirror", |status| status.deleted == 1 && in_sync(2)(status)).await;
     let api: Api<Pod> = Api::namespaced(client.clone(), "default");
     let mirror = api.get(second.name()).await.expect("the mirror");

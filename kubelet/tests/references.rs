@@ -407,7 +407,7 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
         match step {
             Step::Pod(number, secrets, config_maps, ended) => {
                 let named = (secrets, config_maps, ended);
-                writer.update_pod(named_pod(&format!("u{number}"), &named)).unwrap();
+                writer.upsert_pod(named_pod(&format!("u{number}"), &named)).unwrap();
                 model.insert(number, named);
             }
             Step::Gone(number) => {
@@ -418,7 +418,7 @@ async fn run(steps: impl IntoIterator<Item = Step>) -> (usize, u64) {
                 let Some(named) = model.remove(&old) else { continue };
                 let applied = writer.apply([
                     Operation::Remove(PodUid::from(&*format!("u{old}"))),
-                    Operation::Add(named_pod(&format!("u{new}"), &named).into()),
+                    Operation::Upsert(named_pod(&format!("u{new}"), &named).into()),
                 ]);
                 assert_eq!(applied.refused, []);
                 model.insert(new, named);

@@ -79,12 +79,11 @@ fn one_set_becomes_operations_in_the_kubelets_order() {
         .into_operations()
         .map(|operation| match operation {
             Operation::Remove(uid) => format!("remove {uid}"),
-            Operation::Add(pod) => format!("add {}", pod.uid()),
-            Operation::Update(pod) => format!("update {}", pod.uid()),
+            Operation::Upsert(pod) => format!("upsert {}", pod.uid()),
             Operation::Set(_) => "set".to_owned(),
         })
         .collect();
-    assert_eq!(operations, ["remove gone", "add new", "update changed", "update dying", "update status"]);
+    assert_eq!(operations, ["remove gone", "upsert new", "upsert changed", "upsert dying", "upsert status"]);
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn the_leak_sanitizer_sees_a_snapshot_that_nobody_frees() {
 
 fn index() -> (Writer<TestPod>, Reader<TestPod>) {
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(TestPod::fixed("s", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::fixed("s", "web")).expect("a good pod");
     (writer, reader)
 }
 
@@ -86,7 +86,7 @@ fn a_look_at_a_snapshot_that_was_freed() {
     let guard = reader.load();
     let snapshot: *const Snapshot<TestPod> = &raw const *guard;
     drop(guard);
-    writer.update_pod(TestPod::fixed("s", "web")).expect("a good pod");
+    writer.upsert_pod(TestPod::fixed("s", "web")).expect("a good pod");
     assert_eq!(writer.reclaim(), 0);
     // SAFETY: none; this is the planted bug.
     black_box(unsafe { &*snapshot }.generation());

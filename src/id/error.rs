@@ -3,6 +3,16 @@
 use std::fmt;
 
 /// Why a string is no UID or full name.
+///
+/// # Examples
+/// ```
+/// use pod_index::{FullName, ParseIdError, PodUid};
+///
+/// assert_eq!("".parse::<PodUid>(), Err(ParseIdError::EmptyUid));
+/// let error = "web".parse::<FullName>().unwrap_err();
+/// assert_eq!(error, ParseIdError::FullName("web".into()));
+/// assert!(error.to_string().contains("want a name and a namespace around exactly one `_`"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ParseIdError {

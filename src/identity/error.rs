@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// Why a text cannot be parsed as an identity.
+///
+/// # Examples
+/// ```
+/// use pod_index::identity::{Identity, ParseIdentityError};
+///
+/// assert_eq!(Identity::parse(""), Err(ParseIdentityError::Empty));
+/// assert_eq!(Identity::parse("/kubepods.slice"), Err(ParseIdentityError::NoPod));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ParseIdentityError {

@@ -39,6 +39,9 @@ pub struct KeyKind(pub u16);
 ///
 /// The order of calls matters only if there are too many keys: the first ones count. A repeated key is kept
 /// once, but each time it is named counts towards the limit.
+///
+/// # Examples
+/// See [`PodMeta::keys`](crate::PodMeta::keys).
 pub struct PodKeys<'a> {
     claims: &'a mut Claims,
     /// Whether only the strength is asked for, so that the keys themselves need no list.

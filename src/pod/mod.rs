@@ -136,7 +136,7 @@ pub trait PodMeta {
     /// let (mut writer, reader) = pod_index::new();
     /// for (uid, created) in [("u1", 100), ("u2", 200)] {
     ///     let (ip, owner) = ([10, 0, 0, 7].into(), "Job/backup".into());
-    ///     writer.add_pod(Slim { uid: uid.into(), ip, owner, created })?;
+    ///     writer.upsert_pod(Slim { uid: uid.into(), ip, owner, created })?;
     /// }
     /// let pods = reader.load();
     /// assert_eq!(pods.pod_by_ip([10, 0, 0, 7].into()).unwrap().uid, "u2");

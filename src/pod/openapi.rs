@@ -109,7 +109,7 @@ impl PodMeta for Pod {
 /// # (pod.metadata.uid, pod.metadata.name) = (Some("u".into()), Some("web".into()));
 /// # pod.metadata.namespace = Some("shop".into());
 /// # let (mut writer, reader) = pod_index::new();
-/// # writer.add_pod(OfTeam { pod, team: "a".into() }).unwrap();
+/// # writer.upsert_pod(OfTeam { pod, team: "a".into() }).unwrap();
 /// # assert_eq!(reader.load().pods_by_key(pod_index::workload::WORKLOAD, b"shop/Team/a").count(), 1);
 /// ```
 pub fn name_keys(pod: &Pod, workload: Option<Workload<'_>>, keys: &mut PodKeys<'_>) {

@@ -13,7 +13,7 @@ use super::{PodKeys, PodMeta};
 ///
 /// let (mut writer, reader) = pod_index::new();
 /// let ips = vec![[10, 0, 0, 7].into()];
-/// writer.add_pod(SimplePod { ips, ..SimplePod::new("u1", "shop", "web-0") })?;
+/// writer.upsert_pod(SimplePod { ips, ..SimplePod::new("u1", "shop", "web-0") })?;
 /// assert_eq!(reader.load().pod_by_ip([10, 0, 0, 7].into()).unwrap().name, "web-0");
 /// # Ok::<(), pod_index::Error>(())
 /// ```

@@ -36,9 +36,9 @@ use super::KeyKind;
 /// # let read: ObjectMeta = serde_json::from_value(meta("r", "Rollout")).unwrap();
 /// let (mut writer, reader) = pod_index::new();
 /// let count = |key: &[u8]| reader.load().pods_by_key(WORKLOAD, key).count();
-/// writer.add_pod(Owned { pod: pod.clone(), replica_set: None })?;
+/// writer.upsert_pod(Owned { pod: pod.clone(), replica_set: None })?;
 /// assert_eq!(count(b"shop/ReplicaSet/web-1"), 1);
-/// writer.update_pod(Owned { pod, replica_set: Some(read) })?;
+/// writer.upsert_pod(Owned { pod, replica_set: Some(read) })?;
 /// assert_eq!((count(b"shop/ReplicaSet/web-1"), count(b"shop/Rollout/web-1")), (0, 1));
 /// # Ok::<(), pod_index::Error>(())
 /// ```
@@ -53,6 +53,9 @@ const MINUTES: usize = 8;
 const FIRST_MINUTE: u32 = 24_500_000;
 
 /// The workload of a pod. Its namespace is the pod's.
+///
+/// # Examples
+/// See [`Workload::of`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Workload<'a> {
     /// Such as `Deployment`.
@@ -77,6 +80,20 @@ pub fn controller(object: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 /// Whether the controller is of a kind that often has a controller itself: a `ReplicaSet` or a Job.
+///
+/// # Examples
+/// ```
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+/// use pod_index::workload::is_often_controlled;
+///
+/// let owner = |api_version: &str, kind: &str| OwnerReference {
+///     api_version: api_version.into(),
+///     kind: kind.into(),
+///     ..OwnerReference::default()
+/// };
+/// assert!(is_often_controlled(&owner("apps/v1", "ReplicaSet"))); // most belong to a Deployment
+/// assert!(!is_often_controlled(&owner("apps/v1", "StatefulSet")));
+/// ```
 #[must_use]
 pub fn is_often_controlled(owner: &OwnerReference) -> bool {
     matches!(
@@ -110,7 +127,7 @@ impl<'a> Workload<'a> {
     ///
     /// // The index finds the pod by it.
     /// let (mut writer, reader) = pod_index::new();
-    /// writer.add_pod(pod)?;
+    /// writer.upsert_pod(pod)?;
     /// assert_eq!(reader.load().pods_by_key(WORKLOAD, b"shop/Deployment/web").count(), 1);
     /// # Ok::<(), pod_index::Error>(())
     /// ```

@@ -10,6 +10,22 @@ use crate::identity::{ContainerId, Identity};
 use crate::pod::{ClaimRef, KeyKind, PodKind, ip_number};
 
 /// The result of a lookup: a pod, and by what it was found.
+///
+/// # Examples
+/// ```
+/// use pod_index::{FoundBy, SimplePod};
+///
+/// let (mut writer, reader) = pod_index::new();
+/// let id = "3e5f0b1c".repeat(8);
+/// let containers = vec![("nginx".to_owned(), format!("containerd://{id}"))];
+/// writer.upsert_pod(SimplePod { containers, ..SimplePod::new("u1", "shop", "web-0") })?;
+///
+/// let pods = reader.load();
+/// let found = pods.get(&*id).expect("a pod names this container");
+/// assert_eq!((&*found.pod.name, found.container), ("web-0", Some("nginx")));
+/// assert_eq!((found.by, found.removed_at), (FoundBy::ContainerId, None));
+/// # Ok::<(), pod_index::Error>(())
+/// ```
 #[non_exhaustive]
 pub struct Found<'a, P> {
     /// The pod. [`Identity::resolve`](crate::identity::Identity::resolve) and the
@@ -25,6 +41,9 @@ pub struct Found<'a, P> {
 }
 
 /// The key by which a pod was found.
+///
+/// # Examples
+/// See [`Found`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum FoundBy {
@@ -74,7 +93,7 @@ pub enum FoundBy {
 /// let _: Key = "3e5f0b1c".repeat(8).parse::<ContainerId>().expect("64 digits").into();
 ///
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(SimplePod { ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new("u1", "shop", "web-0") })?;
+/// writer.upsert_pod(SimplePod { ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new("u1", "shop", "web-0") })?;
 /// let pods = reader.load();
 /// for text in ["u1", "10.0.0.7", "10.0.0.7:443", "shop/web-0", "web-0_shop"] {
 ///     assert!(pods.get(text).is_some(), "{text}");

@@ -8,7 +8,10 @@ use crate::identity::ContainerId;
 use crate::pod::{ClaimRef, KeyKind, PodKind, PodMeta, ip_number};
 use crate::pods::{Found, Key, Tables};
 
-/// Numbers of keys in a snapshot. See [`Snapshot::key_counts`].
+/// Numbers of keys in a snapshot.
+///
+/// # Examples
+/// See [`Snapshot::key_counts`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub struct KeyCounts {
@@ -40,7 +43,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
     /// # }
     /// # let (mut writer, reader) = pod_index::new();
-    /// # writer.add_pod(Slim)?;
+    /// # writer.upsert_pod(Slim)?;
     /// let pods = reader.load();
     /// let found = pods.get(("shop", "web")).expect("it was published");
     /// assert_eq!((found.by, found.container), (pod_index::FoundBy::Name, None));
@@ -89,8 +92,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// # let (mut writer, reader) = pod_index::new();
     /// use std::net::IpAddr;
     ///
-    /// writer.add_pod(Slim("u1"))?;
-    /// writer.add_pod(Slim("u2"))?;
+    /// writer.upsert_pod(Slim("u1"))?;
+    /// writer.upsert_pod(Slim("u2"))?;
     /// let pods = reader.load();
     /// let ip = IpAddr::from([10, 0, 0, 7]);
     /// let uids: Vec<_> = pods.claimants(ip).map(|found| found.pod.0).collect();
@@ -126,7 +129,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// # }
     /// # let (mut writer, reader) = pod_index::new();
     /// let id = "3e5f0b1c".repeat(8);
-    /// writer.add_pod(Slim(format!("containerd://{id}")))?;
+    /// writer.upsert_pod(Slim(format!("containerd://{id}")))?;
     ///
     /// let pods = reader.load();
     /// let found = pods.pod_by_container_id(&id).expect("it was published");
@@ -159,7 +162,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// #     fn keys(&self, keys: &mut pod_index::PodKeys<'_>) { keys.ip_text("10.0.0.7"); }
     /// # }
     /// # let (mut writer, reader) = pod_index::new();
-    /// writer.add_pod(Slim)?;
+    /// writer.upsert_pod(Slim)?;
     /// assert!(reader.load().pod_by_ip([10, 0, 0, 7].into()).is_some());
     /// assert!(reader.load().pod_by_ip("::ffff:10.0.0.7".parse().unwrap()).is_some());
     /// # Ok::<(), pod_index::Error>(())
@@ -185,6 +188,19 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// # Complexity
     /// O(1).
+    ///
+    /// # Examples
+    /// ```
+    /// use pod_index::SimplePod;
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// let ips = vec![[10, 0, 0, 7].into()];
+    /// writer.upsert_pod(SimplePod { ips: ips.clone(), ..SimplePod::new("u1", "shop", "web-0") })?;
+    /// writer.upsert_pod(SimplePod { ips, ..SimplePod::new("u2", "shop", "web-1") })?;
+    /// let counts = reader.load().key_counts();
+    /// assert_eq!((counts.ips, counts.contended), (1, 1)); // one IP, and a second pod that claims it
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
     #[must_use]
     pub fn key_counts(&self) -> KeyCounts {
         let Tables { container_ids, ips, keys, contenders, .. } = &self.live;

@@ -11,6 +11,9 @@ use crate::table::Side;
 
 /// One difference between two snapshots. Mirror pods are included; [`is_mirror_pod`](crate::is_mirror_pod)
 /// distinguishes them.
+///
+/// # Examples
+/// See [`Snapshot::changes_since`], and [`Changes`](crate::Changes) to follow an index.
 #[non_exhaustive]
 pub enum Change<'a, P> {
     /// The UID is new.

@@ -15,6 +15,35 @@
 //! | `GetOrphanedMirrorPodNames` | [`orphaned_mirror_pod_full_names`](crate::Snapshot::orphaned_mirror_pod_full_names) |
 //! | the gauge `kubelet_managed_ephemeral_containers` | [`ephemeral_container_count`](crate::Snapshot::ephemeral_container_count) |
 
+//!
+//! # Examples
+//! ```
+//! use std::sync::Arc;
+//!
+//! use pod_index::{CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, SimplePod};
+//!
+//! let annotated = |uid: &str, key: &str, value: &str| SimplePod {
+//!     annotations: [(key.to_owned(), value.to_owned())].into(),
+//!     ..SimplePod::new(uid, "kube-system", "etcd-node-1")
+//! };
+//! let (mut writer, reader) = pod_index::new();
+//! writer.upsert_pod(annotated("from-a-manifest", CONFIG_SOURCE_ANNOTATION, "file"))?;
+//! let mirror = Arc::new(annotated("from-the-api-server", CONFIG_MIRROR_ANNOTATION, "its hash"));
+//! writer.upsert_pod(Arc::clone(&mirror))?;
+//!
+//! let pods = reader.load();
+//! let both = pods.pod_and_mirror_pod(&mirror);
+//! assert_eq!(both.pod.expect("the static pod").uid, "from-a-manifest");
+//! assert_eq!(both.mirror.expect("the mirror pod").uid, "from-the-api-server");
+//!
+//! let one = pods.mirror_to_pod_uids().next().expect("one mirror pod");
+//! assert_eq!((one.mirror.to_string(), one.pod.to_string()), ("from-the-api-server".into(), "from-a-manifest".into()));
+//! let same = pods.pod_to_mirror_uids().next().expect("one static pod");
+//! assert_eq!((same.pod, same.mirror), (one.pod, Some(one.mirror)));
+//! assert_eq!(pods.static_pods_with_mirrors().count(), 1);
+//! # Ok::<(), pod_index::Error>(())
+//! ```
+
 use std::sync::Arc;
 
 use super::Snapshot;
@@ -22,6 +51,9 @@ use crate::id::{FullName, MirrorPodUid, PodUid};
 use crate::pod::{PodKind, PodMeta, is_mirror_pod};
 
 /// A pod that runs on the node and the API server's mirror of it, as far as the index has them.
+///
+/// # Examples
+/// See [the module](self#examples).
 #[non_exhaustive]
 pub struct PodAndMirror<'a, P> {
     /// The pod that runs on the node.
@@ -31,6 +63,9 @@ pub struct PodAndMirror<'a, P> {
 }
 
 /// A static pod, and its mirror pod if it has one.
+///
+/// # Examples
+/// See [the module](self#examples).
 #[non_exhaustive]
 pub struct StaticPod<'a, P> {
     /// The static pod.
@@ -40,6 +75,9 @@ pub struct StaticPod<'a, P> {
 }
 
 /// To which UID a mirror pod's UID translates.
+///
+/// # Examples
+/// See [the module](self#examples).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub struct MirrorToPod {
@@ -50,6 +88,9 @@ pub struct MirrorToPod {
 }
 
 /// By which mirror pod's UID the API server knows a pod.
+///
+/// # Examples
+/// See [the module](self#examples).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub struct PodToMirror {

@@ -55,7 +55,7 @@ use crate::table::versions::{Clearing, Sharing, State, TableSet};
 /// #     fn annotation(&self, _: &str) -> Option<&str> { None }
 /// # }
 /// let (mut writer, reader) = pod_index::new();
-/// writer.add_pod(Slim)?;
+/// writer.upsert_pod(Slim)?;
 ///
 /// let snapshot = reader.load();
 /// assert!(snapshot.pod_by_uid("u1").is_some());
@@ -310,7 +310,7 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// let (mut writer, reader) = pod_index::new();
     /// let before = reader.snapshot();
-    /// writer.add_pod(Slim)?;
+    /// writer.upsert_pod(Slim)?;
     /// let after = reader.snapshot();
     /// assert!(matches!(after.changes_since(&before)[..], [Change::Added(_)]));
     /// assert!(matches!(before.changes_since(&after)[..], [Change::Removed(_)]));

@@ -35,7 +35,7 @@ use crate::table::Hashing;
 /// use pod_index::{Moment, Operation, Options, SimplePod};
 ///
 /// let (mut writer, reader) = pod_index::with_options(Options::new().keep_removed(Duration::from_secs(60), 10_000));
-/// writer.add_pod(SimplePod::new("u1", "default", "web"))?;
+/// writer.upsert_pod(SimplePod::new("u1", "default", "web"))?;
 ///
 /// let now = Moment::now(); // without it, `remove_pod_by_uid` does the same
 /// let _ = writer.apply_at(now, [Operation::Remove("u1".into())]);

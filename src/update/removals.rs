@@ -209,7 +209,7 @@ mod tests {
         check(&writer, 20);
         for (number, left) in (0..8).zip((0..20).rev()) {
             let pod = Pod(format!("4-{number}"));
-            assert!(writer.apply_at(after(16), [Operation::Add(pod.into())]).refused.is_empty());
+            assert!(writer.apply_at(after(16), [Operation::Upsert(pod.into())]).refused.is_empty());
             check(&writer, left);
         }
         assert_eq!(writer.advance(after(60)), 12);

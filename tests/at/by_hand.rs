@@ -71,7 +71,7 @@ impl Told {
 }
 
 fn add(pod: Pod) -> Operation<Pod> {
-    Operation::Add(pod.into())
+    Operation::Upsert(pod.into())
 }
 
 /// A manifest that is edited and edited back has its first UID again.
@@ -346,7 +346,7 @@ fn of_two_possible_pods_the_one_that_still_has_the_key_is_the_likelier() {
     told.hear(400);
     // Between 380 and 1000, one of them has lost the IP. Of the other, nothing is known since 380.
     let without = Pod { ips: vec![], ..pod("leaves", Life::default()) };
-    let _ = told.writer.apply_at(moment(told.start, 1000), [Operation::Update(without.into())]);
+    let _ = told.writer.apply_at(moment(told.start, 1000), [Operation::Upsert(without.into())]);
     assert_eq!(told.who(900, ip(7)), "stays?leaves?");
 }
 

@@ -343,7 +343,7 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Operation<Pod>> {
     match step {
         Step::Update(pod) => {
             model.store(pod);
-            vec![Operation::Update(pod.clone().into())]
+            vec![Operation::Upsert(pod.clone().into())]
         }
         Step::Remove(uid) => {
             model.remove(&format!("u{uid}"));

@@ -198,7 +198,7 @@ fn ask(plans: &[Plan], questions: &[Question], outage: Option<(i64, i64)>, age: 
                     if !pod.ips.is_empty() && !seen.contains(&(uid.clone(), pod.ips[0])) {
                         seen.push((uid, pod.ips[0]));
                     }
-                    Operation::Update(pod.into())
+                    Operation::Upsert(pod.into())
                 }
                 None => Operation::Remove(uid.as_str().into()),
             })

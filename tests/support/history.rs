@@ -75,8 +75,7 @@ pub enum Kind {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    Add(Spec),
-    Update(Spec),
+    Upsert(Spec),
     /// The very object that is stored, again; an index into the live pods, modulo their number.
     Again(usize),
     RemoveUid(usize),
@@ -129,7 +128,7 @@ impl Run {
             return self.expire(*ticks);
         }
         for operation in self.operations(step) {
-            self.single(operation, matches!(step, Step::Add(_)));
+            self.single(operation);
         }
     }
 
@@ -156,14 +155,10 @@ impl Run {
     }
 
     /// One operation, using the writer's own method for it.
-    fn single(&mut self, operation: Operation<TestPod>, add: bool) {
+    fn single(&mut self, operation: Operation<TestPod>) {
         match operation {
-            Operation::Add(pod) | Operation::Update(pod) => {
-                let result = if add {
-                    self.writer.add_pod(Arc::clone(&pod))
-                } else {
-                    self.writer.update_pod(Arc::clone(&pod))
-                };
+            Operation::Upsert(pod) => {
+                let result = self.writer.upsert_pod(Arc::clone(&pod));
                 let expected = self.model.upsert(&pod);
                 let upsert = match &result {
                     Ok(Upserted::Unchanged) => Upsert::Unchanged,
@@ -217,7 +212,7 @@ impl Run {
             // The model, which is ahead, knows the live pods.
             for operation in self.operations(step) {
                 match &operation {
-                    Operation::Add(pod) | Operation::Update(pod) => {
+                    Operation::Upsert(pod) => {
                         if let Upsert::Refused(field) = self.model.upsert(pod) {
                             refused.push((operations.len(), 0, field));
                         }
@@ -255,10 +250,9 @@ impl Run {
     /// The operations of a step in the current state.
     fn operations(&mut self, step: &Step) -> Vec<Operation<TestPod>> {
         match step {
-            Step::Add(spec) => vec![Operation::Add(self.pod(*spec))],
-            Step::Update(spec) => vec![Operation::Update(self.pod(*spec))],
+            Step::Upsert(spec) => vec![Operation::Upsert(self.pod(*spec))],
             Step::Again(which) => {
-                self.living(*which).map(|pod| Operation::Update(Arc::clone(pod))).into_iter().collect()
+                self.living(*which).map(|pod| Operation::Upsert(Arc::clone(pod))).into_iter().collect()
             }
             Step::RemoveUid(uid) => vec![Operation::Remove(UIDS[*uid].into())],
             Step::RemovePod(spec) => vec![Operation::Remove(UIDS[spec.uid].into())],
@@ -288,8 +282,8 @@ impl Run {
                     ..pod.clone()
                 };
                 vec![
-                    Operation::Update(Arc::new(renamed(&first, &second, self.versions - 1))),
-                    Operation::Update(Arc::new(renamed(&second, &first, self.versions))),
+                    Operation::Upsert(Arc::new(renamed(&first, &second, self.versions - 1))),
+                    Operation::Upsert(Arc::new(renamed(&second, &first, self.versions))),
                 ]
             }
             Step::Expire(_) => Vec::new(),

@@ -89,10 +89,10 @@ impl Unclaimed {
         let decides = |source: &Source| matches!(source, Source::Api | Source::Kubelet);
         if sound.iter().any(decides) || !self.unheard.iter().any(decides) {
             let held = mem::take(&mut self.held).into_values();
-            return held.map(Operation::Add).chain(operations).collect();
+            return held.map(Operation::Upsert).chain(operations).collect();
         }
         let is_published = |operation: &Operation<Pod>| match operation {
-            Operation::Add(pod) | Operation::Update(pod) => {
+            Operation::Upsert(pod) => {
                 let uid = restored_uid(pod, snapshot);
                 let is_held = uid.is_some();
                 self.held.extend(uid.map(|uid| (uid, Arc::clone(pod))));
@@ -165,11 +165,11 @@ mod tests {
             let _ = writer.apply(gone.iter().cloned().map(Operation::Remove));
             (gone.iter().map(PodUid::to_string).collect::<Vec<_>>(), unclaimed.is_over())
         };
-        let update = |uid: &str| Operation::Update(pod(uid, "file"));
+        let update = |uid: &str| Operation::Upsert(pod(uid, "file"));
         let (none, some) = (Vec::<String>::new(), |uid: &str| vec![uid.to_owned()]);
         assert_eq!(gone(vec![update("f1"), update("other")], &[]), (none.clone(), false));
         // A rejected pod claims nothing.
-        let nameless = Operation::Update(Arc::new(Pod {
+        let nameless = Operation::Upsert(Arc::new(Pod {
             metadata: ObjectMeta { uid: Some("a1".to_owned()), ..ObjectMeta::default() },
             ..Pod::default()
         }));
@@ -190,7 +190,7 @@ mod tests {
             pod.metadata.annotations.get_or_insert_default().extend(marks);
             Arc::new(pod)
         };
-        let manifest = |uid: &str| Operation::Add(web(uid, "file", &[]));
+        let manifest = |uid: &str| Operation::Upsert(web(uid, "file", &[]));
         let remove = |uid: &str| Operation::Remove(uid.into());
         for (operations, sound, expected) in [
             (vec![], &[][..], "kubelets"),

@@ -51,7 +51,7 @@ mod tests {
     use std::sync::Arc;
 
     use k8s_openapi::api::core::v1::Pod;
-    use pod_index::Operation::{Add, Remove, Update};
+    use pod_index::Operation::{Remove, Upsert};
     use serde_json::{Value, json};
 
     use super::super::records::{alone, relabelled};
@@ -77,9 +77,12 @@ mod tests {
             events.count(&step.changes(), step.after().generation());
         };
         for (operations, expected) in [
-            (vec![Add(pod("a", &json!({}), "Pending")), Add(pod("b", &json!({}), "Pending"))], [2, 0, 0]),
-            (vec![Update(pod("a", &json!({}), "Running"))], [2, 1, 0]),
-            (vec![Update(pod("a", &json!({ "labels": { "x": "y" } }), "Running"))], [2, 2, 0]),
+            (
+                vec![Upsert(pod("a", &json!({}), "Pending")), Upsert(pod("b", &json!({}), "Pending"))],
+                [2, 0, 0],
+            ),
+            (vec![Upsert(pod("a", &json!({}), "Running"))], [2, 1, 0]),
+            (vec![Upsert(pod("a", &json!({ "labels": { "x": "y" } }), "Running"))], [2, 2, 0]),
             (vec![Remove("a".into()), Remove("b".into())], [2, 2, 2]),
         ] {
             let _ = writer.apply(operations);
@@ -91,7 +94,7 @@ mod tests {
         events.count(&step.changes(), step.after().generation());
         assert_eq!(counts(), [2, 2, 2]);
         // Published just before the end.
-        let _ = writer.apply([Add(pod("c", &json!({}), "Running"))]);
+        let _ = writer.apply([Upsert(pod("c", &json!({}), "Running"))]);
         drop(writer);
         follow();
         assert_eq!(counts(), [3, 2, 2]);

@@ -114,7 +114,7 @@ pub(crate) fn relabelled(
     let (mut writer, reader) = pod_index::new();
     let mut changes = reader.changes();
     let mut join = Join::new(Extract::none());
-    let first = [namespace("a"), Change::Pod(Operation::Add(pod.clone().into()))];
+    let first = [namespace("a"), Change::Pod(Operation::Upsert(pod.clone().into()))];
     assert!(join.write(&mut writer, first).published);
     drop(changes.try_next());
     assert!(join.write(&mut writer, [namespace("b")]).published);
@@ -130,9 +130,9 @@ pub(crate) fn alone(
 ) -> std::sync::Arc<pod_index_kubelet::records::Record> {
     use pod_index::Operation;
 
-    let pod = Change::Pod(Operation::Update(pod.into()));
+    let pod = Change::Pod(Operation::Upsert(pod.into()));
     match Join::new(Extract::none()).apply([pod]).pop() {
-        Some(Operation::Update(record)) => record,
+        Some(Operation::Upsert(record)) => record,
         _ => unreachable!("the update of one pod is the update of its record"),
     }
 }

@@ -208,7 +208,7 @@ mod tests {
         assert!(memory_of(&outline) < 20_000, "{}", memory_of(&outline));
         assert_eq!(outline.life(), large.life());
         let (mut writer, reader) = pod_index::new();
-        writer.add_pod(outline.clone()).unwrap();
+        writer.upsert_pod(outline.clone()).unwrap();
         let address: std::net::IpAddr = [10, 0, 0, 7].into();
         assert!(reader.pod(address).is_some() && reader.pod(("shop", "web")).is_some());
         assert_eq!((outline.annotation("a"), outline.annotation("filler")), (Some("b"), None));

@@ -279,7 +279,7 @@ impl Work {
                 let snapshot = self.writer.current();
                 let pod = snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid));
                 let outline = pod.and_then(|pod| self.kept_whole.instead(Record::pod(pod), now));
-                all.extend(outline.map(|outline| Operation::Update(Arc::new(outline))));
+                all.extend(outline.map(|outline| Operation::Upsert(Arc::new(outline))));
             }
             all.push(operation);
         }

@@ -499,7 +499,7 @@ mod tests {
                 "containerID": format!("containerd://{id}"),
             }] },
         });
-        writer.add_pod(alone(serde_json::from_value::<Pod>(pod).unwrap())).unwrap();
+        writer.upsert_pod(alone(serde_json::from_value::<Pod>(pod).unwrap())).unwrap();
         let snapshot = reader.load();
         let bounds = Bounds { skew: Duration::ZERO, delay: Duration::ZERO };
         let (placements, roots) = (Placements::new(), Roots::default());

@@ -360,7 +360,7 @@ mod tests {
                 let name = format!("web-{number}");
                 let metadata = json!({ "namespace": "shop", "name": name, "uid": name, "labels": labels });
                 let pod: Pod = from_value(json!({ "metadata": metadata })).unwrap();
-                Change::Pod(Operation::Update(pod.into()))
+                Change::Pod(Operation::Upsert(pod.into()))
             };
             let namespace: ObjectMeta =
                 from_value(json!({ "name": "shop", "uid": "n", "labels": labels })).unwrap();

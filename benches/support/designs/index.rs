@@ -99,7 +99,7 @@ fn scan(snapshot: &Snapshot<Pod>) -> usize {
 
 impl Write for Writer<Pod> {
     fn update(&mut self, pod: &Arc<Pod>) {
-        self.update_pod(Arc::clone(pod)).expect("a good pod");
+        self.upsert_pod(Arc::clone(pod)).expect("a good pod");
     }
 
     fn remove(&mut self, pod: &Arc<Pod>) {
@@ -112,7 +112,7 @@ impl Write for Writer<Pod> {
     }
 
     fn batch(&mut self, pods: &[Arc<Pod>]) {
-        let applied = self.apply(pods.iter().cloned().map(Operation::Update));
+        let applied = self.apply(pods.iter().cloned().map(Operation::Upsert));
         assert!(applied.refused.is_empty(), "good pods");
     }
 }

@@ -75,7 +75,7 @@ fn index<P: FromRecord>(rules: &Rules) -> Result<Reader<P>, Box<dyn Error>> {
     let (mut writer, reader) = pod_index::new();
     let mut join = Join::new(rules.extract.clone());
     let changes = [
-        Change::Pod(Operation::Add(pod.into())),
+        Change::Pod(Operation::Upsert(pod.into())),
         Change::Namespaces(SourceUpdate::Set(vec![namespace.into()])),
     ];
     let applied = join.write(&mut writer, changes);

@@ -18,7 +18,7 @@ const STARTING: &str = "7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a
 pub(crate) fn run() -> Result<Vec<String>, Box<dyn Error>> {
     // In an agent, a source does this.
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(web()?)?;
+    writer.upsert_pod(web()?)?;
 
     let node = Node::new()?;
     let mut tagger = Tagger::new(&reader, &node.path("proc"), &node.path("cgroup"))?;

@@ -66,7 +66,7 @@ impl Checkpoints {
     /// let (checkpoints, _) = Checkpoints::open(&directory, Which::All)?;
     /// let (mut writer, reader) = pod_index::new::<Pod>();
     /// let checkpointing = checkpoints.keep(reader)?;
-    /// writer.add_pod(pod)?;
+    /// writer.upsert_pod(pod)?;
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// checkpointing.wait_for(writer.current().generation(), Duration::from_secs(60)).await?;
     /// # checkpointing.finish(Duration::from_secs(60)).await })?;
@@ -123,7 +123,7 @@ impl Restored {
 
     /// Operations that put the pods into an index.
     pub fn operations(&self) -> impl Iterator<Item = Operation<Pod>> {
-        self.pods.iter().map(|pod| Operation::Add(Arc::clone(pod)))
+        self.pods.iter().map(|pod| Operation::Upsert(Arc::clone(pod)))
     }
 
     /// Restored pods that no source has reported: they are still in the index as restored. With a `source` (`file`,
@@ -303,7 +303,7 @@ mod tests {
             let _ = writer.apply(restored.operations());
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
             writer.remove_pod_by_uid("c");
-            writer.add_pod(pod("d", 1, true)).unwrap();
+            writer.upsert_pod(pod("d", 1, true)).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), true), []);
             assert_eq!(keeper.status().wrong, 0, "no wait includes it");
             assert_eq!((keeper.status().files, keeper.status().unread), (2, 1));
@@ -323,7 +323,7 @@ mod tests {
             let (mut keeper, restored) = load(&platter, &names(&platter), CODES[0]);
             let (mut writer, reader) = pod_index::new();
             let _ = writer.apply(restored.operations());
-            writer.add_pod(pod("b", 2, kept)).unwrap();
+            writer.upsert_pod(pod("b", 2, kept)).unwrap();
             assert_eq!(keeper.pass(reader.snapshot(), false), []);
             assert_eq!(names(&platter), files);
             assert_eq!((keeper.status().files, keeper.status().unread), (files.len(), 0));
@@ -349,7 +349,7 @@ mod tests {
         // One of the others is written before its turn.
         let (mut writer, reader) = pod_index::new();
         let _ = writer.apply(restored.operations());
-        writer.add_pod(pod("damaged-299", 1, true)).unwrap();
+        writer.upsert_pod(pod("damaged-299", 1, true)).unwrap();
         assert_eq!(keeper.pass(reader.snapshot(), false), []);
         let mut turns = 1;
         while keeper.check_some() {
@@ -377,11 +377,11 @@ mod tests {
         // The pod of a file that was not read is reported, and so is one whose file is unusable.
         let (mut writer, reader) = pod_index::new();
         let _ = writer.apply(restored.operations());
-        writer.add_pod(pod("A-299", 1, true)).unwrap();
+        writer.upsert_pod(pod("A-299", 1, true)).unwrap();
         assert_eq!(keeper.pass(reader.snapshot(), false), []);
         while keeper.check_some() {}
         assert_eq!((keeper.status().set_aside, keeper.status().unread), (300, 1));
-        writer.add_pod(pod("a", 2, true)).unwrap();
+        writer.upsert_pod(pod("a", 2, true)).unwrap();
         writer.remove_pod_by_uid("b");
         assert_eq!(keeper.pass(reader.snapshot(), false), []);
         assert_eq!((keeper.status().files, keeper.status().unread), (3, 0));
@@ -397,7 +397,7 @@ mod tests {
         let (mut writer, reader) = pod_index::new();
         let _ = writer.apply(restored.operations());
         // It does not ask for a checkpoint any more.
-        writer.add_pod(pod("a", 2, false)).unwrap();
+        writer.upsert_pod(pod("a", 2, false)).unwrap();
         assert_eq!(keeper.pass(reader.snapshot(), false), []);
         while keeper.check_some() {}
         assert_eq!(names(&platter), ["Pod_b.yaml", "Pod_c.yaml"]);

@@ -139,7 +139,7 @@ async fn the_api_servers_cache_is_asked_first_and_etcd_for_what_it_lacks() {
     let (server, asked) = noting();
     let (mut writer, reader) = pod_index::new();
     for name in ["new", "late", "old", "renewed"] {
-        writer.add_pod(pod(name, "StatefulSet", name)).unwrap();
+        writer.upsert_pod(pod(name, "StatefulSet", name)).unwrap();
     }
     let (mut follower, told) = follower(server, &reader);
     for (name, uid) in [("old", "old"), ("renewed", "of an earlier one")] {
@@ -163,7 +163,7 @@ async fn what_nobody_asks_for_is_requested_late_and_what_pods_name_not_at_all() 
     let (server, asked) = noting();
     let (mut writer, reader) = pod_index::new();
     for (name, kind) in [("a", "ReplicaSet"), ("b", "ReplicaSet"), ("c", "StatefulSet"), ("d", "DaemonSet")] {
-        writer.add_pod(pod(name, kind, name)).unwrap();
+        writer.upsert_pod(pod(name, kind, name)).unwrap();
     }
     let (follower, told) = follower(server, &reader);
     let owners = told.owners.clone();
@@ -175,7 +175,7 @@ async fn what_nobody_asks_for_is_requested_late_and_what_pods_name_not_at_all() 
     assert_eq!(first, ["a", "b"]);
     // A new pod's owner is requested at once, also by somebody's question.
     let new = pod("e", "ReplicaSet", "e");
-    writer.add_pod(new.clone()).unwrap();
+    writer.upsert_pod(new.clone()).unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(requests(), "e");
     assert!(owners.asked_of(&new).is_some());
@@ -298,7 +298,7 @@ async fn a_right_that_is_withdrawn_after_the_start_costs_a_request_a_minute() {
         }
     });
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(pod("p", "ReplicaSet", "web-1")).unwrap();
+    writer.upsert_pod(pod("p", "ReplicaSet", "web-1")).unwrap();
     let (follower, told) = follower(server, &reader);
     let owners = told.owners.clone();
     let mut run = follower.run().boxed();
@@ -350,7 +350,7 @@ async fn kinds_without_a_right_hold_up_no_other_and_cost_one_request_each() {
             if matches!(kind, "Job" | "CronJob") {
                 pod.metadata.owner_references.as_mut().unwrap()[0].api_version = "batch/v1".to_owned();
             }
-            writer.add_pod(pod).unwrap();
+            writer.upsert_pod(pod).unwrap();
         }
         writer.current().pods().cloned().collect::<Vec<_>>()
     };
@@ -395,7 +395,7 @@ async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() 
     for (name, kind, owner) in
         [("a", "ReplicaSet", "web"), ("b", "StatefulSet", "bad"), ("c", "StatefulSet", "good")]
     {
-        writer.add_pod(pod(name, kind, owner)).unwrap();
+        writer.upsert_pod(pod(name, kind, owner)).unwrap();
     }
     let (follower, told) = follower(server, &reader);
     let [replica_sets, deployments, stateful_sets, ..] = OwnerKind::ALL;
@@ -413,7 +413,7 @@ async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() 
         sleep(Duration::from_secs(600)).await;
         for kind in ["ReplicaSet", "StatefulSet"] {
             let name = format!("{}-{round}", kind.to_lowercase());
-            writer.add_pod(pod(&name, kind, &name)).unwrap();
+            writer.upsert_pod(pod(&name, kind, &name)).unwrap();
         }
         sleep(Duration::from_secs(1)).await;
         assert!(has(replica_sets, &format!("replicaset-{round}")), "round {round}");
@@ -434,7 +434,7 @@ async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() 
     let failed = failures.load(Ordering::Relaxed);
     for number in 0..40 {
         for name in ["bad", "early"].map(|start| format!("{start}-{number}")) {
-            writer.add_pod(pod(&name, "StatefulSet", &name)).unwrap();
+            writer.upsert_pod(pod(&name, "StatefulSet", &name)).unwrap();
         }
     }
     // Each pass finds out three that fail, and then they are last.
@@ -443,7 +443,7 @@ async fn an_owner_that_cannot_be_read_holds_up_no_other_and_only_its_own_list() 
     for round in 0..10 {
         sleep(Duration::from_secs(600)).await;
         let name = format!("late-{round}");
-        writer.add_pod(pod(&name, "StatefulSet", &name)).unwrap();
+        writer.upsert_pod(pod(&name, "StatefulSet", &name)).unwrap();
         sleep(Duration::from_secs(1)).await;
         assert!(has(stateful_sets, &name), "round {round}");
     }
@@ -468,11 +468,11 @@ async fn a_slow_server_makes_no_old_snapshot_stay() {
     told.ask();
     tokio::spawn(follower.run());
     for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
-        writer.add_pod(pod(name, "StatefulSet", name)).unwrap();
+        writer.upsert_pod(pod(name, "StatefulSet", name)).unwrap();
         while asked.load(Ordering::Relaxed) == number {
             sleep(PACE).await;
         }
-        writer.add_pod(pod("other", "Node", name)).unwrap();
+        writer.upsert_pod(pod("other", "Node", name)).unwrap();
         writer.reclaim();
         assert_eq!(writer.retired_snapshots(), 0, "while {name} is requested");
         sleep(PATIENCE).await;

@@ -308,14 +308,13 @@ impl<P: FromRecord> Join<P> {
         let of_pods = of_pods.into_iter();
         let mut operations: Vec<_> =
             of_pods.map(|operation| self.operation(operation, &mut written)).collect();
-        operations.extend(self.joined_again(&touched, &written).into_iter().map(Operation::Update));
+        operations.extend(self.joined_again(&touched, &written).into_iter().map(Operation::Upsert));
         operations
     }
 
     fn operation(&mut self, operation: Operation<Pod>, written: &mut HashSet<PodUid>) -> Operation<P> {
         match operation {
-            Operation::Add(pod) => Operation::Add(self.pod(&pod, written)),
-            Operation::Update(pod) => Operation::Update(self.pod(&pod, written)),
+            Operation::Upsert(pod) => Operation::Upsert(self.pod(&pod, written)),
             Operation::Remove(uid) => {
                 self.forget(&uid);
                 Operation::Remove(uid)

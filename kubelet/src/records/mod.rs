@@ -35,7 +35,7 @@
 //! # let pod: Pod = serde_json::from_str(r#"{"metadata":{"uid":"u1","namespace":"shop","name":"web-0"}}"#).unwrap();
 //! # let namespace: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta =
 //! #     serde_json::from_str(r#"{"uid":"n1","name":"shop","labels":{"team":"checkout"}}"#).unwrap();
-//! let applied = join.write(&mut writer, [Change::Pod(Operation::Add(pod.into()))]);
+//! let applied = join.write(&mut writer, [Change::Pod(Operation::Upsert(pod.into()))]);
 //! assert!(applied.refused.is_empty());
 //! let _ = join.write(&mut writer, [Change::Namespaces(SourceUpdate::Set(vec![namespace.into()]))]);
 //!

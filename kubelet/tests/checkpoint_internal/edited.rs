@@ -14,10 +14,11 @@ fn web(uid: &str, version: u64) -> Arc<Pod> {
 fn edits() -> Vec<OwnedSnapshot<Pod>> {
     let (mut writer, reader) = pod_index::new();
     let uids = ["m", "a", "z", "b", "y"];
-    writer.add_pod(web(uids[0], 1)).unwrap();
+    writer.upsert_pod(web(uids[0], 1)).unwrap();
     let mut snapshots = vec![reader.snapshot()];
     for (edit, (old, new)) in uids.iter().zip(&uids[1..]).enumerate() {
-        let operations = [Operation::Remove(PodUid::from(*old)), Operation::Add(web(new, edit as u64 + 2))];
+        let operations =
+            [Operation::Remove(PodUid::from(*old)), Operation::Upsert(web(new, edit as u64 + 2))];
         assert_eq!(writer.apply(operations).refused, []);
         snapshots.push(reader.snapshot());
     }
@@ -76,14 +77,14 @@ fn a_new_file_that_cannot_be_written_keeps_the_old_one_of_the_same_name_and_no_o
     });
     let mut keeper = Keeper::new(disk, Which::Annotated);
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(web("old", 1)).unwrap();
-    writer.add_pod(pod("gone", 1, true)).unwrap();
+    writer.upsert_pod(web("old", 1)).unwrap();
+    writer.upsert_pod(pod("gone", 1, true)).unwrap();
     assert_eq!(keeper.pass(reader.snapshot(), false), []);
     is_full.store(true, std::sync::atomic::Ordering::Relaxed);
     let operations = [
         Operation::Remove(PodUid::from("old")),
         Operation::Remove(PodUid::from("gone")),
-        Operation::Add(web("new", 2)),
+        Operation::Upsert(web("new", 2)),
     ];
     assert_eq!(writer.apply(operations).refused, []);
     assert_eq!(keeper.pass(reader.snapshot(), false).len(), 1, "one error, which the kept file shares");

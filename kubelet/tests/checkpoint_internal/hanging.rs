@@ -20,11 +20,11 @@ async fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_writ
     let checkpointing = Checkpointing::start(keeper, reader.clone()).unwrap();
     checkpointing.wait_for(0, PATIENCE).await.unwrap();
 
-    writer.add_pod(pod("a", 1, true)).unwrap();
+    writer.upsert_pod(pod("a", 1, true)).unwrap();
     hanging.recv_timeout(PATIENCE).unwrap();
     // The thread hangs until the test releases it. All of this is published nevertheless.
     for version in 2..=1000 {
-        writer.update_pod(pod("a", version, true)).unwrap();
+        writer.upsert_pod(pod("a", version, true)).unwrap();
         assert_eq!(reader.load().pod_by_uid("a").map(|pod| self::version(pod)), Some(version));
     }
     let late = checkpointing.wait_for(1, Duration::ZERO).await.unwrap_err();
@@ -35,7 +35,7 @@ async fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_writ
     checkpointing.wait_for(1000, PATIENCE).await.unwrap();
     assert_eq!(platter.lock().unwrap().files.len(), 2, "the first version and the last");
 
-    writer.update_pod(pod("a", 1001, true)).unwrap();
+    writer.upsert_pod(pod("a", 1001, true)).unwrap();
     hanging.recv_timeout(PATIENCE).unwrap();
     let late = checkpointing.finish(Duration::ZERO).await.unwrap_err();
     assert_eq!(late.kind, CheckpointErrorKind::Late, "a disk that hangs is not waited for");

@@ -18,7 +18,7 @@ fn a_relabelled_namespace_is_no_reason_to_look_at_the_checkpoints_of_its_pods() 
     let mut join = Join::new(Extract::none());
     let disk = FakeDisk::new(&Arc::default(), |_| Ok(()));
     let mut keeper = Keeper::<_, Record>::new(disk, Which::All);
-    let first = [namespace("a"), Change::Pod(Operation::Add(pod.clone()))];
+    let first = [namespace("a"), Change::Pod(Operation::Upsert(pod.clone()))];
     assert!(join.write(&mut writer, first).published);
     assert_eq!(keeper.pass(reader.snapshot(), false), []);
     assert_eq!((keeper.status().files, keeper.status().written), (1, 1));
@@ -35,6 +35,6 @@ fn a_relabelled_namespace_is_no_reason_to_look_at_the_checkpoints_of_its_pods() 
 
     // Another version of the pod itself.
     let again = Arc::new(Pod::clone(&pod));
-    assert!(join.write(&mut writer, [Change::Pod(Operation::Update(again))]).published);
+    assert!(join.write(&mut writer, [Change::Pod(Operation::Upsert(again))]).published);
     assert_eq!(keeper.touched(&reader.load(), false).len(), 1);
 }

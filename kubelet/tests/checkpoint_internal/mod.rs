@@ -205,7 +205,7 @@ fn history() -> Vec<(OwnedSnapshot<Pod>, Pods)> {
     for step in steps {
         let operations = step.iter().map(|(uid, version, kept)| match version {
             0 => Operation::Remove(PodUid::from(*uid)),
-            version => Operation::Update(pod(uid, *version, *kept)),
+            version => Operation::Upsert(pod(uid, *version, *kept)),
         });
         assert_eq!(writer.apply(operations).refused, []);
         let snapshot = reader.snapshot();

@@ -132,7 +132,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub fn add(pod: Pod) -> Operation<Pod> {
-    Operation::Update(pod.into())
+    Operation::Upsert(pod.into())
 }
 
 pub fn unmarked(restored: &Restored) -> BTreeMap<String, Pod> {

@@ -91,7 +91,7 @@ async fn nothing_belongs_to_a_node_that_is_being_deleted_and_a_mirror_of_another
     stored["spec"]["nodeName"] = json!("n2");
     let (mut writer, reader) = pod_index::new();
     for pod in [restored.clone(), serde_json::from_value(stored.clone()).unwrap()] {
-        writer.add_pod(pod).unwrap();
+        writer.upsert_pod(pod).unwrap();
     }
     let planned = plan(&reader.load(), NODE);
     assert_eq!(planned.len(), 1);

@@ -83,7 +83,7 @@ impl Case {
         let applied = join.write(
             &mut writer,
             [
-                Change::Pod(Operation::Add(pod.into())),
+                Change::Pod(Operation::Upsert(pod.into())),
                 Change::Owners(set(&self.owners)),
                 Change::Namespaces(set(&self.namespaces)),
                 Change::Nodes(set(&self.nodes)),

@@ -150,14 +150,14 @@ impl Inputs {
             Step::Pod { number, namespace, label, owner, node } => {
                 let pod = pod(*number, &format!("pod-{number}"), *namespace, *label, *owner, *node);
                 self.pods.insert(pod.uid().to_owned(), Arc::clone(&pod));
-                Change::Pod(Operation::Update(pod))
+                Change::Pod(Operation::Upsert(pod))
             }
             Step::Again { number } => {
-                Change::Pod(Operation::Update(self.pods.get(&format!("p-{number}"))?.clone()))
+                Change::Pod(Operation::Upsert(self.pods.get(&format!("p-{number}"))?.clone()))
             }
             // The index keeps the earlier version.
             Step::Refused { number } => {
-                Change::Pod(Operation::Update(pod(*number, "not_a_name", 1, 1, 1, 1)))
+                Change::Pod(Operation::Upsert(pod(*number, "not_a_name", 1, 1, 1, 1)))
             }
             Step::RemovePod { number } => {
                 self.pods.remove(&format!("p-{number}"));
@@ -342,7 +342,7 @@ fn a_change_that_no_record_shows_publishes_nothing() {
     let mut namespace = ObjectMeta::clone(&inputs.namespaces["shop"]);
     namespace.resource_version = Some("2".to_owned());
     namespace.managed_fields = Some(Vec::new());
-    let again = Change::Pod(Operation::Update(Arc::clone(&inputs.pods["p-0"])));
+    let again = Change::Pod(Operation::Upsert(Arc::clone(&inputs.pods["p-0"])));
     let unrelated = inputs.step(&Step::Namespace { number: 2, label: 1 }).unwrap();
     let changes = [Change::Namespaces(SourceUpdate::Upsert(vec![namespace.into()])), again, unrelated];
     assert!(!join.write(&mut writer, changes).published);

@@ -32,13 +32,13 @@ fn embedders_are_told_what_a_pod_and_a_record_take() {
     // The index of pods, and the index of records of the same pods.
     let (_index, of_index) = memory_of(|| {
         let (mut writer, reader) = pod_index::with_options::<Pod>(Options::new());
-        let _ = writer.apply(pods.iter().cloned().map(Operation::Update));
+        let _ = writer.apply(pods.iter().cloned().map(Operation::Upsert));
         (writer, reader)
     });
     let (_records, of_records) = memory_of(|| {
         let (mut writer, reader) = pod_index::new::<Record>();
         let mut join = Join::new(Rules::parse(RULES).unwrap().extract);
-        let _ = join.write(&mut writer, pods.iter().cloned().map(|pod| Change::Pod(Operation::Update(pod))));
+        let _ = join.write(&mut writer, pods.iter().cloned().map(|pod| Change::Pod(Operation::Upsert(pod))));
         assert_eq!(reader.load().pods().len(), PODS);
         (writer, reader, join)
     });

@@ -106,7 +106,7 @@ fn what_may_hold_secrets_is_never_extracted_by_any_rule() {
         Change::Namespaces(SourceUpdate::Set(object("shop"))),
         Change::Nodes(SourceUpdate::Set(object("n"))),
         Change::Owners(SourceUpdate::Set(object("s"))),
-        Change::Pod(Operation::Add(pod.into())),
+        Change::Pod(Operation::Upsert(pod.into())),
     ];
     let reader = index(&rules, changes);
     let snapshot = reader.load();
@@ -126,7 +126,7 @@ fn an_object_with_very_many_labels_has_few_attributes() {
     let labels: BTreeMap<_, _> = (0..100_000).map(|number| (format!("a-{number}"), "x")).collect();
     let reader = index(
         &rules,
-        [Change::Pod(Operation::Add(pod("web", &json!({ "metadata": { "labels": labels } })).into()))],
+        [Change::Pod(Operation::Upsert(pod("web", &json!({ "metadata": { "labels": labels } })).into()))],
     );
     assert_eq!(reader.load().pod_by_uid("web").unwrap().attributes().len(), 256);
 }
@@ -178,7 +178,7 @@ fn the_first_association_that_is_certain_wins() {
         pod("next", &json!({ "status": status("10.0.0.3", "Running") })),
         pod("host", &json!({ "status": status("10.0.0.9", "Running"), "spec": { "hostNetwork": true } })),
     ];
-    let reader = index(&rules, pods.map(|pod| Change::Pod(Operation::Add(pod.into()))));
+    let reader = index(&rules, pods.map(|pod| Change::Pod(Operation::Upsert(pod.into()))));
     let snapshot = reader.load();
     let id: &'static str = id.leak();
     let ip = |text: &str| Some(text.parse().unwrap());
@@ -239,7 +239,7 @@ fn a_pod_is_found_by_the_workload_that_was_read() {
     let (mut writer, reader) = pod_index::new::<Record>();
     let mut join = Join::new(rules.extract);
     let count = |key: &str| reader.load().pods_by_key(pod_index::workload::WORKLOAD, key.as_bytes()).count();
-    let _ = join.write(&mut writer, [Change::Pod(Operation::Add(pod.into()))]);
+    let _ = join.write(&mut writer, [Change::Pod(Operation::Upsert(pod.into()))]);
     assert_eq!((count("shop/Deployment/web"), count("shop/Rollout/canary")), (1, 0));
     let _ = join.write(&mut writer, [Change::Owners(SourceUpdate::Upsert(vec![replica_set.into()]))]);
     assert_eq!((count("shop/Deployment/web"), count("shop/Rollout/canary")), (0, 1));

@@ -58,7 +58,7 @@ impl<P: PodMeta + Send + Sync + 'static> Followed<P> {
                         for version in pods.iter().filter_map(|pod| version(pod)) {
                             assert!(versions.insert(version.clone()), "reported twice: {version:?}");
                         }
-                        let operations = pods.iter().map(|pod| Operation::Update(Arc::clone(pod)));
+                        let operations = pods.iter().map(|pod| Operation::Upsert(Arc::clone(pod)));
                         (Said::Upsert(pods.len()), writer.apply(operations))
                     }
                     SourceUpdate::Remove(uids) => {

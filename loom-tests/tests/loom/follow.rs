@@ -29,7 +29,7 @@ fn wait(reader: &Reader<TestPod>) {
 fn publish(writer: &mut Writer<TestPod>, times: u64) {
     for version in 0..times {
         let pod = TestPod::plain("pod", "web").with_ephemeral(usize::try_from(version).expect("a few"));
-        writer.update_pod(pod).expect("a good pod");
+        writer.upsert_pod(pod).expect("a good pod");
     }
 }
 
@@ -54,8 +54,8 @@ fn a_follower_that_falls_asleep_while_another_is_woken_is_woken_too() {
         let mut other = reader.changes();
         assert!(other.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
         let waiting = thread::spawn(move || wait(&reader));
-        writer.add_pod(TestPod::plain("another", "another")).expect("a good pod");
-        writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("another", "another")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
         waiting.join().expect("who waits");
     });
 }
@@ -86,8 +86,8 @@ fn a_follower_waiting_for_a_pod_is_woken_when_it_is_added() {
     explore("wait-for", Floor { two: 161, three: 1135, five: 15_580, all: None }, || {
         let (mut writer, reader) = pod_index::new::<TestPod>();
         let waiting = thread::spawn(move || wait(&reader));
-        writer.add_pod(TestPod::plain("another", "another")).expect("a good pod");
-        writer.add_pod(TestPod::plain("p", "web")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("another", "another")).expect("a good pod");
+        writer.upsert_pod(TestPod::plain("p", "web")).expect("a good pod");
         waiting.join().expect("who waits");
     });
 }

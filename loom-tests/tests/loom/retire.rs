@@ -63,7 +63,7 @@ impl Live {
 
 fn index(live: &Live) -> (Writer<Tracked>, Reader<Tracked>) {
     let (mut writer, reader) = pod_index::new();
-    writer.add_pod(live.pod("pod")).expect("a good pod");
+    writer.upsert_pod(live.pod("pod")).expect("a good pod");
     (writer, reader)
 }
 
@@ -81,7 +81,7 @@ fn reading(reader: &Reader<Tracked>, read: fn(&Reader<Tracked>)) -> thread::Join
 /// Replaces the pod `times` times; each replaced pod is only in replaced snapshots.
 fn replace(writer: &mut Writer<Tracked>, live: &Live, times: usize) {
     for _ in 0..times {
-        writer.update_pod(live.pod("pod")).expect("a good pod");
+        writer.upsert_pod(live.pod("pod")).expect("a good pod");
     }
 }
 

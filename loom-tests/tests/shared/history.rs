@@ -76,7 +76,7 @@ impl History {
     pub fn write_batch(&self, writer: &mut Writer<TestPod>, batch: &Batch) {
         let operations = batch.iter().cloned().map(|write| match write {
             Write::Set(pods) => Operation::Set(pods),
-            Write::Put(pod) => Operation::Update(pod),
+            Write::Put(pod) => Operation::Upsert(pod),
             Write::Remove(uid) => Operation::Remove(uid.into()),
         });
         assert!(writer.apply(operations).published);

@@ -94,7 +94,7 @@ mod schedules {
                 })
                 .collect();
             for generation in 1..=PUBLICATIONS {
-                writer.add_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
+                writer.upsert_pod(TestPod::plain(&generation.to_string(), "web")).expect("a good pod");
                 for _ in &followers {
                     assert_eq!(sees.recv(), Ok(generation));
                 }

@@ -258,7 +258,7 @@ mod tests {
         }))
         .unwrap();
         let (mut index, reader) = pod_index::new();
-        index.update_pod(alone(pod)).unwrap();
+        index.upsert_pod(alone(pod)).unwrap();
         let settings = settings_of(&[]);
         let readiness = Arc::new(Readiness::new([], true));
         let mut metrics = Metrics::new(&reader);

@@ -48,12 +48,12 @@ impl Merged {
     }
 
     /// The changes as operations for a [`Writer`](pod_index::Writer), in order. A pod that is being deleted
-    /// still exists, so `DELETE` and `RECONCILE` become updates, as in the kubelet.
+    /// still exists, so `DELETE` and `RECONCILE` are upserts, as updates are in the kubelet.
     pub fn into_operations(self) -> impl Iterator<Item = Operation<Pod>> {
         let removed = self.removed.into_iter().map(|pod| Operation::Remove(PodUid::from(pod.uid())));
-        let added = self.added.into_iter().map(Operation::Add);
+        let added = self.added.into_iter().map(Operation::Upsert);
         let updated = self.updated.into_iter().chain(self.deleted).chain(self.reconciled);
-        removed.chain(added).chain(updated.map(Operation::Update))
+        removed.chain(added).chain(updated.map(Operation::Upsert))
     }
 
     /// Publishes this pod under the UID, and files the change under one of the lists. While nothing changes, the published
