@@ -647,7 +647,15 @@ impl Identity<'_> {
                     unsure => unsure,
                 }
             }
-            _ => exact(self.resolve(at.snapshot)),
+            // No time can give these to another pod. A kind of identity that can be another pod's later is not among them: it would
+            // get an answer of the present, and call it certain.
+            Self::Uid(_)
+            | Self::ContainerId(_)
+            | Self::Cgroup(_)
+            | Self::PodLog(_)
+            | Self::ContainerLog(_)
+            | Self::PodDirectory { .. }
+            | Self::Pid(_) => exact(self.resolve(at.snapshot)),
         }
     }
 }

@@ -28,7 +28,8 @@ const RECLAIM_PER_PUBLICATION: usize = 4;
 /// A replaced snapshot goes into the writer's retire queue. The writer frees it once no reader holds it:
 /// every publication checks a few, first those that were not checked for longest. An idle writer frees
 /// nothing, so call [`reclaim`](Self::reclaim) now and then. When the writer is dropped, snapshots in use are
-/// kept until the last handle of the index is dropped.
+/// kept until the last handle of the index is dropped. [`docs::table`](crate::docs::table) explains which memory is freed when,
+/// and what a snapshot costs that a reader holds for an hour.
 ///
 /// Freed pages are reused: the writer keeps up to two mebibytes of them.
 ///
@@ -367,6 +368,7 @@ impl<P: PodMeta> Writer<P> {
 struct Written<R> {
     result: R,
     pods_changed: bool,
+    /// Or may have.
     removed_changed: bool,
 }
 
@@ -406,9 +408,11 @@ impl<P> Writer<P> {
 
     /// Number of replaced snapshots that readers still hold.
     ///
-    /// After [`reclaim`](Self::reclaim), at most the number of live guards, cached readers and kept
-    /// snapshots. Before, about a third more, because a publication checks only a few. A growing number
-    /// reveals a reader that holds an old snapshot.
+    /// After [`reclaim`](Self::reclaim), at most the number of live guards, cached readers, kept snapshots, and followers
+    /// ([`Changes`](crate::Changes), [`Step`](crate::Step)). Before, about a third more, because a publication checks only a few.
+    ///
+    /// It counts snapshots. A reader that holds one for an hour counts as one, however much has changed since, so the number does
+    /// not say how old the oldest is, nor how much memory they take. A growing number means that more and more are held.
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
         self.versions.retired()

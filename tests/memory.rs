@@ -111,8 +111,8 @@ fn held() {
     drop(held);
 }
 
-/// A set of other objects of the same pods is stored over the old ones, or the tables are built from nothing because a pod
-/// comes twice. The lists of what was replaced are long. They are not kept for reuse: they would be 1.6 MB.
+/// A set of other objects of the same pods replaces all, once with a pod that comes twice. The lists of what was replaced are
+/// long. They are not kept for reuse: they would be 1.6 MB.
 fn lists() {
     let others = || BYTES.load(Ordering::Relaxed) - NODES.load(Ordering::Relaxed);
     let set = || -> Vec<_> { some(20_000).zip(0..).map(|(pod, n)| pod.with_keys(containers(n))).collect() };

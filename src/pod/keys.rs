@@ -57,7 +57,7 @@ pub(crate) struct Strength {
     created: Reverse<i64>,
 }
 
-/// A key as pods claim it.
+/// A key as pods claim it. The order of the kinds has no meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum AnyClaim<B, S> {
     ContainerId(ContainerId),

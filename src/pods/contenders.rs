@@ -12,7 +12,7 @@ use crate::table::OrdSet;
 #[derive(Clone, PartialEq, Default)]
 pub(crate) struct Contenders {
     /// For IPs and container IDs. Nearly always empty, which makes lookups of IPs at a time fast.
-    of_addresses: OrdSet<Contender>,
+    of_ips_and_containers: OrdSet<Contender>,
     /// For custom keys, which many pods share, and for names.
     of_texts: OrdSet<Contender>,
 }
@@ -53,7 +53,7 @@ impl SortedByKey for Contender {
 
 impl Contenders {
     pub(crate) fn len(&self) -> usize {
-        self.of_addresses.len() + self.of_texts.len()
+        self.of_ips_and_containers.len() + self.of_texts.len()
     }
 
     /// The contenders for a key, the strongest claim first.
@@ -83,14 +83,14 @@ impl Contenders {
     #[inline]
     fn set(&self, key: ClaimRef<'_>) -> &OrdSet<Contender> {
         match key {
-            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &self.of_addresses,
+            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &self.of_ips_and_containers,
             ClaimRef::Custom(..) | ClaimRef::Name(..) => &self.of_texts,
         }
     }
 
     fn set_mut(&mut self, key: ClaimRef<'_>) -> &mut OrdSet<Contender> {
         match key {
-            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &mut self.of_addresses,
+            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &mut self.of_ips_and_containers,
             ClaimRef::Custom(..) | ClaimRef::Name(..) => &mut self.of_texts,
         }
     }

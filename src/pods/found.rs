@@ -161,7 +161,8 @@ impl<'a> Key<'a> {
             Identity::Name { namespace, name } => Some((namespace, name).into()),
             Identity::PodDirectory { pod_uid, .. } => Some(pod_uid.into()),
             Identity::PodLog(log) => Some(UidRef::from(log.pod_uid).into()),
-            _ => None,
+            // As a UID it was looked up before. The others may lead to several keys: see `Identity::resolve`.
+            Identity::Uid(_) | Identity::Cgroup(_) | Identity::ContainerLog(_) | Identity::Pid(_) => None,
         }
     }
 }

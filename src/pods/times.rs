@@ -88,7 +88,8 @@ pub(crate) struct Gap {
     pub(crate) end: Time,
 }
 
-/// Ended holds for each removed pod at most, on average.
+/// Ended holds for each removed pod at most, on average: enough for a name, two IPs and three custom keys. If there are
+/// more, those that ended first are dropped, and the answers begin later.
 const ENDED_PER_POD: usize = 6;
 
 impl SortedByKey for Stay {

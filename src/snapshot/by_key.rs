@@ -203,7 +203,7 @@ impl<P: PodMeta> Snapshot<P> {
     /// ```
     #[must_use]
     pub fn key_counts(&self) -> KeyCounts {
-        let Tables { container_ids, ips, keys, contenders, .. } = &self.live;
+        let Tables { pods: _, mirrors: _, names: _, container_ids, ips, keys, contenders } = &self.live;
         let container_ids = container_ids.len();
         let ips = ips.len();
         let keys = keys.len();

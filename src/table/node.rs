@@ -8,13 +8,13 @@
 //! interval-based reclamation: see `docs::table`.
 //!
 //! # The rules
-//! Every node and every entry is *born* in the generation of the draft that created it, and *dies* in the first
+//! They are those of `docs::table`, with the same numbers. The generation of a version is its number. Every node and every entry is *born* in the generation of the draft that created it, and *dies* in the first
 //! generation that no longer has it. A node copied by a draft is born again; an entry that moves keeps its birth.
 //! An entry with another value is another entry.
 //!
 //! 1. The nodes of a published version are never written to. A draft writes only to nodes born in it, which nothing else
 //!    can reach.
-//! 2. What dies in generation `d` goes to the [`DeadList`] of version `d - 1`, which still has it.
+//! 2. What dies in draft `d` goes to the [`DeadList`] of version `d - 1`, which still has it.
 //! 3. When a version is dropped, each item on its dead list moves to the dead list of the next older
 //!    remaining version, if that one has it, that is, if the item was born no later. Otherwise the item is
 //!    freed: newer versions do not have it, and the remaining older ones are older than its birth.

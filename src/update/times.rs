@@ -90,8 +90,10 @@ impl<P: PodMeta> Draft<'_, P> {
 fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedClaim> {
     let kind = PodKind::of(pod);
     let claims = if kind == PodKind::Pod { Claims::of(pod) } else { Claims::NONE };
-    // Names come last.
     let name = ClaimRef::Name(kind, pod.name(), pod.namespace());
     let timed = claims.iter().map(|named| named.key).filter(|key| key.tenure() != Tenure::Forever);
-    timed.chain([name]).map(OwnedClaim::new).collect()
+    let mut keys: Vec<_> = timed.chain([name]).map(OwnedClaim::new).collect();
+    // Only the name can be in a wrong place.
+    keys.sort_unstable();
+    keys
 }
