@@ -82,6 +82,10 @@ impl<P: PodMeta> Snapshot<P> {
     /// [`at`](Self::at), or the present one if the event has no time. An event without a time and without a pod is
     /// [`Unknown`](Holder::Unknown).
     ///
+    /// # Consistency
+    /// All results are of this snapshot. The end of the [coverage](crate::Coverage) may move on while the result is iterated, so of two
+    /// equal events the first may be too late for an answer, and the second certain.
+    ///
     /// # Complexity
     /// That of [`get`](Self::get) or of [`AtTime::get`](crate::AtTime::get) for each event, when the result is iterated.
     ///

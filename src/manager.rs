@@ -17,7 +17,8 @@ use crate::writer::{Applied, Writer};
 ///
 /// Writers wait for each other on a mutex. Readers never wait, not even for an active writer. Don't write to
 /// the same index from an iterator passed to a write, from what [`write`](Self::write) calls, from a pod's `Drop` or from
-/// a method of [`PodMeta`]: that deadlocks. If one thread does all the writing, prefer [`new`](crate::new), which lets the types enforce that.
+/// a method of [`PodMeta`]: that deadlocks. If such code panics, the panic continues to the caller of the write. That write was
+/// published as a whole or not at all, and the manager can be used as before. If one thread does all the writing, prefer [`new`](crate::new), which lets the types enforce that.
 ///
 /// # Examples
 /// ```

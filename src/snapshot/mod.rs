@@ -40,6 +40,10 @@ use crate::table::versions::{Clearing, Sharing, State, TableSet};
 /// translates to always share a full name, and both directions of the translation agree. It is a cache and
 /// may be stale: later publications appear in later snapshots.
 ///
+/// Exception: if the index [keeps times](crate::Options::keep_times), [`Writer::advance`](crate::Writer::advance) moves the end of
+/// the [coverage](crate::Coverage) on in the current snapshot, without a publication. So a lookup [at a time](Self::at) that was
+/// too late for an answer may become certain.
+///
 /// # Complexity
 /// Point lookups are O(1) expected: one link from each of two arrays, and one page. They allocate nothing and write to no
 /// memory, except that a translation copies a result that is a UID in an unusual spelling. Whole-set reads are views: O(1)
