@@ -252,6 +252,18 @@ fn an_equal_set_publishes_nothing_even_with_repeated_refused_and_shared_names() 
     assert_eq!(reader.load().pod_by_full_name("web_default").expect("held by the last").uid, "u1");
 }
 
+/// The pods are the same, but a set begins with an empty index, in which nothing was removed.
+#[test]
+fn a_set_of_the_same_pods_still_ends_the_translation_to_a_gone_static_pod() {
+    let (mut writer, reader) = index();
+    let mirror = TestPod::mirror("m", "web", "s");
+    put(&mut writer, [TestPod::fixed("s", "web"), Arc::clone(&mirror)]);
+    writer.remove_pod_by_uid("s").expect("a known pod");
+    assert_eq!(translated(&reader, "m"), "s");
+    assert!(writer.set_pods([mirror]).published);
+    assert_eq!(translated(&reader, "m"), "m");
+}
+
 // A write without a net change publishes nothing. The kubelet has no publications.
 
 #[test]

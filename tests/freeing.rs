@@ -410,6 +410,17 @@ fn a_pod_that_panics_when_a_batch_drops_it_leaks_nothing_else() {
     assert!(ledger.live().is_empty());
 }
 
+/// No publication follows that would free them.
+#[test]
+fn pods_of_a_batch_that_is_not_published_are_freed_with_it() {
+    let ledger = Ledger::default();
+    let (mut writer, _reader) = pod_index::new();
+    let pod = ledger.pod(1, 1, Kind::Static);
+    let remove = Operation::Remove(pod.uid.as_str().into());
+    assert!(!writer.apply([Operation::Upsert(pod), remove]).published);
+    assert!(ledger.live().is_empty());
+}
+
 /// Pods whose `Drop` panics while a replaced version is freed, by the writer or the last handle: only they
 /// are lost.
 #[test]

@@ -51,6 +51,30 @@ fn names_with_nul_and_non_ascii_are_found_unchanged() {
     assert!(reader.load().pod_by_name("default", "a\0").is_none());
 }
 
+/// No spelling is another one's: nothing is trimmed, and no letter's case changes.
+#[test]
+fn uids_that_look_alike_are_different_pods() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let spellings = [
+        "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
+        "0F1E2D3C-4B5A-6978-8796-A5B4C3D2E1F0",
+        "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+        "0F1E2D3C4B5A69788796A5B4C3D2E1F0",
+        "{0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0}",
+        "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0 ",
+        "0",
+        "\0",
+    ];
+    for (number, uid) in spellings.iter().enumerate() {
+        writer.upsert_pod(TestPod::plain(uid, &format!("pod-{number}"))).expect("a good pod");
+    }
+    for (number, uid) in spellings.iter().enumerate() {
+        let found = reader.load().pod_by_uid(*uid).map(|pod| pod.name.clone());
+        assert_eq!(found, Some(format!("pod-{number}")), "{uid:?}");
+    }
+    assert_eq!(reader.load().pods().len(), spellings.len());
+}
+
 /// With a single pod, every lookup is compared with it.
 #[test]
 fn uids_that_differ_in_a_single_digit_are_different_pods() {
