@@ -324,9 +324,9 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     ///
     /// let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
     /// let (mut writer, reader) = pod_index::with_options(options);
-    /// let second = Time::from_seconds;
     /// let start = Instant::now();
-    /// let moment = |at| Moment::new(start, second(at)).covering(second(90), second(at));
+    /// let second = |second| Time::from_seconds(second as i64);
+    /// let moment = |at| Moment::new(start + Duration::from_secs(at), second(at)).covering(second(90), second(at));
     /// writer.advance(moment(95)); // until then, all pods are known: there was none
     /// let _ = writer.apply_at(moment(100), [Operation::Upsert(SimplePod::new("u1", "shop", "web-0").into())]);
     ///
