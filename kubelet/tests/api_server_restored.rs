@@ -8,7 +8,7 @@ use pod_index_test_support::api_server;
 
 use std::time::Duration;
 
-use api_server::{ApiServer, Fault, Store, Verb};
+use api_server::{ApiServer, DEADLINE, Fault, Store, Verb};
 use followed::{Followed, Said};
 use node_followed::{
     QUICK, changed, client_through, follow_with, followed, follows_on, of_n1, pod, quick, source,
@@ -121,6 +121,24 @@ async fn a_restored_server_with_the_same_pods_is_watched_from_its_own_version() 
     server.put("pods", &pod("new", "n1"));
     followed.equals(&server, of_n1).await;
     follows_on(&server, &mut followed).await;
+}
+
+#[tokio::test]
+async fn a_comparison_without_a_difference_is_a_word_of_the_server() {
+    let (server, followed) = followed_comparing().await;
+    // Neither an event nor a bookmark is sent.
+    server.hold();
+    let watches = server.requests(Verb::Watch);
+    server.cut_connections();
+    server.seen(Verb::Watch, watches + 1).await;
+    let before = followed.status.borrow().last_heard;
+    let heard = async {
+        while followed.status.borrow().last_heard == before {
+            tokio::time::sleep(QUICK).await;
+        }
+    };
+    assert!(tokio::time::timeout(DEADLINE, heard).await.is_ok(), "never heard");
+    assert_eq!(server.comparisons(), 1);
 }
 
 #[tokio::test]
