@@ -2,47 +2,76 @@
 
 use serde_json::Value;
 
-use super::field::each;
+use super::field::{Field, each};
 use super::validate::Objection;
 use crate::sources::ProblemKind;
 
-/// The fields of `spec` that name an object, and its resource. An empty name refers to nothing. `[]` is each item of a list.
-const NAMED: [(&str, &str); 10] = [
-    ("serviceAccountName", "serviceaccounts"),
+/// A field that may refer to an object of the API server.
+struct Reference {
+    /// `[]` is each item of a list.
+    path: &'static str,
+    refers: Refers,
+    /// What it refers to, for the message.
+    resource: &'static str,
+}
+
+/// When a field refers to an object.
+enum Refers {
+    /// If it holds a name: it is one, or has a field `name`. An empty name refers to nothing.
+    IfNamed,
+    /// Whatever it holds.
+    IfSet,
+}
+
+const fn if_named(path: &'static str, resource: &'static str) -> Reference {
+    Reference { path, refers: Refers::IfNamed, resource }
+}
+
+const fn if_set(path: &'static str, resource: &'static str) -> Reference {
+    Reference { path, refers: Refers::IfSet, resource }
+}
+
+/// In `spec`.
+const OF_PODS: [Reference; 4] = [
+    if_named("serviceAccountName", "serviceaccounts"),
     // The old name of `serviceAccountName`, before 1.0.
-    ("serviceAccount", "serviceaccounts"),
-    ("imagePullSecrets[]", "secrets"),
-    ("volumes[].cephfs.secretRef", "secrets"),
-    ("volumes[].cinder.secretRef", "secrets"),
-    ("volumes[].flexVolume.secretRef", "secrets"),
-    ("volumes[].iscsi.secretRef", "secrets"),
-    ("volumes[].rbd.secretRef", "secrets"),
-    ("volumes[].storageos.secretRef", "secrets"),
-    ("volumes[].scaleIO.secretRef", "secrets"),
+    if_named("serviceAccount", "serviceaccounts"),
+    if_named("imagePullSecrets[]", "secrets"),
+    if_set("resourceClaims[]", "resourceclaims"),
 ];
 
-/// The same in each container.
-const NAMED_BY_CONTAINERS: [(&str, &str); 4] = [
-    ("envFrom[].secretRef", "secrets"),
-    ("envFrom[].configMapRef", "configmaps"),
-    ("env[].valueFrom.secretKeyRef", "secrets"),
-    ("env[].valueFrom.configMapKeyRef", "configmaps"),
+/// In a container of any kind.
+const OF_CONTAINERS: [Reference; 4] = [
+    if_named("envFrom[].secretRef", "secrets"),
+    if_named("envFrom[].configMapRef", "configmaps"),
+    if_named("env[].valueFrom.secretKeyRef", "secrets"),
+    if_named("env[].valueFrom.configMapKeyRef", "configmaps"),
 ];
 
-/// The fields that refer to an object whatever they hold.
-const WHATEVER_THEY_HOLD: [(&str, &str); 12] = [
-    ("resourceClaims[]", "resourceclaims"),
-    ("volumes[].configMap", "configmaps (via configmap volumes)"),
-    ("volumes[].secret", "secrets (via secret volumes)"),
-    ("volumes[].csi", "csidrivers (via CSI volumes)"),
-    ("volumes[].glusterfs", "endpoints (via glusterFS volumes)"),
-    ("volumes[].persistentVolumeClaim", "persistentvolumeclaims"),
-    ("volumes[].ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
-    ("volumes[].azureFile", "secrets (via azureFile volumes)"),
-    ("volumes[].projected.sources[].configMap", "configmaps (via projected volumes)"),
-    ("volumes[].projected.sources[].secret", "secrets (via projected volumes)"),
-    ("volumes[].projected.sources[].serviceAccountToken", "serviceaccounts (via projected volumes)"),
-    ("volumes[].projected.sources[].clusterTrustBundle", "clustertrustbundles"),
+/// In a volume.
+const OF_VOLUMES: [Reference; 14] = [
+    if_named("cephfs.secretRef", "secrets"),
+    if_named("cinder.secretRef", "secrets"),
+    if_named("flexVolume.secretRef", "secrets"),
+    if_named("iscsi.secretRef", "secrets"),
+    if_named("rbd.secretRef", "secrets"),
+    if_named("storageos.secretRef", "secrets"),
+    if_named("scaleIO.secretRef", "secrets"),
+    if_set("configMap", "configmaps (via configmap volumes)"),
+    if_set("secret", "secrets (via secret volumes)"),
+    if_set("csi", "csidrivers (via CSI volumes)"),
+    if_set("glusterfs", "endpoints (via glusterFS volumes)"),
+    if_set("persistentVolumeClaim", "persistentvolumeclaims"),
+    if_set("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+    if_set("azureFile", "secrets (via azureFile volumes)"),
+];
+
+/// In a source of a projected volume.
+const OF_PROJECTIONS: [Reference; 4] = [
+    if_set("configMap", "configmaps (via projected volumes)"),
+    if_set("secret", "secrets (via projected volumes)"),
+    if_set("serviceAccountToken", "serviceaccounts (via projected volumes)"),
+    if_set("clusterTrustBundle", "clustertrustbundles"),
 ];
 
 /// The kinds of projected volumes that are known here. Others, such as `podCertificate`, need the API server.
@@ -53,35 +82,47 @@ const PROJECTED: [&str; 5] =
 ///
 /// Kubelet: `HasAPIObjectReference` (`pkg/api/pod/util.go`), which stops at the first.
 pub(super) fn find(spec: &Value) -> Vec<Objection> {
-    let mut found = Vec::new();
-    let mut refuse = |field, resource: &str| {
-        let message = format!("static pods may not reference {resource}");
-        found.push(Objection { kind: ProblemKind::Reference, field, message });
-    };
-    let mut paths = NAMED.map(|(path, resource)| (path.to_owned(), resource)).to_vec();
-    for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        paths
-            .extend(NAMED_BY_CONTAINERS.map(|(path, resource)| (format!("{containers}[].{path}"), resource)));
-    }
-    for (path, resource) in &paths {
-        each(spec, path, "spec", &mut |value, field| {
-            let name = value.as_str().or_else(|| value["name"].as_str());
-            if name.is_some_and(|name| !name.is_empty()) {
-                refuse(field, resource);
-            }
+    let mut found = Found(Vec::new());
+    let field = Field::Path("spec");
+    found.references(spec, &field, &OF_PODS);
+    for containers in ["initContainers[]", "containers[]", "ephemeralContainers[]"] {
+        each(spec, containers, &field, &mut |container, field| {
+            found.references(container, field, &OF_CONTAINERS);
         });
     }
-    for (path, resource) in WHATEVER_THEY_HOLD {
-        each(spec, path, "spec", &mut |value, field| {
-            if !value.is_null() {
-                refuse(field, resource);
-            }
-        });
-    }
-    each(spec, "volumes[].projected.sources[]", "spec", &mut |source, field| {
+    each(spec, "volumes[]", &field, &mut |volume, field| found.references(volume, field, &OF_VOLUMES));
+    each(spec, "volumes[].projected.sources[]", &field, &mut |source, field| {
+        found.references(source, field, &OF_PROJECTIONS);
         if PROJECTED.iter().all(|kind| source.get(kind).is_none()) {
-            refuse(field, "the API through this kind of projected volume");
+            found.add(field, "the API through this kind of projected volume");
         }
     });
-    found
+    found.0
+}
+
+struct Found(Vec<Objection>);
+
+impl Found {
+    fn add(&mut self, field: &Field<'_>, resource: &str) {
+        let field = field.to_string();
+        let message = format!("static pods may not reference {resource}");
+        self.0.push(Objection { kind: ProblemKind::Reference, field, message });
+    }
+
+    fn references(&mut self, value: &Value, field: &Field<'_>, references: &[Reference]) {
+        for Reference { path, refers, resource } in references {
+            each(value, path, field, &mut |value, field| {
+                let is_reference = match refers {
+                    Refers::IfNamed => {
+                        let name = value.as_str().or_else(|| value["name"].as_str());
+                        name.is_some_and(|name| !name.is_empty())
+                    }
+                    Refers::IfSet => !value.is_null(),
+                };
+                if is_reference {
+                    self.add(field, resource);
+                }
+            });
+        }
+    }
 }

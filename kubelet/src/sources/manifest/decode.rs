@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use serde_saphyr::budget::BudgetBreach as Breach;
 use serde_saphyr::{DuplicateKeyPolicy, Error as E};
 
-use super::field::{entry, join};
+use super::field::{Field, join};
 use super::origin::Origin;
 use super::validate::Objection;
 use super::{api_objects, defaults, validate};
@@ -275,10 +275,10 @@ impl<'a> Decoding<'a> {
         let known: Value = serde_json::from_slice(&json).unwrap_or_default();
         if let Some(value) = value.filter(|_| self.decoded.problems.len() < MOST_PROBLEMS) {
             for part in ["metadata", "spec"] {
-                for field in unknown(&value[part], &known[part]) {
-                    let field = join(&join(base, part), &field);
+                unknown(&value[part], &known[part], &Field::Path(part), &mut |field| {
+                    let field = join(base, &field.to_string());
                     self.refuse(ProblemKind::Warning, &field, "is unknown and ignored");
-                }
+                });
             }
         }
         let mut objections = validate::find(&pod, &known["spec"], self.node);
@@ -345,25 +345,25 @@ impl<'a> Decoding<'a> {
     }
 }
 
-/// The fields of `value` that `known`, the decoded part of it, does not have.
-fn unknown(value: &Value, known: &Value) -> Vec<String> {
-    let below = |field: String, value, known: Option<&Value>| match known {
-        Some(known) => unknown(value, known).iter().map(|rest| join(&field, rest)).collect(),
-        None => vec![field],
-    };
+/// Calls `found` with each field of `value` that `known`, the decoded part of it, does not have.
+fn unknown(value: &Value, known: &Value, field: &Field<'_>, found: &mut dyn FnMut(&Field<'_>)) {
     match (value, known) {
         (Value::Object(value), Value::Object(known)) => {
-            let set = value.iter().filter(|(_, value)| !value.is_null());
-            // A dot or a slash shows that it is an entry of a map, not a field.
-            let name = |key: &str| if key.contains(['.', '/']) { entry("", key) } else { key.to_owned() };
-            set.flat_map(|(key, value)| below(name(key), value, known.get(key))).collect()
+            for (key, value) in value.iter().filter(|(_, value)| !value.is_null()) {
+                // A dot or a slash shows that it is an entry of a map, not a field.
+                let is_entry = key.contains(['.', '/']);
+                let field = if is_entry { Field::Entry(field, key) } else { Field::Name(field, key) };
+                match known.get(key) {
+                    Some(known) => unknown(value, known, &field, found),
+                    None => found(&field),
+                }
+            }
         }
         (Value::Array(value), Value::Array(known)) => {
-            let items = value.iter().zip(known).enumerate();
-            items
-                .flat_map(|(index, (value, known))| below(format!("[{index}]"), value, Some(known)))
-                .collect()
+            for (index, (value, known)) in value.iter().zip(known).enumerate() {
+                unknown(value, known, &Field::Item(field, index), found);
+            }
         }
-        _ => Vec::new(),
+        _ => {}
     }
 }

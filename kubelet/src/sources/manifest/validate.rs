@@ -7,13 +7,17 @@ use std::collections::HashSet;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::field::{each, entry};
+use super::field::{Field, each};
 use crate::names::{dns_label, dns_subdomain, label_value, qualified_name};
 use crate::sources::{NodeName, ProblemKind};
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, is_mirror_pod};
 
 /// Limit of the total size of a pod's annotations in bytes.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+
+const LABELS: Field<'_> = Field::Path("metadata.labels");
+const ANNOTATIONS: Field<'_> = Field::Path("metadata.annotations");
+const SPEC: Field<'_> = Field::Path("spec");
 
 /// What a value must be.
 enum Rule {
@@ -33,7 +37,7 @@ const RULES: [(&str, Rule); 5] = [
     ("activeDeadlineSeconds", Rule::Number(1, i64::MAX)),
 ];
 
-/// The same in each container.
+/// The rules of fields of a container.
 const RULES_OF_CONTAINERS: [(&str, Rule); 8] = [
     ("name", Rule::Label),
     ("image", Rule::Image),
@@ -79,32 +83,32 @@ pub(super) fn find(pod: &Pod, spec: &Value, node: &NodeName) -> Vec<Objection> {
     let metadata = &pod.metadata;
     // With the node's suffix, an empty name would become a valid one.
     match metadata.name.as_deref().unwrap_or_default() {
-        "" => found.add("metadata.name", "must not be empty"),
+        "" => found.add(&Field::Path("metadata.name"), "must not be empty"),
         name => {
             let name = node.pod_name(name);
             let problem = dns_subdomain(&name);
             let problem = problem.map(|problem| format!("{:?}: {problem}", crate::text::shorten(&name)));
-            found.check(problem.as_deref(), || "metadata.name".to_owned());
+            found.check(problem.as_deref(), &Field::Path("metadata.name"));
         }
     }
     if let Some(namespace) = metadata.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
-        found.check(dns_label(namespace), || "metadata.namespace".to_owned());
+        found.check(dns_label(namespace), &Field::Path("metadata.namespace"));
     }
     if is_mirror_pod(pod) {
-        let field = entry("metadata.annotations", CONFIG_MIRROR_ANNOTATION);
-        found.add(field, "a manifest may not call itself a mirror pod");
+        let field = Field::Entry(&ANNOTATIONS, CONFIG_MIRROR_ANNOTATION);
+        found.add(&field, "a manifest may not call itself a mirror pod");
     }
     for (key, value) in metadata.labels.iter().flatten() {
-        let field = || entry("metadata.labels", key);
-        found.check(qualified_name(key), field);
-        found.check(label_value(value), field);
+        let field = Field::Entry(&LABELS, key);
+        found.check(qualified_name(key), &field);
+        found.check(label_value(value), &field);
     }
     // As it will be: 32 digits, unless the pod has a UID.
     let hash = metadata.uid.as_deref().filter(|uid| !uid.is_empty()).map_or(32, str::len);
     found.annotations(metadata.annotations.iter().flatten(), hash);
     match &pod.spec {
         Some(_) => found.spec(spec),
-        None => found.add("spec", "must be set"),
+        None => found.add(&SPEC, "must be set"),
     }
     found.0
 }
@@ -112,15 +116,15 @@ pub(super) fn find(pod: &Pod, spec: &Value, node: &NodeName) -> Vec<Objection> {
 struct Found(Vec<Objection>);
 
 impl Found {
-    fn add(&mut self, field: impl Into<String>, message: &str) {
-        let kind = ProblemKind::Invalid;
-        let field = field.into();
-        self.0.push(Objection { kind, field, message: message.to_owned() });
+    fn add(&mut self, field: &Field<'_>, message: &str) {
+        let field = field.to_string();
+        let message = message.to_owned();
+        self.0.push(Objection { kind: ProblemKind::Invalid, field, message });
     }
 
-    fn check(&mut self, problem: Option<&str>, field: impl FnOnce() -> String) {
+    fn check(&mut self, problem: Option<&str>, field: &Field<'_>) {
         if let Some(problem) = problem {
-            self.add(field(), problem);
+            self.add(field, problem);
         }
     }
 
@@ -132,50 +136,62 @@ impl Found {
                 bytes += key.len() + value.len();
             }
             // Unlike label keys, these are checked without regard to case.
-            self.check(qualified_name(&key.to_ascii_lowercase()), || entry("metadata.annotations", key));
+            self.check(qualified_name(&key.to_ascii_lowercase()), &Field::Entry(&ANNOTATIONS, key));
         }
         if bytes > MOST_ANNOTATION_BYTES {
             let message = format!("must have at most {MOST_ANNOTATION_BYTES} bytes together, not {bytes}");
-            self.add("metadata.annotations", &message);
+            self.add(&ANNOTATIONS, &message);
         }
     }
 
     fn spec(&mut self, spec: &Value) {
         let is_empty = |list: &str| spec[list].as_array().is_none_or(Vec::is_empty);
         if is_empty("containers") {
-            self.add("spec.containers", "must name at least one container");
+            self.add(&Field::Name(&SPEC, "containers"), "must name at least one container");
         }
         if !is_empty("ephemeralContainers") {
-            self.add("spec.ephemeralContainers", "cannot be set when a pod is created");
+            let field = Field::Name(&SPEC, "ephemeralContainers");
+            self.add(&field, "cannot be set when a pod is created");
         }
         let mut volumes = HashSet::new();
-        each(spec, "volumes[].name", "spec", &mut |name, field| {
+        each(spec, "volumes[].name", &SPEC, &mut |name, field| {
             if !volumes.insert(name) {
                 self.add(field, "another volume has the same name");
             }
         });
         let mut names = HashSet::new();
         for containers in ["initContainers[]", "containers[]"] {
-            each(spec, &format!("{containers}.name"), "spec", &mut |name, field| {
-                if name != "" && !names.insert(name) {
-                    self.add(field, "another container has the same name");
-                }
+            each(spec, containers, &SPEC, &mut |container, field| {
+                self.container(container, field, &mut names, &volumes);
             });
-            each(spec, &format!("{containers}.volumeMounts[].name"), "spec", &mut |name, field| {
-                if !volumes.contains(name) {
-                    self.add(field, "no volume has this name");
-                }
-            });
-            for (path, rule) in &RULES_OF_CONTAINERS {
-                self.rule(spec, &format!("{containers}.{path}"), rule);
-            }
         }
-        for (path, rule) in &RULES {
-            self.rule(spec, path, rule);
-        }
+        self.rules(spec, &SPEC, &RULES);
     }
 
-    fn rule(&mut self, spec: &Value, path: &str, rule: &Rule) {
-        each(spec, path, "spec", &mut |value, field| self.check(rule.problem(value).as_deref(), || field));
+    /// `names`: of the containers so far. `volumes`: the names of the pod's volumes.
+    fn container<'v>(
+        &mut self,
+        container: &'v Value,
+        field: &Field<'_>,
+        names: &mut HashSet<&'v Value>,
+        volumes: &HashSet<&Value>,
+    ) {
+        each(container, "name", field, &mut |name, field| {
+            if name != "" && !names.insert(name) {
+                self.add(field, "another container has the same name");
+            }
+        });
+        each(container, "volumeMounts[].name", field, &mut |name, field| {
+            if !volumes.contains(name) {
+                self.add(field, "no volume has this name");
+            }
+        });
+        self.rules(container, field, &RULES_OF_CONTAINERS);
+    }
+
+    fn rules(&mut self, value: &Value, field: &Field<'_>, rules: &[(&str, Rule)]) {
+        for (path, rule) in rules {
+            each(value, path, field, &mut |value, field| self.check(rule.problem(value).as_deref(), field));
+        }
     }
 }
