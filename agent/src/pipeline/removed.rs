@@ -204,8 +204,7 @@ mod tests {
     fn the_outline_of_a_pod_is_small_and_found_by_the_same_keys_at_the_same_times() {
         let large = pod(500_000);
         let outline = outline(&large);
-        // The estimate gives each list room for four items, so an outline with one container counts as some 17 kB.
-        assert!(memory_of(&outline) < 20_000, "{}", memory_of(&outline));
+        assert!(memory_of(&outline) < 16_000, "{}", memory_of(&outline));
         assert_eq!(outline.life(), large.life());
         let (mut writer, reader) = pod_index::new();
         writer.upsert_pod(outline.clone()).unwrap();

@@ -23,12 +23,11 @@ const LEAST_MAPPING: usize = 576;
 /// What an object in a list takes beside its content, if nothing else is known of its type.
 const ELEMENT: usize = 640;
 
+/// The most that an object in a list takes beside its content: no other type that is in lists is as large.
+const LARGEST_ELEMENT: usize = size_of::<Volume>();
+
 /// The memory of what cannot be parsed. It cannot be decoded either.
 const UNKNOWN: usize = 1 << 40;
-
-/// A list has room for at least this many items, unless one takes more than [`LARGE_ITEM`].
-const FEWEST_ITEMS: usize = 4;
-const LARGE_ITEM: usize = 1024;
 
 /// The fields whose value is a structure, which takes no more than the object around it has room for anyway. An object of any
 /// other name may be a mapping, such as labels.
@@ -91,11 +90,14 @@ pub(super) fn at_most(json: &[u8]) -> usize {
         parts += usize::from(matches!(byte, b',' | b'{' | b'['));
     }
     let entry = ENTRY + 2 * LEAST_ALLOCATION;
-    OBJECT + json.len() + parts * entry + objects * FEWEST_ITEMS * ELEMENT
+    OBJECT + json.len() + parts * entry + objects * LARGEST_ELEMENT
 }
 
 /// About how much memory the object takes, in bytes, estimated from above: usually not a tenth more than it does, and
 /// at most twice as much.
+///
+/// This is what an object takes that a source of this crate reports, and what any clone takes: its lists have no spare room.
+/// An object that was just decoded with serde may have lists of which up to half is empty.
 ///
 /// # Complexity
 /// Linear in the object's JSON, which it allocates.
@@ -143,10 +145,9 @@ pub(crate) fn element(name: &str) -> usize {
     }
 }
 
-/// What a list of this many items takes beside their content. It grows by doubling, so that up to half of it is empty.
+/// What a list of this many items takes beside their content. It has no spare room.
 pub(crate) fn items(many: usize, size: usize) -> usize {
-    let fewest = if size > LARGE_ITEM { 1 } else { FEWEST_ITEMS };
-    if many == 0 { 0 } else { allocation(many.next_power_of_two().max(fewest) * size) }
+    allocation(many * size)
 }
 
 /// What a mapping of this many entries takes beside its texts.
@@ -277,6 +278,25 @@ mod tests {
             ("WeightedPodAffinityTerm", size_of::<WeightedPodAffinityTerm>()),
         ] {
             assert!(size <= ELEMENT, "{name}: {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_parsed_is_never_estimated_below_what_is() {
+        let list = |many: usize, item: &str| format!("[{}]", vec![item; many].join(","));
+        for (section, field, value) in [
+            ("spec", "volumes", list(150, r#"{"name":"v"}"#)),
+            ("spec", "containers", list(150, r#"{"name":"c"}"#)),
+            ("spec", "containers", format!(r#"[{{"env":{}}}]"#, list(150, r#"{"name":"e"}"#))),
+            ("status", "containerStatuses", list(150, "{}")),
+            ("metadata", "finalizers", list(150, r#""f""#)),
+            ("metadata", "labels", r#"{"a":"b"}"#.to_owned()),
+        ] {
+            let json = format!(r#"{{"{section}":{{"{field}":{value}}}}}"#);
+            let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let estimated = memory_of(&object);
+            let most = at_most(json.as_bytes());
+            assert!(most >= estimated, "{section}.{field}: {most} < {estimated}");
         }
     }
 }

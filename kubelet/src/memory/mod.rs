@@ -22,7 +22,7 @@ pub(crate) use estimate::{OBJECT, allocation, element, entries, items};
 pub(crate) use reduce::{IDENTITY, KEPT_ANNOTATIONS};
 
 /// The most memory that an object may take, in bytes. Pods of 1,000 variables take less, and so do pods of 30
-/// containers with 20 variables each.
+/// containers with 20 variables, probes, mounts and resources each.
 pub(crate) const LIMIT: usize = 512 << 10;
 
 /// The same of an object of the last run. Until its source has reported, it is in memory beside the new one.
@@ -72,14 +72,21 @@ pub(crate) fn unmark(metadata: &mut ObjectMeta, reduced: Option<&Reduced>) {
 }
 
 /// Decodes an object, without the fields that would take it beyond this limit. On failure: as [`decode`].
-pub(crate) fn decode_within<K: DeserializeOwned>(
+pub(crate) fn decode_within<K: DeserializeOwned + Clone>(
     limit: usize,
     json: &[u8],
 ) -> Result<Bounded<K>, (String, String)> {
     match reduce(limit, json) {
-        Some(Rest { json, reduced }) => Ok(Bounded { object: decode(&json)?, reduced }),
-        None => Ok(Bounded { object: decode(json)?, reduced: None }),
+        Some(Rest { json, reduced }) => Ok(Bounded { object: compact(&decode(&json)?), reduced }),
+        None => Ok(Bounded { object: compact(&decode(json)?), reduced: None }),
     }
+}
+
+/// The same object without spare room in its lists. How long a list is, the decoder learns at its end, so that it doubles the
+/// list's room again and again: up to half of it stays empty, and a list of one item has room for four. A clone has room for
+/// its items and no more.
+fn compact<K: Clone>(decoded: &K) -> K {
+    decoded.clone()
 }
 
 #[cfg(test)]
@@ -189,6 +196,28 @@ mod tests {
         assert!(at_most(&json) > LIMIT, "its text looks like many parts");
         assert_eq!(decoded(&usual).reduced, None);
         assert!(at_most(&serde_json::to_vec(&pod()).unwrap()) < LIMIT / 10);
+    }
+
+    #[test]
+    fn a_pod_of_thirty_usual_containers_stays_whole_and_its_lists_have_no_spare_room() {
+        let container = json!({
+            "name": "c", "image": "registry.example/shop/orders:1.2.3",
+            "env": vec![json!({ "name": "SERVICE_HOST", "value": "orders.shop.svc.cluster.local" }); 20],
+            "resources": { "limits": { "cpu": "1", "memory": "1Gi" }, "requests": { "cpu": "10m", "memory": "64Mi" } },
+            "livenessProbe": { "httpGet": { "path": "/livez", "port": 8080, "scheme": "HTTP" }, "periodSeconds": 10 },
+            "readinessProbe": { "httpGet": { "path": "/readyz", "port": 8080, "scheme": "HTTP" } },
+            "volumeMounts": vec![json!({ "name": "volume", "mountPath": "/var/lib/volume" }); 3],
+        });
+        let mut pod = pod();
+        pod["spec"]["containers"] = vec![container; 30].into();
+        let Bounded { object, reduced } = decoded(&pod);
+        assert_eq!(reduced, None);
+        let containers = object.spec.unwrap().containers;
+        assert_eq!(containers.capacity(), 30);
+        for container in containers {
+            assert_eq!(container.env.unwrap().capacity(), 20);
+            assert_eq!(container.volume_mounts.unwrap().capacity(), 3);
+        }
     }
 
     #[test]

@@ -62,11 +62,11 @@ impl Places {
             _ => size_of::<String>(),
         };
         match field.shape {
-            // How many messages or texts there are is known before the first is decoded, so their list has no spare room.
+            // How many numbers there are is known after the last, so their list grows by doubling, from room for four.
             Shape::List if matches!(field.kind, Kind::Bool | Kind::Int32 | Kind::Int64) => {
-                items(self.0, size)
+                items(self.0.next_power_of_two().max(4), size)
             }
-            Shape::List => allocation(self.0 * size),
+            Shape::List => items(self.0, size),
             Shape::Map => entries(self.0),
             Shape::Value | Shape::Kept | Shape::Inlined => 0,
         }

@@ -19,7 +19,7 @@ pub enum Referenced {
 
 /// The kinds that a [`Manager`](super::Manager) supports: Secrets and `ConfigMaps`.
 pub trait ReferencedKind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + Clone + Send + Sync + 'static
 {
     /// Which of the two it is.
     const KIND: Referenced;

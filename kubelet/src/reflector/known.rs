@@ -61,7 +61,7 @@ pub(super) fn received<K>(
     decode_protobuf: Option<DecodeProtobuf<K>>,
 ) -> Result<Received<K>, Failure>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone,
 {
     let bytes = object.bytes;
     let decoded = match object.encoding {

@@ -95,7 +95,7 @@ impl Watch {
 
 impl<K, T, O> Reflector<K, T, O>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone,
     T: Send,
     O: Observer,
 {

@@ -133,7 +133,7 @@ impl ApiServer {
     /// ```
     pub fn objects<K>(self) -> Updates<K>
     where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static,
     {
         self.follow(None, |object| object)
     }
@@ -176,7 +176,7 @@ impl ApiServer {
         mut transform: impl FnMut(K) -> P + Send + 'static,
     ) -> Updates<P>
     where
-        K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + 'static,
         P: Send + Sync + 'static,
     {
         let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), false);
@@ -201,7 +201,7 @@ struct Objects<K, P> {
 
 impl<K, P> Follow<P> for Objects<K, P>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + 'static,
     P: Send + Sync + 'static,
 {
     async fn next(&mut self) -> SourceUpdate<P> {
