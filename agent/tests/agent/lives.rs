@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -27,11 +28,23 @@ const STAY: usize = 40;
 const CHURN: usize = 12;
 const OF_THE_SERVER: usize = 10;
 
+/// What the agent says before it exits with 3.
+const ENDED_AT_ONCE: &str = "the agent does not end by itself, exiting at once";
+
+/// What the agent says if the time of its shutdown was too short.
+const LATE: [&str; 3] = [
+    ENDED_AT_ONCE,
+    "closing connections that did not end",
+    "shutting down without writing the last checkpoints",
+];
+
 /// What the clients received in all runs.
 #[derive(Debug, Default)]
 struct Tally {
     lists: AtomicUsize,
     manifests: AtomicUsize,
+    /// The answers of the present run that were cut off.
+    cut_off: Mutex<Vec<String>>,
 }
 
 impl Tally {
@@ -44,8 +57,8 @@ impl Tally {
     }
 }
 
-/// The response: complete or absent. A partial one is a failure.
-fn ask(agent: SocketAddr, path: &str) -> Option<Answer> {
+/// The complete response, if there is one. A partial one is counted.
+fn ask(agent: SocketAddr, path: &str, tally: &Tally) -> Option<Answer> {
     let mut stream = TcpStream::connect(agent).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n").ok()?;
@@ -54,12 +67,20 @@ fn ask(agent: SocketAddr, path: &str) -> Option<Answer> {
     if bytes.is_empty() {
         return None;
     }
-    end.unwrap_or_else(|error| panic!("{path}: {error} after {} bytes", bytes.len()));
-    let head_end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the end of the head") + 4;
-    let head = String::from_utf8_lossy(&bytes[..head_end]);
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
-    let whole = length.map_or(bytes.ends_with(b"\r\n0\r\n\r\n"), |length| bytes.len() == head_end + length);
-    assert!(whole, "{path}: {} bytes, and not the end, of\n{head}", bytes.len());
+    let head_end = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n").map(|start| start + 4);
+    let is_whole = end.is_ok()
+        && head_end.is_some_and(|head_end| {
+            let head = String::from_utf8_lossy(&bytes[..head_end]);
+            let mut lengths = head.lines().filter_map(|line| line.strip_prefix("content-length: "));
+            let length = lengths.next().and_then(|length| length.parse::<usize>().ok());
+            length.map_or(bytes.ends_with(b"\r\n0\r\n\r\n"), |length| bytes.len() == head_end + length)
+        });
+    if !is_whole {
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(200)]).into_owned();
+        let line = format!("{path}: {end:?}, {} bytes, and not the end, of {text}", bytes.len());
+        tally.cut_off.lock().unwrap().push(line);
+        return None;
+    }
     Some(Answer::read(&*bytes))
 }
 
@@ -109,14 +130,14 @@ fn load(agent: SocketAddr, manifests: &Directory, stay: &BTreeSet<String>, tally
     };
     let look_up = |turn: usize| {
         let number = turn % STAY;
-        match ask(agent, &format!("/pods/default/stays-{number}-node-1")) {
+        match ask(agent, &format!("/pods/default/stays-{number}-node-1"), tally) {
             Some(answer) => {
                 assert_eq!(answer.code, 200, "stays-{number} is missing: {}", answer.body);
             }
             None => pause(),
         }
     };
-    let list = |_| match ask(agent, "/pods") {
+    let list = |_| match ask(agent, "/pods", tally) {
         // On a busy machine, the last publication may not be in the history yet. The client is to ask again.
         Some(answer) if answer.code == 503 => pause(),
         Some(answer) => {
@@ -185,6 +206,7 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
         }
         let stop = Stop::default();
         let address = agent.address;
+        let mut code = None;
         std::thread::scope(|scope| {
             let _end = stop.at_the_end();
             let loading = scope.spawn(|| load(address, &manifests, &stay, &tally, &stop));
@@ -198,21 +220,23 @@ async fn many_runs_under_load_leave_nothing_behind_and_lose_no_pod() {
                 }
             }
             agent.signal("TERM");
-            let code = agent.wait();
-            assert_eq!(code, Some(0), "life {life}: {:?}", agent.logged().last());
+            code = agent.wait();
         });
+        // The time of a shutdown is limited. On a busy machine it may be too short for open requests, for the last checkpoints,
+        // or for the end at all. The agent then says so, and cuts off what is open; one checkpoint may be half written.
+        let log = agent.whole_log();
+        let says = |words: &str| log.iter().any(|line| line.contains(words));
+        let is_late = LATE.iter().any(|words| says(words));
+        let expected = if says(ENDED_AT_ONCE) { 3 } else { 0 };
+        assert_eq!(code, Some(expected), "life {life}: {:?}", log.last());
+        let cut_off = std::mem::take(&mut *tally.cut_off.lock().unwrap());
+        assert!(is_late || cut_off.is_empty(), "life {life}: {cut_off:?}");
 
         // Nothing listens there, so the address is free. Clients' connections may linger in TIME_WAIT.
         drop(TcpListener::bind(address).unwrap_or_else(|error| panic!("life {life}: {address}: {error}")));
         assert_eq!(processes(&temporary), [""; 0], "life {life}");
         server.watched_by(0).await;
         assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "life {life}: files in $TMPDIR");
-        // On a busy machine, twelve seconds may be too short for the last checkpoints. The agent then says so, and one may be
-        // half written.
-        let is_late = agent
-            .whole_log()
-            .iter()
-            .any(|line| line.contains("shutting down without writing the last checkpoints"));
         if life % 5 != 0 && !is_late {
             in_time += 1;
             let kept = files::names(&checkpoints);

@@ -1,6 +1,6 @@
 //! Failures on a node, and recovery from them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::Pauses;
@@ -13,27 +13,39 @@ use super::support::{
 };
 use pod_index_test_support::api_server::{ApiServer, DEADLINE, Fault, Verb};
 
+/// How long the agent waits until its index shows a mirror, before it asks for the same one again.
+const EXPECTATION: Duration = Duration::from_secs(30);
+
+/// The numbers of requests for the node, for a mirror and for a deletion must be these. On a machine where the index is late,
+/// there may be more, rightly: the server then says that the mirror exists.
+fn assert_requests(server: &ApiServer, since: Instant, expected: [u64; 3]) {
+    let requests = [Verb::Get, Verb::Create, Verb::Delete].map(|verb| server.requests(verb));
+    let is_late = since.elapsed() >= EXPECTATION;
+    let enough = requests.iter().zip(&expected).all(|(requests, expected)| requests >= expected);
+    assert!(requests == expected || is_late && enough, "{requests:?}, not {expected:?}");
+}
+
 #[tokio::test]
 async fn a_hundred_static_pods_take_a_hundred_creations_none_at_rest_and_two_requests_for_an_edit() {
+    let began = Instant::now();
     let server = server().await;
     let names: Vec<_> = (0..100).map(|number| format!("p{number}")).collect();
     let mut pods = manifests(&names.iter().map(|name| (name.as_str(), 1)).collect::<Vec<_>>());
     let mut agent = agent(&server, &pods).await;
     // Each creation asks for the node.
-    let counts =
-        |server: &ApiServer| [Verb::Get, Verb::Create, Verb::Delete].map(|verb| server.requests(verb));
-    assert_eq!(counts(&server), [100, 100, 0]);
+    assert_requests(&server, began, [100, 100, 0]);
     agent.looks(2).await;
-    assert_eq!(counts(&server), [100, 100, 0]);
+    assert_requests(&server, began, [100, 100, 0]);
+    assert_eq!(agent.status.borrow().created, 100);
 
     pods.insert("p7".to_owned(), 2);
     agent.has(&pods);
     mirrored(&server, &pods).await;
     agent.until("the count", |status| status.created == 101).await;
     agent.rests(100).await;
-    assert_eq!(counts(&server), [101, 101, 1]);
+    assert_requests(&server, began, [101, 101, 1]);
     let status = agent.status.borrow().clone();
-    assert_eq!((status.deleted, status.failed), (1, 0));
+    assert_eq!((status.created, status.deleted, status.failed), (101, 1, 0));
 }
 
 #[tokio::test]
