@@ -202,7 +202,7 @@ async fn a_pod_that_cannot_be_used_is_named_and_keeps_its_last_state_while_the_o
     let mut nameless = pod("6", "6", "api");
     nameless["metadata"]["name"] = json!("");
     // Commas in a text are no parts.
-    let [whole, large] = [("4", vec![r#""\,,,"#; 5000]), ("7", vec!["a"; 9000])].map(|(uid, args)| {
+    let [whole, large] = [("4", vec![r#""\,,,"#; 5000]), ("7", vec!["a"; 12_000])].map(|(uid, args)| {
         let mut pod = pod(uid, uid, "api");
         pod["spec"] = json!({"containers": [{"name": "c", "args": args}], "nodeName": "n"});
         pod
