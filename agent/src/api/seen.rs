@@ -1,6 +1,7 @@
 //! The agent's responses as far as commands read them. Unknown content is ignored: the agent may be newer.
 #![allow(clippy::struct_field_names, reason = "the fields have the names of the response")]
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 pub(crate) use super::mirrors::{Mirrors, Pair};
@@ -24,6 +25,7 @@ pub(crate) struct Source {
     pub(crate) pods: u64,
     pub(crate) seconds_since_heard: Option<u64>,
     pub(crate) seconds_failing: Option<u64>,
+    pub(crate) next_try: Option<Time>,
     pub(crate) waits_for: Option<String>,
     pub(crate) problems: Vec<Problem>,
 }

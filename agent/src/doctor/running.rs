@@ -87,6 +87,7 @@ fn judge(source: &Source, period: Option<Duration>) -> Finding {
         seconds_failing,
         waits_for,
         problems,
+        ..
     } = source;
     let problem = problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(origin));
     let place = format!("{name} ({origin})");
@@ -154,6 +155,7 @@ mod tests {
             pods: 2,
             seconds_since_heard: heard,
             seconds_failing: None,
+            next_try: None,
             waits_for: None,
             problems: kinds.iter().map(problem).collect(),
         }

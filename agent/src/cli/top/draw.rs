@@ -43,7 +43,7 @@ pub(super) fn draw(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>) {
     let lines = Layout::vertical([Constraint::Length(1); 4]).split(head);
     let (title, state) = title(model, now);
     ends(frame, lines[0], title, state);
-    frame.render_widget(sources(model), lines[1]);
+    frame.render_widget(sources(model, now), lines[1]);
     frame.render_widget(trouble(model), lines[2]);
     ends(frame, lines[3], figures(model), filter(model));
     if model.is_open {
@@ -87,21 +87,41 @@ fn title(model: &Model, now: Timestamp) -> (Line<'static>, Line<'static>) {
     (Line::from_iter([Span::styled("pod-index", STRONG), node.into()]), state)
 }
 
-fn sources(model: &Model) -> Line<'static> {
+fn sources(model: &Model, now: Timestamp) -> Line<'static> {
     let group = |source: &Source| {
-        let pods =
-            if source.seen { count(source.pods, "pod").into() } else { Span::styled("not read yet", BAD) };
         let grave = source.problems.iter().filter(|problem| problem.is_grave()).count() as u64;
         let problems = if grave > 0 { format!(", {}", count(grave, "problem")) } else { String::new() };
         let heard = source.seconds_since_heard.map(|seconds| format!(", heard {seconds} s ago"));
         [
             Span::styled(format!("{}: ", source.source), FAINT),
-            pods,
-            Span::styled(problems, BAD),
+            pods_or_wait(source),
+            Span::styled(problems + &retry(source, now), BAD),
             Span::styled(heard.unwrap_or_default() + "   ", FAINT),
         ]
     };
     model.sources.sources.iter().flat_map(group).collect()
+}
+
+/// How many pods a source has, or what it waits for until they are in the index.
+fn pods_or_wait(source: &Source) -> Span<'static> {
+    if source.seen {
+        return count(source.pods, "pod").into();
+    }
+    // An older agent does not say it.
+    let waits = source.waits_for.as_ref().map(|what| format!("waits for {what}"));
+    Span::styled(waits.unwrap_or_else(|| "not read yet".to_owned()), BAD)
+}
+
+/// When a source that has been read, but fails now, is tried again.
+fn retry(source: &Source, now: Timestamp) -> String {
+    let fails = source.seen && source.seconds_failing.is_some();
+    match &source.next_try {
+        Some(Time(next_try)) if fails => {
+            let seconds = next_try.duration_since(now).as_secs().max(0);
+            format!(", next try in {seconds} s")
+        }
+        _ => String::new(),
+    }
 }
 
 fn count(number: u64, name: &str) -> String {

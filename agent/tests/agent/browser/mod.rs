@@ -110,6 +110,29 @@ fn the_page_follows_the_agent_and_shows_when_it_is_unreachable() {
     assert_eq!(browser.run(&format!("return {ROWS}.length")), 5, "the last data stays");
 }
 
+#[test]
+#[ignore = "needs chromedriver: .ci/run browser"]
+fn the_page_says_when_a_source_that_waits_tries_again() {
+    let agent = Agent::start(&format!(
+        "--pod-manifest-path {} --hostname-override node-1 --manifest-url http://127.0.0.1:1/ --http-check-frequency 1h",
+        shipped().display()
+    ));
+    let browser = Browser::open(&format!("http://{}/", agent.address), WINDOW);
+    browser.click("nav a[href='#/sources']");
+    let of_the_url = "document.querySelectorAll('#sources article')[1]";
+    let shown = |role: &str| format!("{of_the_url}?.querySelector('.{role}')?.innerText");
+    browser.until(&format!("{}?.startsWith('its next try in ')", shown("waits-for")));
+    browser.until(&format!("/\\d/.test({})", shown("next-try")));
+    let of_the_file =
+        "document.querySelectorAll('#sources article')[0].querySelector('.waits-for').parentElement.hidden";
+    assert_eq!(browser.run(&format!("return {of_the_file}")), true, "it has been read");
+    // The seconds run on without a new card, in which a selection would be lost.
+    browser.run(&format!("{of_the_url}.isKept = true; window.before = {}", shown("waits-for")));
+    browser.until(&format!("{} !== window.before", shown("waits-for")));
+    assert_eq!(browser.run(&format!("return {of_the_url}.isKept")), true);
+    assert_quiet(&browser);
+}
+
 /// Asks the page's question, as a person does: types and presses Enter.
 fn ask(browser: &Browser, query: &str) {
     browser.run("document.querySelector('#question').value = ''");

@@ -65,7 +65,7 @@ fn sources() -> Sources {
                 { "kind": "skipped", "origin": "/etc/kubernetes/manifests/web.yaml~", "message": "looks like what an editor left behind" },
                 { "kind": "invalid", "origin": "/etc/kubernetes/manifests/bad.yaml", "line": 4, "field": "spec.containers", "message": "a pod needs at least one container" },
               ] },
-            { "source": "api", "origin": "https://10.0.0.1:6443", "seen": false, "problems": [
+            { "source": "api", "origin": "https://10.0.0.1:6443", "seen": false, "waitsFor": "its next try in 14 s", "problems": [
                 { "kind": "request", "origin": "https://10.0.0.1:6443", "message": "connection refused" } ] },
         ],
     });
@@ -210,6 +210,37 @@ fn an_unreachable_agent_is_reported_and_its_last_data_stays() {
     assert!(plain(&mut never, at(0), 100, 12).contains("asking"));
     never.hear(Err("connection refused".to_owned()), at(1));
     assert!(plain(&mut never, at(1), 100, 12).contains("trying again: connection refused"));
+}
+
+#[test]
+fn a_source_that_waits_or_fails_says_when_it_is_tried_again() {
+    let shown = |source: serde_json::Value| {
+        let mut model = never();
+        let answer = json!({ "node": "node-1", "ready": false, "sources": [source] });
+        model.hear(Ok(serde_json::from_value(answer).unwrap()), at(0));
+        plain(&mut model, at(5), 100, 12).lines().nth(1).unwrap().to_owned()
+    };
+    let problem = json!([{ "kind": "request", "origin": "u", "message": "refused" }]);
+    // 2025-06-01 12:00:00 is the zero of `at`.
+    let next_try = "2025-06-01T12:00:19Z";
+    for (source, expected) in [
+        (
+            json!({ "source": "http", "seen": false, "waitsFor": "its next try in 15 s", "nextTry": next_try, "problems": problem }),
+            "http: waits for its next try in 15 s, 1 problem",
+        ),
+        (json!({ "source": "http", "seen": false }), "http: not read yet"),
+        (
+            json!({ "source": "http", "seen": true, "pods": 3, "secondsFailing": 9, "nextTry": next_try, "problems": problem }),
+            "http: 3 pods, 1 problem, next try in 14 s",
+        ),
+        (json!({ "source": "http", "seen": true, "pods": 3, "nextTry": next_try }), "http: 3 pods"),
+        (
+            json!({ "source": "http", "seen": true, "pods": 3, "secondsFailing": 9, "nextTry": "2025-06-01T11:00:00Z" }),
+            "http: 3 pods, next try in 0 s",
+        ),
+    ] {
+        assert_eq!(shown(source.clone()), expected, "{source}");
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ import { Rows, element } from "./rows.js";
 const VIEWS = ["pods", "mirrors", "changes", "sources"];
 /** Maximum number of problems listed per source. */
 const PROBLEMS = 200;
+/** What runs on with the clock in the state of a source. */
+const RUNNING = new Set(["secondsSinceHeard", "secondsFailing", "nextTry", "waitsFor"]);
 
 const by = (id) => document.getElementById(id);
 const link = (row) => element("a", { href: `#/pod/${encodeURIComponent(row.uid)}` }, element("bdi", {}, row.name));
@@ -153,13 +155,20 @@ function sources() {
   const badge = by("problems");
   badge.hidden = grave.length === 0;
   badge.textContent = grave.length === 1 ? "1 problem" : `${grave.length.toLocaleString("en")} problems`;
-  const telling = JSON.stringify([agent.sources, agent.mirrorProblem], (name, value) => (name === "secondsSinceHeard" ? undefined : value));
+  const telling = JSON.stringify([agent.sources, agent.mirrorProblem], (name, value) => (RUNNING.has(name) ? undefined : value));
   if (telling !== told) cards();
   told = telling;
-  // The ages change each second. Replacing the cards that often would undo selections.
-  const words = document.querySelectorAll("#sources .age");
+  // Replacing the cards each second would undo selections.
+  const cardsOfSources = document.querySelectorAll("#sources article");
   agent.sources.forEach((source, i) => {
-    words[i].textContent = source.secondsSinceHeard === undefined ? "never" : `${age(source.secondsSinceHeard)} ago`;
+    const write = (role, words) => {
+      const value = cardsOfSources[i].querySelector(`.${role}`);
+      value.textContent = words ?? "";
+      value.parentElement.hidden = words === undefined;
+    };
+    write("heard", source.secondsSinceHeard === undefined ? "never" : `${age(source.secondsSinceHeard)} ago`);
+    write("next-try", source.nextTry && clock(new Date(source.nextTry)));
+    write("waits-for", source.waitsFor);
   });
 }
 
@@ -168,7 +177,8 @@ function cards() {
     const facts = [
       ["Pods", source.pods], ["Reads", source.checks], ["Failed reads", source.failedChecks], ["Changes", source.updates],
       ...(source.relists ? [["Relists", source.relists]] : []),
-      ["Last read", source.lastCheck ? clock(new Date(source.lastCheck)) : "none yet"], ["Last heard", "", "age"],
+      ["Last read", source.lastCheck ? clock(new Date(source.lastCheck)) : "none yet"], ["Last heard", "", "heard"],
+      ["Next try", "", "next-try"], ["Waits for", "", "waits-for"],
     ];
     const list = element("dl", {}, ...facts.map(([name, value, role]) => (
       element("div", {}, element("dt", {}, name), element("dd", { class: role }, typeof value === "number" ? value.toLocaleString("en") : value))
