@@ -63,7 +63,7 @@ fn perform(cli: &Cli) -> Result<(), Failure> {
             config::no_client_options(&cli.client, &cli.written)?;
             let given = cli.given();
             let settings = given.resolve()?;
-            if cli.run.check { check::check(&settings) } else { run::run(given, settings) }
+            if cli.run.check { check::check(&given, &settings) } else { run::run(given, settings) }
         }
         Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, &cli.written, cli.output),
         Some(Command::Doctor { .. }) => doctor::examine(&cli.given(), &cli.server, &cli.client),

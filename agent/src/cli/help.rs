@@ -14,7 +14,7 @@ use crate::config::failure::{self, Failure};
 use crate::config::log::format_in_use;
 use crate::config::subjects::definitions;
 use crate::config::values::LogFormat;
-use crate::config::written::Written;
+use crate::config::written::{self, Written};
 
 /// The arguments that are no settings: they have neither a variable nor a key.
 pub(super) const NO_SETTINGS: [&str; 5] = ["once", "check", "output", "help", "version"];
@@ -38,6 +38,14 @@ pub(crate) fn command() -> clap::Command {
                 Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print help"),
             ),
         })
+}
+
+/// Why variables of the environment set nothing, although they look like a setting's.
+pub(super) fn ignored_variables() -> Vec<String> {
+    let command = command();
+    let names = command.get_arguments().map(|argument| argument.get_id().as_str());
+    let flags: Vec<_> = names.filter(|name| !NO_SETTINGS.contains(name)).collect();
+    written::ignored_variables(&flags)
 }
 
 /// The help of a command.

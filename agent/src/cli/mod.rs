@@ -100,6 +100,7 @@ impl Cli {
             server: self.server.clone(),
             output: self.output,
             written: self.written.clone(),
+            ignored_variables: help::ignored_variables(),
         }
     }
 }

@@ -22,8 +22,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = go_duration, default_value = "30s", requires = "once")]
     pub(crate) once_timeout: Duration,
 
-    /// Check the configuration and exit. The certificates and the kubeconfig must be valid, the manifest path readable
-    /// and the checkpoint directory writable. Does not read the manifests, and contacts no server, but runs the
+    /// Check the configuration and exit. The certificates and the kubeconfig must be valid, the manifest path readable,
+    /// and the directories of checkpoints and sockets writable. Does not read the manifests, and contacts no server, but runs the
     /// credential plugin of the kubeconfig, if there is one.
     #[arg(long, conflicts_with = "once")]
     pub(crate) check: bool,

@@ -78,8 +78,16 @@ impl Definition {
 
     /// Its environment variable.
     pub(crate) fn variable(&self) -> String {
-        format!("POD_INDEX_{}", self.flag.replace('-', "_").to_uppercase())
+        variable(self.flag)
     }
+}
+
+/// How the variables of settings begin.
+pub(super) const PREFIX: &str = "POD_INDEX_";
+
+/// The environment variable of the setting with this flag.
+pub(super) fn variable(flag: &str) -> String {
+    format!("{PREFIX}{}", flag.replace('-', "_").to_uppercase())
 }
 
 /// `checkpointDir` for `checkpoint-dir`.

@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter, with_deserializer_from_str};
 
 use super::define::{Definition, Shape};
+use super::suggest::{self, Candidate};
 use crate::config::failure::Failure;
 
 /// A key of the file with its values.
@@ -44,29 +45,59 @@ fn parse(text: &str, directory: &Path, definitions: &[&'static Definition]) -> R
         .iter()
         .flat_map(|definition| definition.keys().into_iter().map(|key| (key, *definition)))
         .collect();
-    let mut entries = Vec::new();
-    let mut wrong_key = None;
-    let level = Level {
-        above: String::new(),
-        keys: &keys,
-        directory,
-        entries: &mut entries,
-        wrong_key: &mut wrong_key,
-    };
+    let mut progress = Progress::default();
+    let level = Level { above: String::new(), keys: &keys, directory, progress: &mut progress };
     with_deserializer_from_str(text, |yaml| level.deserialize(yaml)).map_err(|error| {
         let error = error.without_snippet();
         let line = error.location().map(|location| location.line());
-        let message = match error {
-            // Omits the value: it may be a header's.
-            serde_saphyr::Error::SerdeInvalidType { expected, .. }
-            | serde_saphyr::Error::SerdeInvalidValue { expected, .. } => {
-                format!("expected {expected}").into()
-            }
-            error => UserMessageFormatter.format_message(error),
+        let message = if is_wrong_type(error) {
+            progress.value.take().unwrap_or_else(|| NO_KEYS.to_owned())
+        } else {
+            UserMessageFormatter.format_message(error).into_owned()
         };
-        Wrong { line, message: message.into_owned() }
+        Wrong { line, message }
     })?;
-    wrong_key.map_or(Ok(entries), Err)
+    progress.wrong_key.map_or(Ok(progress.entries), Err)
+}
+
+/// The error of a file that is not a map.
+const NO_KEYS: &str = "must have keys with values, such as staticPodPath: /etc/kubernetes/manifests";
+
+/// Whether the YAML is well formed, but a value is another than its key takes. The error's own words are the parser's ("expected
+/// sequence start"), and may quote the value, which may be secret.
+fn is_wrong_type(error: &serde_saphyr::Error) -> bool {
+    use serde_saphyr::Error;
+    matches!(
+        error,
+        Error::SerdeInvalidType { .. }
+            | Error::SerdeInvalidValue { .. }
+            | Error::Unexpected { .. }
+            | Error::InvalidScalar { .. }
+            | Error::InvalidBooleanStrict { .. }
+            | Error::NullIntoString { .. }
+            | Error::TaggedScalarCannotDeserializeIntoString { .. }
+    )
+}
+
+/// What the value of a key must be.
+fn must_be(shape: Shape) -> &'static str {
+    match shape {
+        Shape::Text => "must be a single value",
+        Shape::Path => "must be a single path",
+        Shape::Boolean => "must be true or false",
+        Shape::List => "must be a list, such as [a, b]",
+        Shape::Headers => "must be a map of lists, such as {Name: [value]}",
+    }
+}
+
+/// How far the file has been read.
+#[derive(Default)]
+struct Progress {
+    entries: Vec<Entry>,
+    /// The first key that is unknown or repeated.
+    wrong_key: Option<Wrong>,
+    /// The key whose value is being read, and what that must be, as the parser's errors name no key.
+    value: Option<String>,
 }
 
 /// The keys below another, or all.
@@ -75,9 +106,7 @@ struct Level<'a> {
     above: String,
     keys: &'a BTreeMap<String, &'static Definition>,
     directory: &'a Path,
-    entries: &'a mut Vec<Entry>,
-    /// The first key that is unknown or repeated.
-    wrong_key: &'a mut Option<Wrong>,
+    progress: &'a mut Progress,
 }
 
 impl<'de> DeserializeSeed<'de> for Level<'_> {
@@ -105,44 +134,52 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { above, keys, directory, entries, wrong_key } = self;
+        let Self { above, keys, directory, progress } = self;
         while let Some(Spanned { value, referenced, .. }) = map.next_key::<Spanned<String>>()? {
             let key = format!("{above}{value}");
             let line = referenced.line();
             let below = format!("{key}.");
             if keys.keys().any(|key| key.starts_with(&below)) {
-                map.next_value_seed(Level {
-                    above: below,
-                    keys,
-                    directory,
-                    entries: &mut *entries,
-                    wrong_key: &mut *wrong_key,
-                })?;
+                progress.value = Some(format!("{key}: must have keys with values"));
+                map.next_value_seed(Level { above: below, keys, directory, progress: &mut *progress })?;
+                progress.value = None;
                 continue;
             }
             let definition = keys.get(&key).copied();
             let is_set = |definition: &&Definition| {
-                entries.iter().any(|entry: &Entry| entry.definition.flag == definition.flag)
+                progress.entries.iter().any(|entry| entry.definition.flag == definition.flag)
             };
             let problem = match definition {
-                None => Some(format!("{key}: there is no such key")),
+                None => Some(format!("{key}: there is no such key{}", suggestion(&key, keys))),
                 Some(definition) if is_set(&definition) => Some(format!("{key} is set twice")),
                 Some(_) => None,
             };
             if let Some(message) = problem {
-                wrong_key.get_or_insert(Wrong { line: Some(line), message });
+                progress.wrong_key.get_or_insert(Wrong { line: Some(line), message });
             }
             let Some(definition) = definition else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
+            progress.value = Some(format!("{key}: {}", must_be(definition.shape)));
+            let texts = texts(definition.shape, directory, &mut map)?;
+            progress.value = None;
             // A key without a value sets nothing.
-            if let Some(texts) = texts(definition.shape, directory, &mut map)? {
-                entries.push(Entry { definition, line, key, texts });
+            if let Some(texts) = texts {
+                progress.entries.push(Entry { definition, line, key, texts });
             }
         }
         Ok(())
     }
+}
+
+/// "; did you mean KEY?", if `wrong` is a misspelled key, or the name of a flag whose key is another.
+fn suggestion(wrong: &str, keys: &BTreeMap<String, &'static Definition>) -> String {
+    let of_keys = keys.keys().map(|key| Candidate { name: key.clone(), meant: key.clone() });
+    let of_flags = keys.values().filter_map(|definition| {
+        Some(Candidate { name: definition.flag.to_owned(), meant: definition.key()? })
+    });
+    suggest::did_you_mean(wrong, of_keys.chain(of_flags))
 }
 
 /// The value of a key.
@@ -224,21 +261,75 @@ mod tests {
     /// `config::tests` has the values that a setting does not take.
     #[test]
     fn a_wrong_key_or_value_is_an_error_with_its_line() {
-        for (text, line, word) in [
-            ("staticPodPath: /x\nstaticPodPaht: /y\n", 2, "staticPodPaht"),
-            ("\nport: [1]\n", 2, "expected"),
-            ("apiServer: perhaps\n", 1, "bool"),
-            ("port: 1\nport: 2\n", 2, "port"),
-            ("nodeName: a\nhostnameOverride: a\n", 2, "hostnameOverride is set twice"),
-            ("authentication: {x509: {clientCaFile: /x}}\n", 1, "clientCaFile"),
+        for (text, line, said) in [
+            (
+                "staticPodPath: /x\nstaticPodPaht: /y\n",
+                2,
+                "staticPodPaht: there is no such key; did you mean staticPodPath?",
+            ),
+            (
+                "static-pod-path: /x\n",
+                1,
+                "static-pod-path: there is no such key; did you mean staticPodPath?",
+            ),
+            (
+                "podManifestPath: /x\n",
+                1,
+                "podManifestPath: there is no such key; did you mean staticPodPath?",
+            ),
+            ("log_level: info\n", 1, "log_level: there is no such key; did you mean logLevel?"),
+            (
+                "authentication: {x509: {clientCaFile: /x}}\n",
+                1,
+                "authentication.x509.clientCaFile: there is no such key; did you mean authentication.x509.clientCAFile?",
+            ),
+            (
+                "port: 1\nclientCAFile: /x\n",
+                2,
+                "clientCAFile: there is no such key; did you mean authentication.x509.clientCAFile?",
+            ),
             ("once: true\n", 1, "once: there is no such key"),
+            ("kind: KubeletConfiguration\n", 1, "kind: there is no such key"),
+            ("nodeName: a\nhostnameOverride: a\n", 2, "hostnameOverride is set twice"),
+            ("\nport: [1]\n", 2, "port: must be a single value"),
+            ("socket: {a: b}\n", 1, "socket: must be a single path"),
+            ("apiServer: perhaps\n", 1, "apiServer: must be true or false"),
+            ("port: 1\nserveResources: nodes\n", 2, "serveResources: must be a list, such as [a, b]"),
+            ("serveResources:\n- nodes\n- [owners]\n", 3, "serveResources: must be a list, such as [a, b]"),
+            ("allowedClientNames: [a, null]\n", 1, "allowedClientNames: must be a list, such as [a, b]"),
+            (
+                "staticPodURLHeader: {X: secret}\n",
+                1,
+                "staticPodURLHeader: must be a map of lists, such as {Name: [value]}",
+            ),
+            (
+                "staticPodURLHeader: {X: [[secret]]}\n",
+                1,
+                "staticPodURLHeader: must be a map of lists, such as {Name: [value]}",
+            ),
+            ("authentication: {x509: true}\n", 1, "authentication.x509: must have keys with values"),
+            ("port: 1\nauthentication: x\n", 2, "authentication: must have keys with values"),
+            ("staticPodPath /x\n", 1, NO_KEYS),
+            ("- staticPodPath: /x\n", 1, NO_KEYS),
         ] {
             let wrong = parsed(text).unwrap_err();
             assert_eq!(wrong.line, Some(line), "{text}: {}", wrong.message);
-            assert!(wrong.message.contains(word), "{}", wrong.message);
+            assert_eq!(wrong.message, said, "{text}");
         }
-        let Wrong { message, .. } = parsed("staticPodURLHeader: {X-Token: [[secret]]}\n").unwrap_err();
-        assert!(!message.contains("secret"), "{message}");
+    }
+
+    /// The words are the parser's.
+    #[test]
+    fn what_is_not_yaml_is_an_error_with_its_line() {
+        for (text, line, word) in [
+            ("port: 1\nport: 2\n", 2, "port"),
+            ("port: 1\nserveResources: [nodes\n", 2, "bracket"),
+            ("port: 1\n---\nport: 2\n", 3, "multiple"),
+        ] {
+            let wrong = parsed(text).unwrap_err();
+            assert_eq!(wrong.line, Some(line), "{text}: {}", wrong.message);
+            assert!(wrong.message.contains(word), "{text}: {}", wrong.message);
+        }
     }
 
     #[test]

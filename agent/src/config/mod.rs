@@ -22,6 +22,7 @@ pub(crate) mod rules;
 mod selection;
 pub(crate) mod shutdown;
 pub(crate) mod subjects;
+mod suggest;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod values;
@@ -41,7 +42,7 @@ use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
 use pod_index_kubelet::sources::{NodeName, Problem};
 
-/// The error without a source.
+/// The error without a source, and without a configuration file.
 pub(crate) const NO_SOURCES: &str = "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubelet-socket, --kubeconfig or --api-server";
 
 /// The agent's settings.
@@ -75,6 +76,8 @@ pub(crate) struct Given {
     pub(crate) server: ServerAddress,
     pub(crate) output: Output,
     pub(crate) written: Written,
+    /// Why variables of the environment set nothing, although they look like a setting's.
+    pub(crate) ignored_variables: Vec<String>,
 }
 
 /// A rule for the settings, and the error if it does not hold.
@@ -105,6 +108,17 @@ impl Given {
         }
         let definitions = definitions(&subjects);
         Settings::of(given, server, written, &definitions, self)
+    }
+
+    /// The error without a source.
+    fn no_sources(&self) -> String {
+        match &self.run.config.path {
+            Some(path) => format!(
+                "{}: no pods to read: set staticPodPath, staticPodURL, kubelet, kubeletSocket, kubeconfig or apiServer",
+                path.display()
+            ),
+            None => NO_SOURCES.to_owned(),
+        }
     }
 }
 
@@ -146,7 +160,7 @@ impl Settings {
         )?;
         let node = node_name(given.node.name.as_deref(), &written)?;
         selection::check(&given.api_server, &written)?;
-        rule(given.manifests.path.is_some() || given.asks_a_server(), NO_SOURCES)?;
+        rule(given.manifests.path.is_some() || given.asks_a_server(), command_line.no_sources())?;
         rule(
             !(given.api_server.all_nodes && given.pod_api.serve_resources.contains(&Extra::Owners)),
             format!(
@@ -182,6 +196,14 @@ impl Settings {
             server,
             written,
         })
+    }
+
+    /// Something is wrong with the API server's credentials. Names the setting that led to them, as the problem names at most
+    /// their file.
+    #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+    pub(crate) fn wrong_credentials(&self, problem: Problem) -> Failure {
+        let flag = if self.given.api_server.kubeconfig.is_some() { "kubeconfig" } else { "api-server" };
+        Failure::Usage(format!("{}: {problem}", self.written.name(flag)))
     }
 
     /// How often a source is read. Zero for one that is followed.

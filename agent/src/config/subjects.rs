@@ -403,12 +403,12 @@ settings! {
     /// Where the agent serves, and where client commands connect.
     pub(crate) struct ServerAddress in "Address of the agent" {
         /// The address of the agent.
-        #[flag("address", global = true, default_value = "127.0.0.1")]
+        #[flag("address", global = true, value_name = "ADDRESS", default_value = "127.0.0.1")]
         pub(crate) address: IpAddr,
 
         /// The port of the agent; 0 picks a free one.
         // Near the ports of other node components, but used by none of them.
-        #[flag("port", global = true, default_value = "10270")]
+        #[flag("port", global = true, value_name = "PORT", default_value = "10270")]
         pub(crate) port: u16,
 
         /// A Unix socket, without TLS: the agent also serves on it, and client commands use it instead of the port.

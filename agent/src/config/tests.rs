@@ -32,7 +32,7 @@ fn given(words: &[&str]) -> Given {
         &arguments,
         define::aliases(&command),
     );
-    Given { run, server, output: Output::Table, written }
+    Given { run, server, output: Output::Table, written, ignored_variables: Vec::new() }
 }
 
 /// The definitions of all settings that the file can have.
@@ -161,6 +161,13 @@ fn an_error_in_the_file_names_its_line_and_its_key() {
         let expected = format!("{}{said}", file.0.display());
         assert!(failure.message().unwrap().starts_with(&expected), "{text}: {failure:?}");
     }
+    let file = File::new("sources", "port: 1\n");
+    let failure = given(&[&file.flag()]).resolve().unwrap_err();
+    let expected = format!(
+        "{}: no pods to read: set staticPodPath, staticPodURL, kubelet, kubeletSocket, kubeconfig or apiServer",
+        file.0.display()
+    );
+    assert_eq!(failure.message(), Some(&*expected));
     let file = File::new("both", "manageMirrorPods: true\nstaticPodPath: /x\n");
     let failure = resolved(&[&file.flag(), "--namespace=web"]).unwrap_err();
     let message = failure.message().unwrap();

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-use super::define::{Definition, Shape, Subject};
+use super::define::{Definition, PREFIX, Shape, Subject, variable};
 use super::file;
 use super::subjects::definitions;
+use super::suggest::{self, Candidate};
 use crate::config::failure::Failure;
 
 /// A place where a setting was written.
@@ -169,6 +170,40 @@ impl Written {
     }
 }
 
+/// Why variables of the environment set nothing, although they begin as a setting's do. `flags`: those of all settings.
+///
+/// An error would be too much: somebody else may set them, as Kubernetes does for a Service that is called `pod-index`.
+pub(crate) fn ignored_variables(flags: &[&str]) -> Vec<String> {
+    let variables: Vec<_> = env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+    ignored(variables.iter().map(String::as_str), flags)
+}
+
+fn ignored<'a>(variables: impl Iterator<Item = &'a str>, flags: &[&str]) -> Vec<String> {
+    let known: Vec<_> = flags.iter().map(|flag| variable(flag)).collect();
+    let is_unknown = |name: &&str| {
+        name.starts_with(PREFIX) && !is_of_a_service(name) && known.iter().all(|known| known != name)
+    };
+    let mut ignored: Vec<_> = variables
+        .filter(is_unknown)
+        .map(|name| {
+            let candidates =
+                known.iter().map(|known| Candidate { name: known.clone(), meant: known.clone() });
+            let meant = suggest::did_you_mean(name, candidates);
+            format!("{name} is ignored: there is no such setting{meant}")
+        })
+        .collect();
+    ignored.sort_unstable();
+    ignored
+}
+
+/// Whether Kubernetes sets this variable for a Service, as `POD_INDEX_SERVICE_HOST` and `POD_INDEX_PORT_80_TCP_ADDR`.
+fn is_of_a_service(name: &str) -> bool {
+    let has_port = |rest: &str| rest.starts_with(|first: char| first.is_ascii_digit());
+    name.contains("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.split("_PORT_").skip(1).any(has_port)
+}
+
 fn joined(texts: &[OsString]) -> String {
     texts.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(",")
 }
@@ -193,4 +228,30 @@ fn spelled(flag: &str, aliases: Vec<String>, arguments: &[OsString]) -> String {
         })
     };
     aliases.into_iter().find(is_given).unwrap_or_else(|| flag.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_without_a_setting_is_named_unless_kubernetes_sets_it() {
+        let variables = [
+            "PATH",
+            "POD_INDEX_PROT",
+            "POD_INDEX_PORT",
+            "POD_INDEX_LOGLEVEL",
+            "POD_INDEX_SERVICE_HOST",
+            "POD_INDEX_SERVICE_PORT_HTTPS",
+            "POD_INDEX_METRICS_SERVICE_HOST",
+            "POD_INDEX_PORT_10270_TCP_ADDR",
+            "POD_INDEX_FAVOURITE_COLOUR",
+        ];
+        let expected = [
+            "POD_INDEX_FAVOURITE_COLOUR is ignored: there is no such setting",
+            "POD_INDEX_LOGLEVEL is ignored: there is no such setting; did you mean POD_INDEX_LOG_LEVEL?",
+            "POD_INDEX_PROT is ignored: there is no such setting; did you mean POD_INDEX_PORT?",
+        ];
+        assert_eq!(ignored(variables.into_iter(), &["port", "log-level"]), expected);
+    }
 }

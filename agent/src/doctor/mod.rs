@@ -47,6 +47,9 @@ async fn findings(given: &Given, server: &ServerAddress, client: &ClientTls) -> 
     let (settings, sources, finding) = configuration::settings(given);
     let settings = settings.as_ref();
     let mut findings = vec![finding];
+    let fix = "correct or remove the variable";
+    let ignored = given.ignored_variables.iter();
+    findings.extend(ignored.map(|why| Finding::warning(configuration::SETTINGS, why, fix)));
     if let Some(settings) = settings {
         configuration::check(settings, sources, &mut findings).await;
         api_server(settings, &mut findings).await;

@@ -1,6 +1,7 @@
 //! The HTTP server, built from the settings, then spawned: on the port and the socket, and in threads of their own on the
 //! addresses for health and for metrics.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -127,11 +128,19 @@ pub(crate) fn bind_socket(
     path: Option<&Path>,
 ) -> Result<Option<Socket>, Failure> {
     let Some(path) = path else { return Ok(None) };
-    let socket = Socket::bind(path, settings.given.listeners.socket_mode.0).map_err(|error| {
-        let name = settings.written.name(flag);
-        Failure::unable(format_args!("cannot serve on {} ({name})", path.display()), error)
-    })?;
-    Ok(Some(socket))
+    let socket = Socket::bind(path, settings.given.listeners.socket_mode.0);
+    socket.map(Some).map_err(|error| cannot_serve(settings, flag, path, &error))
+}
+
+/// Whether [`bind_socket`] can create the socket. Does not disturb an agent that serves on it.
+pub(crate) fn check_socket(settings: &Settings, flag: &str, path: Option<&Path>) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    Socket::check(path).map_err(|error| cannot_serve(settings, flag, path, &error))
+}
+
+fn cannot_serve(settings: &Settings, flag: &str, path: &Path, error: &io::Error) -> Failure {
+    let name = settings.written.name(flag);
+    Failure::unable(format_args!("cannot serve on {} ({name})", path.display()), error)
 }
 
 /// A server in a thread of its own, so that no request elsewhere delays an answer, nor the reverse.

@@ -14,8 +14,8 @@ use pod_index_kubelet::text::api_causes;
 use tokio::time::timeout;
 
 use super::api_requests::ApiRequests;
+use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::config::{Settings, wrong};
 use crate::metrics::Metrics;
 
 /// How many reviews of tokens and of rights are sent at a time.
@@ -52,6 +52,7 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Option<ApiClient>, Fa
         return Ok(None);
     }
     let kubeconfig = settings.given.api_server.kubeconfig.as_deref();
+    let wrong = |problem| settings.wrong_credentials(problem);
     let config = load_config(kubeconfig).await.map_err(wrong)?;
     let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());
     connect_with(config, kubeconfig, &user_agent).await.map(Some).map_err(wrong)

@@ -43,6 +43,9 @@ const BLOCKING: usize = 16;
 /// Runs the agent to its end. `settings`: those of `given`.
 pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
     let log = Log::start(settings.given.log.level, settings.given.log.format);
+    for ignored in &given.ignored_variables {
+        tracing::warn!("{ignored}");
+    }
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -103,6 +103,18 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place_that_the_user_wrote() 
         }
     }
 
+    // The kubeconfig's own name does not say where it was named.
+    std::fs::write(&path, "staticPodPath: /x\nkubeconfig: /nowhere\n").unwrap();
+    begins(
+        &run(&["--check", "--config", config]),
+        &format!("{config}:2: kubeconfig: /nowhere: cannot be read"),
+    );
+    begins(&run("--check --kubeconfig /nowhere"), "--kubeconfig: /nowhere: cannot be read");
+    let output = binary("--check").env("POD_INDEX_KUBECONFIG", "/nowhere").output().unwrap();
+    begins(&output, "POD_INDEX_KUBECONFIG: /nowhere: cannot be read");
+    let output = binary("--check --api-server").env("HOME", "/nowhere").env_remove("KUBECONFIG").output();
+    begins(&output.unwrap(), "--api-server: kubeconfig: there is no kubeconfig");
+
     for (flags, why) in [
         (&["--namespace", "web"][..], "--namespace needs --kubeconfig or --api-server"),
         (&["--node-name", "A_B"], "--node-name \"A_B\" "),
@@ -114,6 +126,17 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place_that_the_user_wrote() 
     for flag in ["--hostname-override", "--kubeconfig", "--kubelet-ca"] {
         refused(&["--check", "--pod-manifest-path", "/x", flag, ""], 2, flag);
     }
+}
+
+#[test]
+fn a_variable_without_a_setting_is_reported_by_the_check_and_in_the_log() {
+    let why = "POD_INDEX_PROT is ignored: there is no such setting; did you mean POD_INDEX_PORT?";
+    let manifests = shipped();
+    let output = |args: String| succeeded(binary(&*args).env("POD_INDEX_PROT", "1").output().unwrap());
+    let check = output(format!("--check {}", node_1(&manifests)));
+    assert!(stdout(&check).contains(&format!("\n{why}\n")), "{}", stdout(&check));
+    let once = output(format!("--once {}", node_1(&manifests)));
+    assert!(stderr(&once).contains(why), "{}", stderr(&once));
 }
 
 #[test]
@@ -148,6 +171,14 @@ fn a_check_reports_whether_the_named_files_exist() {
         checked(&format!("--pod-manifest-path {path}"), code, &[word]);
     }
     checked(&format!("--kubeconfig {}", at("kubeconfig")), 2, &["kubeconfig"]);
+
+    // Sockets whose directory does not exist, or where another file is.
+    for (flag, path) in [("--socket", at("none/a.sock")), ("--pods-api-socket", at("web.yaml"))] {
+        let said = format!("cannot serve on {path} ({flag}): ");
+        checked(&format!("--pod-manifest-path {manifests} {flag} {path}"), 3, &[&said]);
+        refused(&format!("--pod-manifest-path {manifests} {flag} {path} --port 0"), 3, &said);
+    }
+    checked(&format!("--pod-manifest-path {manifests} --socket {}", at("a.sock")), 0, &[]);
 
     // Checkpoint directories: existing, not yet created, blocked by a file, and impossible to create or to write to.
     std::fs::create_dir(directory.0.join("kept")).unwrap();

@@ -316,7 +316,7 @@ fn a_running_agent_is_examined_without_its_settings() {
     let args = format!("--config {} --port {}", config.display(), agent.port());
     let (findings, code) = report(&args);
     assert_eq!(code, Some(2));
-    assert!(wrong(&findings)[0].2.starts_with("no pods to read: "), "{findings:#?}");
+    assert!(wrong(&findings)[0].2.contains("config.yaml: no pods to read: "), "{findings:#?}");
 }
 
 #[test]
