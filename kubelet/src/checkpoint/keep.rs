@@ -148,7 +148,8 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
     /// what failed before.
     pub(super) fn pass(&mut self, now: OwnedSnapshot<P>, retry: bool) -> Vec<CheckpointError> {
         let touched = self.touched(&now, retry);
-        let (mut to_write, mut to_remove) = (Vec::new(), Vec::new());
+        let mut to_write = Vec::new();
+        let mut to_remove = Vec::new();
         for (name, uid) in touched {
             let pod = uid.as_ref().and_then(|uid| of_uid(&now, uid)).map(P::pod);
             let pod = pod.filter(|pod| self.which.keeps(&***pod));

@@ -40,8 +40,9 @@ impl Checkpointing {
     {
         let (sender, status) = watch::channel(keeper.status());
         let (stop, stopped) = oneshot::channel();
+        let followed = reader.clone();
         // Without a trailing separator.
-        let (followed, directory) = (reader.clone(), keeper.disk.path("").components().collect());
+        let directory = keeper.disk.path("").components().collect();
         // A disk that hangs must not hold up other tasks.
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
         let work = move || runtime.block_on(run(sender, keeper, &followed, stopped));

@@ -139,7 +139,8 @@ fn decode_reduced(limit: usize, bytes: &[u8]) -> Result<Bounded<Pod>, Error> {
     // Those that take most come first.
     fields.sort_by_key(|field| std::cmp::Reverse(field.memory()));
     let whole = weigh::memory_of_object(&fields);
-    let (mut left, mut paths) = (whole, Vec::new());
+    let mut left = whole;
+    let mut paths = Vec::new();
     for field in fields.iter().filter(|field| !field.is_identity()) {
         if left <= limit {
             break;

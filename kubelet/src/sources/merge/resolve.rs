@@ -473,7 +473,8 @@ fn refused(mirror: &Pod, field: &str, message: &str) -> Problem {
 /// The API server's pod with the status that the kubelet itself knows. Spec, labels, annotations and deletion are those of the
 /// source that saw the later change; the kubelet does not follow owners and finalizers.
 fn as_kubelet_knows(api: &KnownPod, kubelet: &KnownPod) -> Arc<Pod> {
-    let (base, known) = (&*api.object, &*kubelet.object);
+    let base = &*api.object;
+    let known = &*kubelet.object;
     let is_later = kubelet.changed > api.changed && differs_for_kubelet(base, known);
     let has_ended = known.annotation(ENDED_ANNOTATION);
     if !is_later && base.status == known.status && has_ended.is_none() {
