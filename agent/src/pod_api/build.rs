@@ -14,6 +14,7 @@ use pod_index_kubelet::sources::api_server::ApiServer;
 use tokio::sync::watch as channel;
 
 use super::collection::{Begin, Collection, Origin};
+use super::followed::Followed;
 use super::history::History;
 use super::watch_limits::WatchLimits;
 use super::{PodApi, cluster, follow, followed, keep, metrics, owner, pod};
@@ -49,12 +50,6 @@ pub(crate) struct Built {
 struct Task {
     name: &'static str,
     work: BoxFuture<'static, ()>,
-}
-
-/// A resource besides pods: what clients see, and what follows it on the API server.
-struct Followed {
-    collections: Vec<Arc<Collection>>,
-    following: BoxFuture<'static, ()>,
 }
 
 impl Built {
@@ -168,16 +163,12 @@ fn follow_nodes(settings: &Settings, client: &Client, feed: &Feed, begin: Begin<
     if !settings.given.api_server.all_nodes {
         source.fields.push(format!("metadata.name={}", settings.node));
     }
-    let (collections, following) =
-        followed::follow(&cluster::NODES, source.objects(), begin, feed.of_nodes());
-    Followed { collections, following }
+    followed::follow(&cluster::NODES, source.objects(), begin, feed.of_nodes())
 }
 
 fn follow_namespaces(client: &Client, feed: &Feed, begin: Begin<'_>) -> Followed {
     let source = ApiServer::new(client.clone());
-    let (collections, following) =
-        followed::follow(&cluster::NAMESPACES, source.objects(), begin, feed.of_namespaces());
-    Followed { collections, following }
+    followed::follow(&cluster::NAMESPACES, source.objects(), begin, feed.of_namespaces())
 }
 
 fn follow_owners(client: &Client, inputs: Inputs<'_>, owners: &Owners, begin: Begin<'_>) -> Followed {
@@ -187,6 +178,5 @@ fn follow_owners(client: &Client, inputs: Inputs<'_>, owners: &Owners, begin: Be
         are_pods_complete: Box::new(move || readiness.has_pods()),
     };
     let tell = inputs.feed.of_owners();
-    let (collections, following) = owner::follow(client, inputs.reader, owners, options, begin, tell);
-    Followed { collections, following }
+    owner::follow(client, inputs.reader, owners, options, begin, tell)
 }

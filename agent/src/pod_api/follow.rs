@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::values::StaticPods;
-use k8s_openapi::api::core::v1::Pod;
 use pod_index::{Change, PodMeta, Snapshot, is_static_pod};
 use pod_index_kubelet::HasPod;
 use pod_index_kubelet::records::Record;
 
-use super::history::Shown;
+use super::history::{Shown, ShownObject};
 
 /// The objects to show for the names of the pods that have changed.
 pub(super) fn touched(
@@ -22,34 +21,35 @@ pub(super) fn touched(
         let pods = change.before().into_iter().chain(change.after());
         names.extend(pods.map(|pod| (pod.namespace(), pod.name())));
     }
-    let visible = |(namespace, name): (&str, &str)| {
-        let object = object(now, namespace, name, shown);
-        let object = object.map(|(pod, is_in_kubelet_view)| (Arc::clone(pod) as _, is_in_kubelet_view));
-        (format!("{namespace}/{name}").into(), object)
+    let visible = |(namespace, name): (&str, &str)| Shown {
+        key: format!("{namespace}/{name}").into(),
+        object: object(now, namespace, name, shown),
     };
     names.into_iter().map(visible).collect()
 }
 
-/// The object to show for this name, and whether `/pods` has it. Like the kubelet's, it has no mirror of an unknown pod.
-fn object<'a>(
-    snapshot: &'a Snapshot<Record>,
+/// The object to show for this name. Like the kubelet's, `/pods` has no mirror of an unknown pod.
+fn object(
+    snapshot: &Snapshot<Record>,
     namespace: &str,
     name: &str,
     shown: StaticPods,
-) -> Option<(&'a Arc<Pod>, bool)> {
+) -> Option<ShownObject> {
     let mirror =
         || snapshot.mirror_pod_by_full_name(format!("{name}_{namespace}")).map(|record| record.pod());
-    match snapshot.pod_by_name(namespace, name).map(|record| record.pod()) {
-        Some(pod) if shown == StaticPods::Mirror && is_static_pod(&**pod) => {
-            Some((mirror().unwrap_or(pod), true))
-        }
-        Some(pod) => Some((pod, true)),
-        None => mirror().map(|mirror| (mirror, false)),
-    }
+    let pod = snapshot.pod_by_name(namespace, name).map(|record| record.pod());
+    let object = match pod {
+        Some(pod) if shown == StaticPods::Mirror && is_static_pod(&**pod) => mirror().unwrap_or(pod),
+        Some(pod) => pod,
+        None => mirror()?,
+    };
+    Some(ShownObject { item: Arc::clone(object) as _, is_in_kubelet_view: pod.is_some() })
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
     use super::*;
     use crate::pipeline::records::{alone, relabelled};
 
@@ -87,9 +87,10 @@ mod tests {
             let _ = writer.set_pods(pods.into_iter().cloned().map(alone));
             for (shown, uid) in [(StaticPods::Node, node), (StaticPods::Mirror, api)] {
                 let snapshot = reader.load();
-                let (pod, is_in_kubelet_view) = object(&snapshot, "shop", "web", shown).unwrap();
-                assert_eq!(pod.uid(), uid);
-                assert_eq!(is_in_kubelet_view, snapshot.pods().len() == 1, "a mirror without a pod is not");
+                let object = object(&snapshot, "shop", "web", shown).unwrap();
+                assert_eq!(object.item.metadata().uid.as_deref(), Some(uid));
+                let has_pod = snapshot.pods().len() == 1;
+                assert_eq!(object.is_in_kubelet_view, has_pod, "a mirror without a pod is not");
             }
         }
     }

@@ -11,19 +11,25 @@ use tokio::sync::watch as channel;
 use tokio::task::block_in_place;
 
 use super::collection::{Begin, Collection, Known, Reading, key};
-use super::history::{History, Shown, State};
+use super::history::{History, Shown, ShownObject, State};
 use super::resource::{Item, Resource};
 
-/// The collection of a source, and the work that follows the source. `tell` is told of each update.
+/// What clients see of a resource, and the work that follows it on the API server.
+pub(super) struct Followed {
+    pub(super) collections: Vec<Arc<Collection>>,
+    pub(super) following: BoxFuture<'static, ()>,
+}
+
+/// Follows a source. `tell` is told of each update.
 pub(super) fn follow<K: Item>(
     of: &'static Resource,
     source: Updates<K>,
     begin: Begin<'_>,
     tell: Option<impl Fn(&SourceUpdate<K>) + Send + 'static>,
-) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
+) -> Followed {
     let (collection, known) = begin.restored(of, Some(source.status()), None);
     let following = show(source, Arc::clone(&collection.history), known, tell).boxed();
-    (vec![collection], following)
+    Followed { collections: vec![collection], following }
 }
 
 /// Shows what the source has, for ever.
@@ -42,7 +48,7 @@ async fn show<K: Item>(
                     tell(&update);
                 }
                 // A thousand objects take milliseconds.
-                block_in_place(|| history.show(shown(update, history.now())));
+                block_in_place(|| history.show(shown(update, &history.now().objects)));
                 known.send_replace(Known::READ);
             }
             Ok(()) = status.changed() => {
@@ -56,28 +62,31 @@ async fn show<K: Item>(
     }
 }
 
-/// The objects to show after an update.
-fn shown<K: Item>(update: SourceUpdate<K>, (state, _): (State, u64)) -> Vec<Shown> {
-    let put = |object: Arc<K>| (key(object.metadata()), Some((object as Arc<dyn Item>, true)));
+/// What to show after an update. `objects`: those before it.
+fn shown<K: Item>(update: SourceUpdate<K>, objects: &State) -> Vec<Shown> {
+    let put = |object: Arc<K>| Shown {
+        key: key(object.metadata()),
+        object: Some(ShownObject { item: object, is_in_kubelet_view: true }),
+    };
+    let remove = |key: &Arc<str>| Shown { key: Arc::clone(key), object: None };
     match update {
-        SourceUpdate::Upsert(objects) | SourceUpdate::Incomplete(objects) => {
-            objects.into_iter().map(put).collect()
+        SourceUpdate::Upsert(changed) | SourceUpdate::Incomplete(changed) => {
+            changed.into_iter().map(put).collect()
         }
-        SourceUpdate::Set(objects) => {
-            let mut shown: Vec<_> = objects.into_iter().map(put).collect();
-            let there: HashSet<_> = shown.iter().map(|(key, _)| Arc::clone(key)).collect();
-            let gone = state.keys().filter(|key| !there.contains(*key));
-            shown.extend(gone.map(|key| (Arc::clone(key), None)));
+        SourceUpdate::Set(all) => {
+            let mut shown: Vec<_> = all.into_iter().map(put).collect();
+            let there: HashSet<_> = shown.iter().map(|shown| Arc::clone(&shown.key)).collect();
+            shown.extend(objects.keys().filter(|key| !there.contains(*key)).map(remove));
             shown
         }
         SourceUpdate::Remove(uids) => {
             let uids: HashSet<_> = uids.into_iter().collect();
             // A newer object with the name has another UID.
             let is_gone = |uid: &str| uids.contains(&PodUid::from(uid));
-            let gone = state.iter().filter(|(_, object)| {
+            let gone = objects.iter().filter(|(_, object)| {
                 object.current().is_some_and(|object| object.metadata().uid.as_deref().is_some_and(is_gone))
             });
-            gone.map(|(key, _)| (Arc::clone(key), None)).collect()
+            gone.map(|(key, _)| remove(key)).collect()
         }
     }
 }

@@ -45,8 +45,52 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
-/// The object to show for a key, and whether `/pods` has it.
-pub(super) type Shown = (Arc<str>, Option<(Arc<dyn Item>, bool)>);
+/// What to show for a key from now on.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) key: Arc<str>,
+    /// `None`: nothing.
+    pub(super) object: Option<ShownObject>,
+}
+
+/// An object to show.
+#[derive(Debug)]
+pub(super) struct ShownObject {
+    pub(super) item: Arc<dyn Item>,
+    /// Whether `/pods` has it, and not only the Kubernetes API.
+    pub(super) is_in_kubelet_view: bool,
+}
+
+impl ShownObject {
+    /// What is shown by this object, unless it was replaced.
+    fn of(object: &Object) -> Option<Self> {
+        Some(Self { item: object.current()?, is_in_kubelet_view: object.is_in_kubelet_view })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.item, &other.item) && self.is_in_kubelet_view == other.is_in_kubelet_view
+    }
+
+    fn has_uid_of(&self, other: &Self) -> bool {
+        self.item.metadata().uid == other.item.metadata().uid
+    }
+}
+
+/// The current objects.
+pub(super) struct Now {
+    pub(super) objects: State,
+    /// The version of the last event that led to them.
+    pub(super) version: u64,
+}
+
+/// How large a history is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// The number of stored events.
+    pub(super) events: usize,
+    /// The memory of the objects that they replaced, and of the encoded events.
+    pub(super) bytes: usize,
+}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -109,14 +153,13 @@ impl History {
 
     /// Records the objects to show. Only one thread calls this.
     pub(super) fn show(&self, shown: Vec<Shown>) {
-        for (key, object) in shown {
+        for Shown { key, object } in shown {
             let was = self.get(&key);
-            let current = was.as_ref().and_then(|was| Some((was.current()?, was.is_in_kubelet_view)));
+            let current = was.as_deref().and_then(ShownObject::of);
             match (current, object) {
                 (None, None) => {}
-                (Some(current), Some(object))
-                    if Arc::ptr_eq(&current.0, &object.0) && current.1 == object.1 => {}
-                (Some(current), Some(object)) if current.0.metadata().uid != object.0.metadata().uid => {
+                (Some(current), Some(object)) if current.is_same(&object) => {}
+                (Some(current), Some(object)) if !current.has_uid_of(&object) => {
                     self.append(Arc::clone(&key), was, None);
                     self.append(key, None, Some(object));
                 }
@@ -134,10 +177,11 @@ impl History {
         });
     }
 
-    fn append(&self, key: Arc<str>, was: Option<Arc<Object>>, object: Option<(Arc<dyn Item>, bool)>) {
+    fn append(&self, key: Arc<str>, was: Option<Arc<Object>>, object: Option<ShownObject>) {
         let version = self.lock().version + 1;
-        let now = object
-            .map(|(object, is_in_kubelet_view)| Object::new(self.of, object, version, is_in_kubelet_view));
+        let now = object.map(|ShownObject { item, is_in_kubelet_view }| {
+            Object::new(self.of, item, version, is_in_kubelet_view)
+        });
         let bytes = was.as_ref().map_or(0, |was| was.replace());
         let event = Arc::new(Event::new(version, was, now.clone()));
         let mut inner = self.lock();
@@ -157,7 +201,8 @@ impl History {
 
     /// Drops the oldest events while a limit is exceeded, without the lock: freeing objects takes time.
     fn trim(&self, mut inner: MutexGuard<'_, Inner>) {
-        let (mut dropped, Inner { events, bytes, .. }) = (Vec::new(), &mut *inner);
+        let mut dropped = Vec::new();
+        let Inner { events, bytes, .. } = &mut *inner;
         let Limits { events: most, age, bytes: most_bytes } = self.limits;
         while let Some(oldest) = events.front()
             && (events.len() > most || oldest.since.elapsed() > age || *bytes > most_bytes)
@@ -173,16 +218,14 @@ impl History {
         self.lock().state.get(key).cloned()
     }
 
-    /// The current objects and their version.
-    pub(super) fn now(&self) -> (State, u64) {
+    pub(super) fn now(&self) -> Now {
         let inner = self.lock();
-        (inner.state.clone(), inner.version)
+        Now { objects: inner.state.clone(), version: inner.version }
     }
 
-    /// The number of stored events, and the memory of the objects that they replaced and of the encoded events.
-    pub(super) fn sizes(&self) -> (usize, usize) {
+    pub(super) fn sizes(&self) -> Sizes {
         let inner = self.lock();
-        (inner.events.len(), inner.bytes)
+        Sizes { events: inner.events.len(), bytes: inner.bytes }
     }
 
     /// Starts a watch `after` a version, or else at the current one, with the objects of now. Fails if there are too many. A

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::asked::Asked;
 use super::collection::{Begin, Collection, Known, Origin, key};
-use super::history::History;
+use super::history::{History, Now, Shown, ShownObject};
 use super::list::list;
 use super::resource::Resource;
 use super::shape::Form;
@@ -47,12 +47,12 @@ fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> (usi
     for (served, saved) in served.iter().zip(saved) {
         // Asked first: an earlier state may be incomplete.
         let is_read = served.known() == Some(Known::READ);
-        let (state, version) = served.history.now();
+        let Now { objects, version } = served.history.now();
         if !is_read || *saved == version {
             continue;
         }
         let list: Vec<u8> =
-            list(served.of(), version, state.values(), Form::KubeletObject).flatten().collect();
+            list(served.of(), version, objects.values(), Form::KubeletObject).flatten().collect();
         bytes += list.len();
         let path = file(served.of(), directory);
         match write_list(&path, &list) {
@@ -101,7 +101,8 @@ fn restore(history: &History, path: &Path) -> io::Result<Option<SystemTime>> {
     let of = history.of;
     let shown = |item: &&RawValue| {
         let object = (of.decode)(item.get().as_bytes()).ok()?;
-        Some((key(object.metadata()), Some((object, true))))
+        let key = key(object.metadata());
+        Some(Shown { key, object: Some(ShownObject { item: object, is_in_kubelet_view: true }) })
     };
     let stored = serde_json::from_slice::<Stored>(&json).ok();
     let stored = stored.filter(|stored| stored.kind.strip_suffix("List") == Some(of.kind));
@@ -123,6 +124,12 @@ mod tests {
     use super::super::watch_limits::WatchLimits;
     use super::*;
 
+    /// What to show for the cluster's object of this name.
+    fn shown(name: &str, item: Option<Arc<dyn Item>>) -> Shown {
+        let object = item.map(|item| ShownObject { item, is_in_kubelet_view: true });
+        Shown { key: format!("/{name}").into(), object }
+    }
+
     #[test]
     fn a_list_that_is_too_large_for_a_file_is_named_keeps_its_old_file_and_stops_no_other() {
         let directory = std::env::temp_dir().join(format!("pod-index-large-list-{}", std::process::id()));
@@ -139,7 +146,7 @@ mod tests {
             let mut object = Namespace::default();
             object.metadata.name = Some(name.to_owned());
             object.metadata.annotations = Some([("filler".to_owned(), "x".repeat(filler))].into());
-            (Arc::<str>::from(format!("/{name}")), Some((Arc::new(object) as Arc<dyn Item>, true)))
+            shown(name, Some(Arc::new(object)))
         };
         served[0].history.show(vec![named("first", 1)]);
         let mut saved = [0; 2];
@@ -149,7 +156,7 @@ mod tests {
         served[0].history.show((0..65).map(|n| named(&n.to_string(), 1 << 20)).collect());
         let mut node = Node::default();
         node.metadata.name = Some("node-1".to_owned());
-        served[1].history.show(vec![("/node-1".into(), Some((Arc::new(node), true)))]);
+        served[1].history.show(vec![shown("node-1", Some(Arc::new(node)))]);
         let (bytes, why) = pass(&served, &directory, &mut saved);
         let why = why.unwrap();
         assert!(why.contains("namespaces.yaml: ") && why.contains("64 MiB"), "{why}");
@@ -158,7 +165,7 @@ mod tests {
         assert!(fs::read_to_string(directory.join("nodes.yaml")).unwrap().contains("node-1"));
         let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name());
         assert_eq!(files.count(), 2, "nothing half written is left");
-        served[0].history.show((1..65).map(|n| (format!("/{n}").into(), None)).collect());
+        served[0].history.show((1..65).map(|n| shown(&n.to_string(), None)).collect());
         assert_eq!(pass(&served, &directory, &mut saved).1, None, "it fits again");
         fs::remove_dir_all(&directory).unwrap();
     }

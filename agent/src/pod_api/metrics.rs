@@ -12,9 +12,9 @@ pub(crate) fn show(api: &PodApi, to: &mut Scrape<'_>) {
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     to.gauge("watches", "Open watches.", api.watch_limits.open());
     let help = "Stored events, from which a watch can start or resume.";
-    to.gauge("watch_history_events", help, sizes.iter().map(|(events, _)| events).sum::<usize>());
+    to.gauge("watch_history_events", help, sizes.iter().map(|sizes| sizes.events).sum::<usize>());
     let help = "Estimated memory of the replaced objects in the stored events, in bytes.";
-    to.gauge("watch_history_bytes", help, sizes.iter().map(|(_, bytes)| bytes).sum::<usize>());
+    to.gauge("watch_history_bytes", help, sizes.iter().map(|sizes| sizes.bytes).sum::<usize>());
     to.counter("watch_events_sent", "Events sent to watches.", count(events_sent));
     let help = "Objects encoded for watches. Watches of the same form share the bytes.";
     to.counter("watch_events_encoded", help, count(encoded));

@@ -5,7 +5,6 @@ use std::any::Any;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -19,6 +18,8 @@ use tokio::sync::watch as channel;
 
 use super::asked::Asked;
 use super::collection::{Begin, Collection, Known, Reading};
+use super::followed::Followed;
+use super::history::{Shown, ShownObject};
 use super::resource::{Item, Resource};
 
 /// Spec and status have the fields that any version of the schema requires, because typed clients such as Python's refuse an
@@ -77,7 +78,8 @@ impl Served {
             shown.is_some_and(|shown| shown.metadata().uid.as_deref() == Some(&*id.uid))
         };
         if owner.is_some() || is_shown() {
-            history.show(vec![(key, owner.map(|owner| (owner as _, true)))]);
+            let object = owner.map(|owner| ShownObject { item: owner, is_in_kubelet_view: true });
+            history.show(vec![Shown { key, object }]);
         }
     }
 
@@ -93,7 +95,7 @@ impl Served {
 
     /// The objects of the last run.
     fn restored(&self) -> Vec<Arc<Owner>> {
-        let objects = self.collection.history.now().0;
+        let objects = self.collection.history.now().objects;
         let owner = |object: Arc<dyn Item>| (object as Arc<dyn Any + Send + Sync>).downcast().ok();
         objects.values().filter_map(|object| owner(object.current()?)).collect()
     }
@@ -107,7 +109,7 @@ pub(super) fn follow<P: HasPod + Send + Sync + 'static>(
     options: Options,
     begin: Begin<'_>,
     feed: impl Fn(&OwnerUpdate) + Send + 'static,
-) -> (Vec<Arc<Collection>>, BoxFuture<'static, ()>) {
+) -> Followed {
     let served: Vec<_> = OwnerKind::ALL.into_iter().map(|kind| serve(kind, owners, begin)).collect();
     let collections = served.iter().map(|served| Arc::clone(&served.collection)).collect();
     let restored: Vec<_> = served
@@ -130,7 +132,7 @@ pub(super) fn follow<P: HasPod + Send + Sync + 'static>(
     for (kind, owner) in restored {
         follower.restore(kind, owner);
     }
-    (collections, follower.run().boxed())
+    Followed { collections, following: follower.run().boxed() }
 }
 
 fn serve(kind: OwnerKind, owners: &Owners, begin: Begin<'_>) -> Served {

@@ -13,6 +13,7 @@ use axum::routing::{MethodRouter, get};
 use super::accept::form;
 use super::collection::Collection;
 use super::discovery::with_slash;
+use super::history::Now;
 use super::list::{self, selected};
 use super::query::{Options, version_of};
 use super::status::Refusal;
@@ -75,8 +76,8 @@ async fn list(
     if let Some(version) = options.version {
         collection.history.check(version, options.is_exact)?;
     }
-    let (state, version) = collection.history.now();
-    let objects = selected(&client.limits, &state, &options.selection).await;
+    let Now { objects, version } = collection.history.now();
+    let objects = selected(&client.limits, &objects, &options.selection).await;
     let objects = objects.ok_or_else(Refusal::ending)?;
     let is_large = objects.len() >= LARGE;
     let list = list::list(collection.of(), version, objects, form);

@@ -55,7 +55,8 @@ impl World {
         pod.metadata.labels = Some([("pod".to_owned(), (number % PODS).to_string())].into());
         let pod = Arc::new(pod);
         self.given.push(Arc::downgrade(&pod));
-        (format!("ns/{}", number % PODS).into(), Some((pod, true)))
+        let object = ShownObject { item: pod, is_in_kubelet_view: true };
+        Shown { key: format!("ns/{}", number % PODS).into(), object: Some(object) }
     }
 
     /// The number of decoded pods that still exist, without those that are current.
@@ -116,10 +117,11 @@ fn what_is_shown_again_is_no_event_and_a_pod_of_another_uid_is_two() {
         (None, 1),
         (None, 0),
     ] {
-        let before = world.history.sizes().0;
-        let shown = shown.map(|(pod, is_in_kubelet_view)| (Arc::clone(pod), is_in_kubelet_view));
-        world.history.show(vec![("ns/web".into(), shown)]);
-        assert_eq!(world.history.sizes().0 - before, events);
+        let before = world.history.sizes().events;
+        let object =
+            shown.map(|(pod, is_in_kubelet_view)| ShownObject { item: Arc::clone(pod), is_in_kubelet_view });
+        world.history.show(vec![Shown { key: "ns/web".into(), object }]);
+        assert_eq!(world.history.sizes().events - before, events);
         assert_eq!(follow(&mut watcher).unwrap(), events as u64);
     }
 }
@@ -133,10 +135,10 @@ fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     for change in 2..1000 {
         world.change(LARGE);
         assert_eq!(world.replaced(), 0, "replaced pods are kept encoded");
-        assert!(world.history.sizes().1 <= MIB, "after {change} changes");
+        assert!(world.history.sizes().bytes <= MIB, "after {change} changes");
         assert_eq!(follow(&mut first).unwrap(), 1, "a watch that follows loses nothing");
     }
-    let (events, bytes) = world.history.sizes();
+    let Sizes { events, bytes } = world.history.sizes();
     assert!(bytes > MIB - 3 * LARGE, "only as many are dropped as necessary");
     // Each event keeps its line and the pod that it replaced.
     assert!((2 * LARGE..2 * LARGE + 2000).contains(&(bytes / events)), "{bytes} for {events} events");
@@ -151,7 +153,7 @@ struct WokenAt(Arc<History>, OnceLock<u64>);
 
 impl Wake for WokenAt {
     fn wake(self: Arc<Self>) {
-        self.1.get_or_init(|| self.0.now().1);
+        self.1.get_or_init(|| self.0.now().version);
     }
 }
 
@@ -161,7 +163,7 @@ fn a_large_batch_wakes_watches_before_its_end_and_at_its_end() {
         let mut world = World::new(limits(TURN * LARGE));
         (0..PODS).for_each(|_| world.change(bytes));
         let batch = (0..events).map(|_| world.next(bytes)).collect();
-        let (_, start) = world.history.now();
+        let start = world.history.now().version;
         let mut latest = world.history.latest.subscribe();
         let woken = Arc::new(WokenAt(Arc::clone(&world.history), OnceLock::new()));
         let waker = Waker::from(Arc::clone(&woken));
@@ -180,7 +182,7 @@ fn no_event_stays_beyond_the_limit_however_large_its_pod_is() {
     (0..PODS).for_each(|_| world.change(MIB));
     let mut watch = world.watch("", None);
     world.change(MIB);
-    assert_eq!(world.history.sizes(), (0, 0));
+    assert_eq!(world.history.sizes(), Sizes { events: 0, bytes: 0 });
     assert!(follow(&mut watch).is_err(), "410: the client lists again");
     world.change(1);
     assert!(follow(&mut world.watch("", None)).is_ok());
@@ -190,11 +192,11 @@ fn no_event_stays_beyond_the_limit_however_large_its_pod_is() {
 fn added_pods_take_no_space_and_old_events_give_theirs_back() {
     let mut world = World::new(Limits { age: Duration::from_secs(1), ..limits(MIB) });
     (0..PODS).for_each(|_| world.change(LARGE));
-    assert_eq!(world.history.sizes().1, 0, "nothing was replaced");
+    assert_eq!(world.history.sizes().bytes, 0, "nothing was replaced");
     world.change(LARGE);
     world.history.lock().events.iter_mut().for_each(|kept| kept.since -= Duration::from_secs(2));
     world.change(LARGE);
-    assert_eq!(world.history.sizes().0, 1, "the last one stays");
+    assert_eq!(world.history.sizes().events, 1, "the last one stays");
 }
 
 /// A watch that was away gets the same events as one that followed.
@@ -202,7 +204,7 @@ fn added_pods_take_no_space_and_old_events_give_theirs_back() {
 fn an_event_whose_pods_were_replaced_is_the_same_as_before() {
     let mut world = World::new(limits(10 * MIB));
     (0..PODS).for_each(|_| world.change(10));
-    let (_, start) = world.history.now();
+    let start = world.history.now().version;
     let mut followed = world.watch("pod in (1,2)", None);
     let mut lines = Vec::new();
     for _ in 0..30 {
@@ -257,5 +259,5 @@ async fn a_watch_whose_client_does_not_read_holds_no_replaced_pods() {
     }
     (0..500).for_each(|_| world.change(LARGE));
     assert_eq!(world.replaced(), 0);
-    assert!(world.history.sizes().1 <= MIB);
+    assert!(world.history.sizes().bytes <= MIB);
 }
