@@ -9,8 +9,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{ContainerLog, Identity, PodLog};
 use pod_index::workload::controller;
 use pod_index::{
-    Bounds as Ends, Coverage, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
-    is_mirror_pod,
+    Bounds as Ends, Candidate, Coverage, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot,
+    Time, is_mirror_pod,
 };
 use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::process::{Placement, Roots};
@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use super::answer::{Controller, Line, NO_POD_OF_PROCESS, Shown};
 use super::attributes;
 use super::processes::Placements;
-use super::query;
+use super::query::{self, Process};
 use crate::config::values::Bounds;
 
 /// Maximum number of pods that are suggested.
@@ -55,7 +55,21 @@ pub(super) struct Found<'a> {
     kind: &'static str,
     held: Held<'a, Record>,
     /// When it had the key that found it, if the query has a time.
-    ends: Option<(Ends, Ends)>,
+    hold: Option<Hold>,
+}
+
+/// When a pod had a key.
+#[derive(Clone, Copy)]
+struct Hold {
+    from: Ends,
+    until: Ends,
+}
+
+/// What a query was taken for.
+struct Kind {
+    name: &'static str,
+    /// What to say if no pod has it.
+    missing: &'static str,
 }
 
 /// Why no pod was found.
@@ -97,7 +111,8 @@ fn between(Ends { earliest, latest }: Ends) -> Value {
 /// Names pods that `name` perhaps means: those with this name, then those whose name only begins with it, as a static
 /// pod's name does before the node's name. Visits `VISITED` pods at most.
 pub(crate) fn suggestion(snapshot: &Snapshot<Record>, name: &str) -> Option<String> {
-    let (mut same, mut longer) = (Vec::new(), Vec::new());
+    let mut same = Vec::new();
+    let mut longer = Vec::new();
     for pod in snapshot.pods().take(VISITED) {
         match pod.name().strip_prefix(name) {
             Some("") => same.push(pod),
@@ -129,22 +144,33 @@ impl<'a> Sought<'a> {
         let query = str::from_utf8(query).map_err(|_| invalid("an identity must be UTF-8".to_owned()))?;
         let (text, own_time) = query::split(query).map_err(invalid)?;
         let at = own_time.or(at);
-        let Some(process) = query::process(query) else {
-            let text = text.trim_ascii();
-            let short_id = query::short_id_of_runtime(text);
-            let identity = match (query::address(text), short_id) {
-                (Some(address), _) => Identity::Ip(address.map_err(invalid)?),
-                (None, Some(id)) => Identity::Uid(id.into()),
-                (None, None) => Identity::parse_lenient(text).map_err(|error| invalid(error.to_string()))?,
-            };
-            if matches!(identity, Identity::Cgroup(_)) && roots.place(text).pod().is_none() {
-                return Err(invalid(NOT_OF_KUBELET.to_owned()));
-            }
-            let text = (!text.contains('/')).then_some(text);
-            return Ok(Self { text, identity, is_process: false, short_id, at });
+        match query::process(query) {
+            Some(process) => Self::of_process(process, at, placements),
+            None => Self::of_text(text.trim_ascii(), at, roots),
+        }
+    }
+
+    /// The query that is this text, without its time.
+    fn of_text(text: &'a str, at: Option<Time>, roots: &Roots) -> Result<Self, Unknown> {
+        let invalid = |error: String| Unknown::new(None, error);
+        let short_id = query::short_id_of_runtime(text);
+        let identity = match (query::address(text), short_id) {
+            (Some(address), _) => Identity::Ip(address.map_err(invalid)?),
+            (None, Some(id)) => Identity::Uid(id.into()),
+            (None, None) => Identity::parse_lenient(text).map_err(|error| invalid(error.to_string()))?,
         };
-        if process.1.is_none() && at.is_some() {
-            return Err(invalid("at: a process ID at a time needs its start: PID@NANOSECONDS".to_owned()));
+        if matches!(identity, Identity::Cgroup(_)) && roots.place(text).pod().is_none() {
+            return Err(invalid(NOT_OF_KUBELET.to_owned()));
+        }
+        let text = (!text.contains('/')).then_some(text);
+        Ok(Self { text, identity, is_process: false, short_id, at })
+    }
+
+    /// The query for the pod of a process.
+    fn of_process(process: Process, at: Option<Time>, placements: &Placements) -> Result<Self, Unknown> {
+        if process.started.is_none() && at.is_some() {
+            let error = "at: a process ID at a time needs its start: PID@NANOSECONDS";
+            return Err(Unknown::new(None, error));
         }
         let error = match placements.get(&process) {
             Some(Ok(Placement::Pod(cgroup))) => {
@@ -179,9 +205,8 @@ impl<'a> Sought<'a> {
         (!is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
     }
 
-    /// The kind of the identity, and what to say if no pod has it.
-    fn kind(&self) -> (&'static str, &'static str) {
-        match self.identity {
+    fn kind(&self) -> Kind {
+        let (name, missing) = match self.identity {
             _ if self.is_process => ("pid", NO_POD_OF_PROCESS),
             _ if self.short_id.is_some() => ("containerId", NO_CONTAINER_OR_SEVERAL),
             Identity::ContainerId(_) => ("containerId", "no pod has a container with this ID"),
@@ -191,7 +216,19 @@ impl<'a> Sought<'a> {
             Identity::Ip(_) => ("ip", "no pod has this IP address"),
             Identity::Name { .. } => ("name", "no pod has this name"),
             _ => ("uid", "no pod has this UID"),
-        }
+        };
+        Kind { name, missing }
+    }
+
+    /// A pod that was found for this query.
+    fn found<'s>(&'s self, held: Held<'s, Record>) -> Found<'s> {
+        Found { sought: self, kind: self.kind().name, held, hold: None }
+    }
+
+    /// No pod has what was asked for: it may have it later.
+    fn missing(&self) -> Unknown {
+        let Kind { name, missing } = self.kind();
+        Unknown { is_missing: true, ..Unknown::new(Some(name), missing) }
     }
 
     /// Looks the pod up. `searches`: so many searches through all pods are still allowed.
@@ -201,59 +238,87 @@ impl<'a> Sought<'a> {
         bounds: Bounds,
         searches: &mut usize,
     ) -> Result<Found<'s>, Unknown> {
-        let kind = self.kind().0;
-        let found_now = |held| Found { sought: self, kind, held, ends: None };
         if let Some(start) = self.short_id {
             let held = if *searches > 0 { by_short_id(snapshot, start) } else { None };
             *searches = searches.saturating_sub(1);
-            let missing =
-                || Unknown { is_missing: true, ..Unknown::new(Some(kind), NO_CONTAINER_OR_SEVERAL) };
-            return held.map(found_now).ok_or_else(missing);
+            return held.map(|held| self.found(held)).ok_or_else(|| self.missing());
         }
         let found = match self.at {
-            Some(at) => self.find_at(snapshot, bounds, at),
-            None => Ok(self.identity.resolve(snapshot).map(found_now)),
+            Some(at) => self.find_then(snapshot, bounds, at)?,
+            None => self.find_now(snapshot),
         };
-        let is_living = |found: &Found<'_>| found.held.removed_at.is_none();
-        // A manifest may set any UID, even one that looks like another kind of identity. It needs no time.
-        let by_uid = || Identity::Uid(self.text?.into()).resolve(snapshot).map(found_now);
-        let found = match found {
-            Ok(Some(found)) if self.at.is_some() || is_living(&found) => Some(found),
-            Ok(found) => by_uid().filter(is_living).or(found).or_else(by_uid),
+        match found {
+            Some(found) => Ok(found),
+            None => self.search(snapshot, searches),
+        }
+    }
+
+    /// The pod whose UID the query is. A manifest may set any UID, even one that looks like another kind of identity.
+    fn find_by_uid<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Found<'s>> {
+        Identity::Uid(self.text?.into()).resolve(snapshot).map(|held| self.found(held))
+    }
+
+    /// The pod of the identity, or else the one whose UID the query is. A current pod goes before a removed one.
+    fn find_now<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Found<'s>> {
+        let is_current = |found: &Found<'_>| found.held.removed_at.is_none();
+        let of_identity = self.identity.resolve(snapshot).map(|held| self.found(held));
+        if of_identity.as_ref().is_some_and(is_current) {
+            return of_identity;
+        }
+        let of_uid = self.find_by_uid(snapshot);
+        if of_uid.as_ref().is_some_and(is_current) {
+            return of_uid;
+        }
+        of_identity.or(of_uid)
+    }
+
+    /// The pod that had the key at this time, or else the one whose UID the query is, which needs no time.
+    fn find_then<'s>(
+        &'s self,
+        snapshot: &'s Snapshot<Record>,
+        bounds: Bounds,
+        at: Time,
+    ) -> Result<Option<Found<'s>>, Unknown> {
+        match self.find_at(snapshot, bounds, at) {
+            Ok(Some(found)) => Ok(Some(found)),
+            Ok(None) => Ok(self.find_by_uid(snapshot)),
             // The pod is one of the candidates.
-            Err(unknown) if unknown.is_ambiguous => return Err(unknown),
-            Err(unknown) => Some(by_uid().ok_or(unknown)?),
-        };
-        if let Some(found) = found {
-            return Ok(found);
+            Err(unknown) if unknown.is_ambiguous => Err(unknown),
+            Err(unknown) => self.find_by_uid(snapshot).map(Some).ok_or(unknown),
         }
-        let (kind, error) = self.kind();
-        let mut unknown = Unknown { is_missing: true, ..Unknown::new(Some(kind), error) };
-        // Every other word counts as a UID. Perhaps it is meant as something else, as may be 32 digits without a dash.
-        if kind == "uid"
-            && let Some(word) = self.text
+    }
+
+    /// Every word that is nothing else counts as a UID. If no pod has it, perhaps it is meant as the start of a container ID,
+    /// as may be 32 digits without a dash, or as a name without its namespace.
+    fn search<'s>(
+        &'s self,
+        snapshot: &'s Snapshot<Record>,
+        searches: &mut usize,
+    ) -> Result<Found<'s>, Unknown> {
+        let mut unknown = self.missing();
+        let kind = self.kind();
+        let Some(word) = self.text.filter(|_| kind.name == "uid") else { return Err(unknown) };
+        let is_usual = Identity::parse(word).is_ok();
+        if !is_usual {
+            unknown.error = format!("not recognised; {}", kind.missing);
+        }
+        let is_short_id = query::is_short_id(word);
+        if *searches == 0 || (is_usual && !is_short_id) {
+            return Err(unknown);
+        }
+        *searches -= 1;
+        if let Some(held) = by_short_id(snapshot, word) {
+            return Ok(self.found(held));
+        }
+        // Of the past, only a whole name is certain.
+        if self.at.is_none()
+            && let Some(held) = by_name_alone(snapshot, word)
         {
-            let is_usual = Identity::parse(word).is_ok();
-            if !is_usual {
-                unknown.error = format!("not recognised; {error}");
-            }
-            let is_short_id = query::is_short_id(word);
-            if *searches > 0 && (!is_usual || is_short_id) {
-                *searches -= 1;
-                if let Some(held) = by_short_id(snapshot, word) {
-                    return Ok(found_now(held));
-                }
-                // Of the past, only a whole name is certain.
-                if self.at.is_none()
-                    && let Some(held) = by_name_alone(snapshot, word)
-                {
-                    return Ok(Found { kind: "name", ..found_now(held) });
-                }
-                let of_short_id = || format!("; {NO_CONTAINER_OR_SEVERAL}");
-                let hint = suggestion(snapshot, word).or_else(|| is_short_id.then(of_short_id));
-                unknown.error.extend(hint);
-            }
+            return Ok(Found { kind: "name", ..self.found(held) });
         }
+        let of_short_id = || format!("; {NO_CONTAINER_OR_SEVERAL}");
+        let hint = suggestion(snapshot, word).or_else(|| is_short_id.then(of_short_id));
+        unknown.error.extend(hint);
         Err(unknown)
     }
 
@@ -270,57 +335,67 @@ impl<'a> Sought<'a> {
             Identity::Name { namespace, name } => Some((namespace, name).into()),
             _ => None,
         };
-        let (why, candidates, more) = match self.identity.resolve_at(&then) {
+        match self.identity.resolve_at(&then) {
             Holder::Pod(held) => {
                 let all = key.map(|key| then.candidates(key)).unwrap_or_default();
                 let this = all.iter().find(|one| one.is_certain && Arc::ptr_eq(one.pod, held.pod));
-                return Ok(Some(Found {
-                    sought: self,
-                    kind: self.kind().0,
-                    held,
-                    ends: this.map(|one| (one.from, one.until)),
-                }));
+                let interval = this.map(|one| Hold { from: one.from, until: one.until });
+                Ok(Some(Found { hold: interval, ..self.found(held) }))
             }
-            Holder::Unknown(why) if why != NotFound::NoPod || key.is_some() => (why, Vec::new(), 0),
-            Holder::Ambiguous { candidates, more } => (NotFound::NoPod, candidates, more),
-            _ => return Ok(None),
-        };
-        let names: Vec<_> = candidates.iter().map(|one| full_name(one.pod)).collect();
-        let known = then.known();
-        let error = match (&names[..], why) {
-            ([], NotFound::TooEarly) => {
-                let since = known.map(|known| query::written(known.since)).unwrap_or_default();
-                format!("the time is before what the agent knows, which is since {since} (--keep-removed)")
+            Holder::Unknown(NotFound::NoPod) if key.is_none() => Ok(None),
+            Holder::Unknown(why) => Err(self.unknown_at(at, why_not(why, then.known()), then.known())),
+            Holder::Ambiguous { candidates, more } => {
+                let mut unknown = self.unknown_at(at, one_of(&candidates, more), then.known());
+                unknown.is_ambiguous = true;
+                let shown = candidates.iter().map(|one| {
+                    json!({
+                        "namespace": one.pod.namespace(), "name": one.pod.name(), "podUID": one.pod.uid(),
+                        "from": between(one.from), "until": between(one.until),
+                    })
+                });
+                unknown.then.insert("candidates".to_owned(), shown.collect());
+                Err(unknown)
             }
-            ([], NotFound::NoTimes) => {
-                "the agent knows only the present, because it keeps no removed pods (--keep-removed)"
-                    .to_owned()
-            }
-            ([], NotFound::TooLate) => "what happened at that time is not known yet".to_owned(),
-            ([], _) => "no pod is known to have had it at that time".to_owned(),
-            ([one], _) => format!("perhaps {one}, but not for certain"),
-            (names, _) => {
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("one of {}{more}, the likeliest first", names.join(", "))
-            }
-        };
-        let mut unknown = Unknown::new(Some(self.kind().0), error);
-        unknown.then.insert("at".to_owned(), query::written(at).into());
-        unknown.is_ambiguous = !candidates.is_empty();
-        if unknown.is_ambiguous {
-            let shown = candidates.iter().map(|one| {
-                json!({
-                    "namespace": one.pod.namespace(), "name": one.pod.name(), "podUID": one.pod.uid(),
-                    "from": between(one.from), "until": between(one.until),
-                })
-            });
-            unknown.then.insert("candidates".to_owned(), shown.collect());
+            _ => Ok(None),
         }
+    }
+
+    /// No pod had the key at this time for certain. `known`: the time of which everything is known.
+    fn unknown_at(&self, at: Time, error: String, known: Option<Coverage>) -> Unknown {
+        let mut unknown = Unknown::new(Some(self.kind().name), error);
+        unknown.then.insert("at".to_owned(), query::written(at).into());
         if let Some(Coverage { since, until }) = known {
             let known = between(Ends { earliest: Some(since), latest: Some(until) });
             unknown.then.insert("known".to_owned(), known);
         }
-        Err(unknown)
+        unknown
+    }
+}
+
+/// Why no pod is known to have had a key at a time. `known`: the time of which everything is known.
+fn why_not(why: NotFound, known: Option<Coverage>) -> String {
+    match why {
+        NotFound::TooEarly => {
+            let since = known.map(|known| query::written(known.since)).unwrap_or_default();
+            format!("the time is before what the agent knows, which is since {since} (--keep-removed)")
+        }
+        NotFound::NoTimes => {
+            "the agent knows only the present, because it keeps no removed pods (--keep-removed)".to_owned()
+        }
+        NotFound::TooLate => "what happened at that time is not known yet".to_owned(),
+        _ => "no pod is known to have had it at that time".to_owned(),
+    }
+}
+
+/// Names the pods of which one had a key at a time. `more`: so many others are left out.
+fn one_of(candidates: &[Candidate<'_, Record>], more: usize) -> String {
+    let names: Vec<_> = candidates.iter().map(|one| full_name(one.pod)).collect();
+    match &names[..] {
+        [one] => format!("perhaps {one}, but not for certain"),
+        names => {
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("one of {}{more}, the likeliest first", names.join(", "))
+        }
     }
 }
 
@@ -348,8 +423,9 @@ fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> Option<Held<
         return None;
     }
     let mut pods = snapshot.pods().filter(|pod| pod.name() == name);
-    let (pod, other) = (pods.next()?, pods.next());
-    if other.is_some() {
+    let pod = pods.next()?;
+    let is_alone = pods.next().is_none();
+    if !is_alone {
         return None;
     }
     Identity::Name { namespace: pod.namespace(), name: pod.name() }.resolve(snapshot)
@@ -390,19 +466,30 @@ impl Found<'_> {
         shown: Shown,
         to: &mut Vec<u8>,
     ) {
-        let Self { sought, kind, ref held, ref ends } = *self;
-        let Held { pod, container, by, removed_at, .. } = *held;
-        let is_mirror = is_mirror_pod(&**pod);
-        let mirror = match removed_at {
-            _ if is_mirror => Some(pod),
-            None => snapshot.mirror_pod_by_pod(pod),
-            // The mirror pod of a removed pod's name may be that of another pod.
-            Some(_) => snapshot.mirror_uid_of_pod(pod.uid()).and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
-        };
         let mut line = Line::new(true, query, to);
-        line.put("kind", Some(kind));
+        self.write_how(query, snapshot, &mut line);
+        self.write_pod(snapshot, &mut line);
+        if let Some(workload) = self.held.pod.workload() {
+            if workload.derived {
+                // So that a later answer has its name from the API server.
+                drop(owners.asked_of(self.held.pod));
+            }
+            line.put("workload", Some(Controller::of_workload(workload)));
+        }
+        line.put("labels", Some(self.held.pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
+        if shown.details {
+            self.write_details(&mut line);
+        }
+        line.put("attributes", shown.attributes.then(|| attributes::Object(self.attributes())));
+        line.end();
+    }
+
+    /// How the pod was found, and how certain that is.
+    fn write_how(&self, query: &str, snapshot: &Snapshot<Record>, line: &mut Line<'_>) {
+        let Self { sought, held, hold, .. } = self;
+        line.put("kind", Some(self.kind));
         // For a cgroup, for example, the pod's UID or the container's ID.
-        let by = match by {
+        let by = match held.by {
             FoundBy::MirrorUid => "mirrorUid",
             FoundBy::ContainerId => "containerId",
             FoundBy::Ip => "ip",
@@ -413,46 +500,60 @@ impl Found<'_> {
         line.put("foundBy", Some(by));
         line.put("contradiction", sought.contradiction(query, held));
         line.put("at", sought.at.map(query::written));
-        line.put("from", ends.map(|(from, _)| between(from)));
-        line.put("until", ends.map(|(_, until)| between(until)));
+        line.put("from", hold.map(|hold| between(hold.from)));
+        line.put("until", hold.map(|hold| between(hold.until)));
         if let (Identity::Ip(ip), None) = (&sought.identity, sought.at) {
             // The other current pods that claim it.
             let others: Vec<_> = snapshot.claimants(*ip).skip(1).map(|found| full_name(found.pod)).collect();
             line.put("contested", (!others.is_empty()).then_some(others));
         }
-        line.put("removed", removed_at.map(|at| time_of(at).to_string()));
+        line.put("removed", held.removed_at.map(|at| time_of(at).to_string()));
+    }
+
+    /// Which pod it is.
+    fn write_pod(&self, snapshot: &Snapshot<Record>, line: &mut Line<'_>) {
+        let pod = self.held.pod;
         let metadata = &pod.metadata;
         line.put("namespace", metadata.namespace.as_ref());
         line.put("name", metadata.name.as_ref());
         // The UID under which the node knows the pod.
-        line.put("podUID", metadata.uid.as_ref().filter(|_| !is_mirror));
-        line.put("mirrorUID", mirror.and_then(|mirror| mirror.metadata.uid.as_ref()));
-        line.put("container", container);
+        line.put("podUID", metadata.uid.as_ref().filter(|_| !is_mirror_pod(&**pod)));
+        line.put("mirrorUID", self.mirror(snapshot).and_then(|mirror| mirror.metadata.uid.as_ref()));
+        line.put("container", self.held.container);
         line.put("node", pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()));
         let owner = controller(metadata);
         let owner = owner.map(|owner| Controller { kind: &owner.kind, name: &owner.name, derived: None });
         line.put("owner", owner);
-        let workload = pod.workload();
-        if workload.is_some_and(|workload| workload.derived) {
-            // So that a later answer has its name from the API server.
-            drop(owners.asked_of(pod));
+    }
+
+    /// The pod itself, if it is a mirror pod, or else the pod's mirror pod.
+    fn mirror<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<&'s Arc<Record>> {
+        let pod = self.held.pod;
+        if is_mirror_pod(&**pod) {
+            return Some(pod);
         }
-        line.put("workload", workload.map(Controller::of_workload));
-        line.put("labels", Some(metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
-        if shown.details {
-            let (spec, status) = (pod.spec.iter(), pod.status.as_ref());
-            let containers =
-                spec.flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
-            let shown = containers.filter(|one| container.is_none_or(|only| *only == *one.name));
-            let images: Vec<_> = shown.filter_map(|one| one.image.as_deref()).collect();
-            let ips = status.map(|status| (&status.pod_ip, status.pod_ips.iter().flatten().next()));
-            line.put("podIP", ips.and_then(|(ip, other)| ip.as_ref().or(other.map(|other| &other.ip))));
-            line.put("phase", status.and_then(|status| status.phase.as_ref()));
-            line.put("image", Some(images.join(",")));
-            line.put("annotations", metadata.annotations.as_ref());
+        match self.held.removed_at {
+            None => snapshot.mirror_pod_by_pod(pod),
+            // The mirror pod of a removed pod's name may be that of another pod.
+            Some(_) => snapshot.mirror_uid_of_pod(pod.uid()).and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
         }
-        line.put("attributes", shown.attributes.then(|| attributes::Object(self.attributes())));
-        line.end();
+    }
+
+    /// What a table shows only on request.
+    fn write_details(&self, line: &mut Line<'_>) {
+        let pod = self.held.pod;
+        let status = pod.status.as_ref();
+        let containers =
+            pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+        let shown = containers.filter(|one| self.held.container.is_none_or(|only| *only == *one.name));
+        let images: Vec<_> = shown.filter_map(|one| one.image.as_deref()).collect();
+        let first_of_list =
+            || status.and_then(|status| status.pod_ips.iter().flatten().next()).map(|first| &first.ip);
+        let ip = status.and_then(|status| status.pod_ip.as_ref()).or_else(first_of_list);
+        line.put("podIP", ip);
+        line.put("phase", status.and_then(|status| status.phase.as_ref()));
+        line.put("image", Some(images.join(",")));
+        line.put("annotations", pod.metadata.annotations.as_ref());
     }
 
     /// Appends the attributes alone: an object that can be merged into an event. An IP that several running pods claim has

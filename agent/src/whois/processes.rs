@@ -85,9 +85,9 @@ impl Processes {
 fn read(mut resolver: PidResolver, waiting: &Receiver<Work>) {
     for Work { processes, answer, _reader } in waiting {
         let placements = processes.into_iter().map(|process| {
-            let placement = match process {
-                (pid, Some(started)) => resolver.resolve_started(pid, started),
-                (pid, None) => resolver.resolve_checked(pid),
+            let placement = match process.started {
+                Some(started) => resolver.resolve_started(process.id, started),
+                None => resolver.resolve_checked(process.id),
             };
             (process, placement)
         });

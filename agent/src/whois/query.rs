@@ -11,8 +11,13 @@ use serde_json::value::RawValue;
 
 use crate::config::duration::go_duration;
 
-/// A process ID, and when the process was started since the machine was, if the query says so.
-pub(super) type Process = (u32, Option<Duration>);
+/// A process of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pub(super) id: u32,
+    /// When it was started since the machine was, if the query says so.
+    pub(super) started: Option<Duration>,
+}
 
 /// `QUERY at=TIME`, from `{"query": …, "at": …}`. `None`: the query is no such object.
 pub(super) fn of_json(query: &[u8]) -> Option<String> {
@@ -133,7 +138,7 @@ pub(super) fn process(query: &str) -> Option<Process> {
         None => (query, None),
     };
     match Identity::parse(pid) {
-        Ok(Identity::Pid(pid)) => Some((pid, started)),
+        Ok(Identity::Pid(id)) => Some(Process { id, started }),
         _ => None,
     }
 }
@@ -235,9 +240,10 @@ mod tests {
 
     #[test]
     fn a_process_may_have_its_start() {
-        assert_eq!(process("4711"), Some((4711, None)));
-        assert_eq!(process("4711 @12000000"), Some((4711, Some(Duration::from_millis(12)))));
-        assert_eq!(process(" 4711@12000000 at=5"), Some((4711, Some(Duration::from_millis(12)))));
+        let found = |started| Some(Process { id: 4711, started });
+        assert_eq!(process("4711"), found(None));
+        assert_eq!(process("4711 @12000000"), found(Some(Duration::from_millis(12))));
+        assert_eq!(process(" 4711@12000000 at=5"), found(Some(Duration::from_millis(12))));
         for text in ["4711@", "4711@x", "x@5", "10.0.0.7", "4711@5@6"] {
             assert_eq!(process(text), None, "{text}");
         }

@@ -62,7 +62,7 @@ async fn of_url(
     client: Client,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Response> {
-    let (count, queries) = whois.parameters(query.as_deref()).map_err(bad)?;
+    let Parameters { count, queries } = whois.parameters(query.as_deref()).map_err(bad)?;
     if count == 0 {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
@@ -75,7 +75,10 @@ async fn of_url(
         }
         return Ok((HEAD, whois.waited_for(&client.limits, &queries).await).into_response());
     }
-    Ok(whois.respond(client.limits, queries, count <= FEW, None).await)
+    if count <= FEW {
+        return Ok(whois.answer_at_once(&client.limits, queries).await);
+    }
+    Ok(whois.answer_in_parts(client.limits, queries, None))
 }
 
 /// `POST /whois`, with a query in each line of the body.
@@ -85,7 +88,7 @@ async fn of_body(
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let (count, queries) = whois.parameters(query.as_deref()).map_err(bad)?;
+    let Parameters { count, queries } = whois.parameters(query.as_deref()).map_err(bad)?;
     if queries.wait > Duration::ZERO {
         return Err(bad("wait: only a GET waits"));
     }
@@ -93,11 +96,19 @@ async fn of_body(
         return Err(bad("q: a POST has its queries in the body, one per line"));
     }
     let (text, held) = HeldBody::read(&client.limits, request.into_body()).await?;
-    Ok(whois.respond(client.limits, Queries { text, end: b'\n', ..queries }, false, Some(held)).await)
+    let queries = Queries { text, end: b'\n', ..queries };
+    Ok(whois.answer_in_parts(client.limits, queries, Some(held)))
 }
 
-/// The queries in the URL and how many they are, with the parameters of these or of those in the body.
-fn parameters(query: Option<&str>) -> Result<(usize, Queries), String> {
+/// What the URL of a request says.
+struct Parameters {
+    /// The number of queries in the URL. None, if they are in the body.
+    count: usize,
+    /// Those queries. What they have besides their text holds for queries in the body, too.
+    queries: Queries,
+}
+
+fn parameters(query: Option<&str>) -> Result<Parameters, String> {
     let mut text = Vec::new();
     let mut at = None;
     let mut is_detailed = false;
@@ -125,7 +136,7 @@ fn parameters(query: Option<&str>) -> Result<(usize, Queries), String> {
     let count = text.split(|byte| *byte == END).count() - 1;
     let queries =
         Queries { text: text.into(), end: END, at, is_detailed, only_attributes, wait, left: ANSWERS };
-    Ok((count, queries))
+    Ok(Parameters { count, queries })
 }
 
 fn bad(message: impl Into<String>) -> Response {
@@ -188,41 +199,34 @@ impl Iterator for Queries {
 
 impl Whois {
     /// As [`parameters`], if the agent can answer them.
-    fn parameters(&self, query: Option<&str>) -> Result<(usize, Queries), String> {
-        let (count, queries) = parameters(query)?;
-        if queries.only_attributes && !self.has_attributes {
+    fn parameters(&self, query: Option<&str>) -> Result<Parameters, String> {
+        let parameters = parameters(query)?;
+        if parameters.queries.only_attributes && !self.has_attributes {
             return Err("fields: the agent has no attributes; start it with --extract FILE".to_owned());
         }
-        Ok((count, queries))
+        Ok(parameters)
     }
 
-    /// `body`: that the queries are in.
-    async fn respond(
+    /// Answers a few queries. They need no turn.
+    async fn answer_at_once(&self, limits: &ClientLimits, mut queries: Queries) -> Response {
+        let placements = self.placements(limits, &queries).await;
+        let answers = self.part(&self.reader.load(), &mut queries, &placements, usize::MAX);
+        (HEAD, answers).into_response()
+    }
+
+    /// Answers queries in parts, while the client reads them. `body`: that the queries are in.
+    fn answer_in_parts(
         self: Arc<Self>,
         limits: Arc<ClientLimits>,
-        mut queries: Queries,
-        are_few: bool,
+        queries: Queries,
         body: Option<HeldBody>,
     ) -> Response {
-        let head = HEAD;
-        if are_few {
-            let placements = self.placements(&limits, &queries).await;
-            let snapshot = self.reader.load();
-            return (head, self.part(&snapshot, &mut queries, &placements, usize::MAX)).into_response();
-        }
-        let state = (self, limits, queries, None, body);
-        let answers = stream::try_unfold(state, async |(whois, limits, mut queries, moment, body)| {
-            body.as_ref().map_or(Ok(()), HeldBody::check)?;
-            let placements = whois.placements(&limits, &queries).await;
-            let moment = moment.filter(Moment::is_young).unwrap_or_else(|| Moment::now(&whois.reader));
-            // At most `PART` queries: a fraction of a millisecond.
-            let answer = || whois.part(&moment.snapshot, &mut queries, &placements, CHUNK);
-            let part = limits.in_short_turn(answer).await;
-            let part = part.ok_or_else(|| io::Error::other("the agent ends"))?;
-            let state = (whois, limits, queries, Some(moment), body);
-            Ok::<_, io::Error>((!part.is_empty()).then(|| (Bytes::from(part), state)))
+        let answering = Answering { whois: self, limits, queries, moment: None, body };
+        let parts = stream::try_unfold(answering, async |mut answering| {
+            let part = answering.next_part().await?;
+            Ok::<_, io::Error>((!part.is_empty()).then(|| (Bytes::from(part), answering)))
         });
-        (head, Body::from_stream(answers)).into_response()
+        (HEAD, Body::from_stream(parts)).into_response()
     }
 
     /// The answers, as soon as each query has a pod, or the time is over. For an event that is ahead of its pod.
@@ -272,54 +276,113 @@ impl Whois {
         placements: &Placements,
         most: usize,
     ) -> LookedUp {
-        let mut are_missing = false;
-        let only_attributes = queries.only_attributes;
-        let at = queries.at;
-        let shown = Shown { details: queries.is_detailed, attributes: self.has_attributes };
         let left = queries.left;
-        let mut answers = Vec::new();
-        let mut searches = (VISITED / snapshot.pods().len().max(1)).max(1);
+        let mut part = Part {
+            whois: self,
+            snapshot,
+            placements,
+            at: queries.at,
+            shown: Shown { details: queries.is_detailed, attributes: self.has_attributes },
+            only_attributes: queries.only_attributes,
+            has_room: left > 0,
+            searches: (VISITED / snapshot.pods().len().max(1)).max(1),
+        };
+        let mut looked_up = LookedUp { answers: Vec::new(), are_missing: false };
         for query in queries.by_ref().take(PART) {
-            let echo = String::from_utf8_lossy(&query[..query.len().min(ECHO)]);
-            let sought = match left {
-                0 => Err(Unknown::new(None, TOO_LARGE)),
-                _ => Sought::parse(&query, at, placements, self.processes.roots()),
-            };
-            let found = match &sought {
-                Ok(sought) => sought.find(snapshot, self.bounds, &mut searches),
-                Err(unknown) => Err(unknown.clone()),
-            };
-            match found {
-                Ok(found) => {
-                    self.lookups.found.inc();
-                    if only_attributes {
-                        found.write_attributes(snapshot, &mut answers);
-                    } else {
-                        found.write(&echo, snapshot, &self.owners, shown, &mut answers);
-                    }
-                }
-                Err(mut unknown) => {
-                    if left > 0 {
-                        self.lookups.failed(unknown.kind.is_some());
-                    }
-                    if unknown.is_missing && !self.readiness.is_ready() {
-                        unknown.error.push_str("; not every source has been read");
-                    }
-                    are_missing |= unknown.is_missing;
-                    if only_attributes {
-                        answers.extend_from_slice(NO_ATTRIBUTES);
-                        answers.push(b'\n');
-                    } else {
-                        unknown.write(&echo, &mut answers);
-                    }
-                }
-            }
-            if answers.len() >= most {
+            part.answer(&query, &mut looked_up);
+            if looked_up.answers.len() >= most {
                 break;
             }
         }
-        queries.left = left.saturating_sub(answers.len());
-        LookedUp { answers, are_missing }
+        queries.left = left.saturating_sub(looked_up.answers.len());
+        looked_up
+    }
+}
+
+/// Queries that are being answered in parts.
+struct Answering {
+    whois: Arc<Whois>,
+    limits: Arc<ClientLimits>,
+    /// Those that are left.
+    queries: Queries,
+    /// The one of the last part.
+    moment: Option<Moment>,
+    /// The body that the queries are in.
+    body: Option<HeldBody>,
+}
+
+impl Answering {
+    /// The next answers. None are left if it is empty.
+    async fn next_part(&mut self) -> io::Result<Vec<u8>> {
+        self.body.as_ref().map_or(Ok(()), HeldBody::check)?;
+        let placements = self.whois.placements(&self.limits, &self.queries).await;
+        let moment = self.moment.take().filter(Moment::is_young);
+        let moment = self.moment.insert(moment.unwrap_or_else(|| Moment::now(&self.whois.reader)));
+        // At most `PART` queries: a fraction of a millisecond.
+        let answer = || self.whois.part(&moment.snapshot, &mut self.queries, &placements, CHUNK);
+        let part = self.limits.in_short_turn(answer).await;
+        part.ok_or_else(|| io::Error::other("the agent ends"))
+    }
+}
+
+/// What the queries of one part of the answers have in common.
+struct Part<'a> {
+    whois: &'a Whois,
+    snapshot: &'a Snapshot<Record>,
+    placements: &'a Placements,
+    /// When the events happened whose queries do not say so themselves.
+    at: Option<Time>,
+    shown: Shown,
+    /// Whether each answer is the attributes of the pod, and nothing else.
+    only_attributes: bool,
+    /// Whether the answers may still take bytes. If not, each is an error.
+    has_room: bool,
+    /// So many searches through all pods are still allowed.
+    searches: usize,
+}
+
+impl Part<'_> {
+    /// Appends the answer to a query.
+    fn answer(&mut self, query: &[u8], to: &mut LookedUp) {
+        let echo = String::from_utf8_lossy(&query[..query.len().min(ECHO)]);
+        let whois = self.whois;
+        let sought = if self.has_room {
+            Sought::parse(query, self.at, self.placements, whois.processes.roots())
+        } else {
+            Err(Unknown::new(None, TOO_LARGE))
+        };
+        let found = match &sought {
+            Ok(sought) => sought.find(self.snapshot, whois.bounds, &mut self.searches),
+            Err(unknown) => Err(unknown.clone()),
+        };
+        match found {
+            Ok(found) => {
+                whois.lookups.found.inc();
+                if self.only_attributes {
+                    found.write_attributes(self.snapshot, &mut to.answers);
+                } else {
+                    found.write(&echo, self.snapshot, &whois.owners, self.shown, &mut to.answers);
+                }
+            }
+            Err(unknown) => self.answer_unknown(&echo, unknown, to),
+        }
+    }
+
+    /// Appends that no pod was found.
+    fn answer_unknown(&self, echo: &str, mut unknown: Unknown, to: &mut LookedUp) {
+        if self.has_room {
+            self.whois.lookups.failed(unknown.kind.is_some());
+        }
+        if unknown.is_missing && !self.whois.readiness.is_ready() {
+            unknown.error.push_str("; not every source has been read");
+        }
+        to.are_missing |= unknown.is_missing;
+        if self.only_attributes {
+            to.answers.extend_from_slice(NO_ATTRIBUTES);
+            to.answers.push(b'\n');
+        } else {
+            unknown.write(echo, &mut to.answers);
+        }
     }
 }
 
@@ -395,7 +458,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_of_one_moment() {
         let (whois, mut index) = whois();
-        let queries = parameters(Some("q=web-0&q=web-1&q=web-2")).unwrap().1;
+        let queries = parameters(Some("q=web-0&q=web-1&q=web-2")).unwrap().queries;
         thread::scope(|scope| {
             let publishing = scope.spawn(|| (0..2_000).for_each(|_| index.next()));
             while !publishing.is_finished() {
@@ -416,10 +479,9 @@ mod tests {
         let (whois, mut index) = whois();
         let limits = Clients::new().named("client");
         let text: Bytes = "web-0\n".repeat(3 * PART).into();
-        let queries = Queries { text, end: b'\n', ..parameters(None).unwrap().1 };
+        let queries = Queries { text, end: b'\n', ..parameters(None).unwrap().queries };
         for (pause, expected) in [(Duration::ZERO, 1), (ONE_MOMENT, 3)] {
-            let response =
-                Arc::clone(&whois).respond(Arc::clone(&limits), queries.clone(), false, None).await;
+            let response = Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), queries.clone(), None);
             let mut body = response.into_body();
             let mut seen = Vec::new();
             while let Some(frame) = body.frame().await {
@@ -436,7 +498,7 @@ mod tests {
 
     #[test]
     fn a_query_is_a_line() {
-        let queries = Queries { text: "a\n\nb".into(), end: b'\n', ..parameters(None).unwrap().1 };
+        let queries = Queries { text: "a\n\nb".into(), end: b'\n', ..parameters(None).unwrap().queries };
         let lines: Vec<_> = queries.collect();
         assert_eq!(lines, ["a", "", "b"]);
     }
