@@ -50,6 +50,9 @@ struct SharedLimits {
 }
 
 /// What one client may have at once.
+///
+/// It exists as long as the client has a connection, or something that it was permitted. So nothing belongs here that must
+/// outlive a connection, such as a number of requests a second: each call of `curl` would begin with a new one.
 #[derive(Debug)]
 pub(crate) struct ClientLimits {
     /// The common name in its certificate or the name in its token, otherwise its address or its user on the socket. A

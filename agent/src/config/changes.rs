@@ -155,6 +155,8 @@ mod tests {
             ("maxWatches: 9", "max-watches"),
             ("redactEnv: true", "redact-env"),
             ("logFormat: json", "log-format"),
+            ("authentication: {x509: {clientCAFile: /x}}", "client-ca-file"),
+            ("authentication: {webhook: {enabled: true}}", "authentication-token-webhook"),
         ] {
             let changed = settings(&format!("{TLS}{line}\n"));
             assert_eq!(settings(TLS).given.differing(&changed.given), [flag]);

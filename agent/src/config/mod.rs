@@ -206,7 +206,8 @@ impl Settings {
         Failure::Usage(format!("{}: {problem}", self.written.name(flag)))
     }
 
-    /// How often a source is read. Zero for one that is followed.
+    /// How often a source is read, or, of the kubelet's socket, listed beside its events. Zero for the API server, which is only
+    /// followed.
     pub(crate) fn period_of(&self, source: &str) -> Duration {
         let period = match source {
             "file" => self.given.manifests.check_frequency,

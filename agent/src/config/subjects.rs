@@ -317,6 +317,8 @@ settings! {
 
 settings! {
     /// TLS of the agent's address.
+    // Put nothing here that does not decide who may ask: if one of these settings has changed, a changed list of allowed clients
+    // waits for the restart (see `changes`).
     pub(crate) struct TlsSettings in "Security" {
         /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds; invalid or
         /// mismatched files change nothing.
@@ -337,6 +339,8 @@ settings! {
 
 settings! {
     /// Which clients may query the agent.
+    // Not the limits of a client: if one of these settings has changed, changed lists of allowed clients wait for the restart (see
+    // `changes`).
     pub(crate) struct ClientSettings in "Security" {
         /// Also accept tokens of the API server (TokenReview) instead of a certificate.
         #[flag("authentication-token-webhook")]

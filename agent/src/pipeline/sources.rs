@@ -179,8 +179,8 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
     }
 }
 
-/// Whether the source has reported all its pods and no problem hides one, nor may its list be incomplete. An API server's list is complete even if its
-/// watch broke later.
+/// Whether the source has reported all its pods: its last list was complete, and no problem hides a pod. An API server's list
+/// is complete even if its watch broke later.
 fn is_sound(status: &SourceStatus) -> bool {
     let hides_none = || !status.problems.iter().any(|problem| problem.kind.is_grave());
     let is_complete = || status.last_complete_read == status.last_read;
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_source_that_panics_ends_the_agent_and_is_named() {
+    async fn a_stream_of_updates_that_panics_ends_the_agent_and_is_named() {
         let status = file::follow("/nonexistent", NodeName::new("n")).status();
         let panics =
             stream::poll_fn(|_| -> Poll<Option<SourceUpdate<Pod>>> { panic!("a panic that the test wants") });

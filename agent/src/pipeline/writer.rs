@@ -194,15 +194,17 @@ impl Work {
         for Report { source, update, sound: is_sound, read } in reports {
             sound.extend(is_sound.then_some(source));
             if let Some(update) = update {
-                let whole = matches!(update, SourceUpdate::Set(_) | SourceUpdate::Incomplete(_));
+                let replaces_all = matches!(update, SourceUpdate::Set(_) | SourceUpdate::Incomplete(_));
                 let mut merged = self.merge.update(source, update);
                 merged.due.iter().for_each(|source| self.readiness.nudge(*source));
-                for problem in self.readiness.passed_over(source, whole, mem::take(&mut merged.problems)) {
+                for problem in
+                    self.readiness.passed_over(source, replaces_all, mem::take(&mut merged.problems))
+                {
                     self.counts.refused(problem.kind == ProblemKind::Invalid);
                     warn_of(source, &problem);
                 }
                 all.push(merged);
-                sources.extend(whole.then_some(source));
+                sources.extend(replaces_all.then_some(source));
             }
             all.extend(read.map(|began| self.merge.read(source, began, is_sound)));
         }

@@ -45,7 +45,8 @@ impl WatchLimits {
         })
     }
 
-    /// Permits a watch. The error names the limit that is reached.
+    /// Permits a watch. The error names the limit that is reached. It goes to a client, so it names the flag, and not the place
+    /// where the operator wrote it: where the agent's files are is no business of its clients.
     pub(super) fn acquire(&self, client: &ClientLimits) -> Result<WatchPermit, String> {
         let Self { most, most_per_client, .. } = *self;
         let of_all = Arc::clone(&self.permits)

@@ -13,7 +13,13 @@ use tokio::sync::Notify;
 /// whose rules suit it, such as [`Http`](Self::Http) for static pods that you manage yourself; see
 /// [`StatusWriter`](super::StatusWriter).
 ///
-/// All except [`Kubelet`](Self::Kubelet) have the names used in `kubernetes.io/config.source`.
+/// **One role, one source.** Two sources with the same role replace each other's pods: the merge keeps one set of pods for each
+/// role. If you have two places for static pods that you manage yourself, make one source of them.
+///
+/// **A role decides whether its pods are static.** The merge writes the role's name into the annotation
+/// `kubernetes.io/config.source`, and every pod with a name there other than `api` [is a static
+/// pod](pod_index::is_static_pod). [`Kubelet`](Self::Kubelet) is the exception: a kubelet lists pods of all kinds, so its pods
+/// keep the annotation that they have.
 ///
 /// # Examples
 /// ```

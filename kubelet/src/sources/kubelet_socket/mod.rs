@@ -15,7 +15,6 @@
 //!   file. The last pods stay. The socket is tried again every second.
 //! * **Limits.** An answer may take 10 seconds and 64 MiB, and an event 4 MiB. A pod that cannot be decoded is a problem of its
 //!   own, and all other pods count, as in [`kubelet`](super::kubelet). Mirror pods are never listed; a list with one is refused.
-//!
 //! * **Lists of a new kubelet may be incomplete**, as those of [`kubelet`](super::kubelet): one of 1.36 lists no pods, or only its
 //!   static ones, until it has read its own sources. So does its watch, which calls them complete. After
 //!   `FAILED_PRECONDITION`, the first list is complete.

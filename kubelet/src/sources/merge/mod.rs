@@ -123,7 +123,7 @@ pub struct Merge {
 struct Reading {
     began: Instant,
     /// The start of the last one that found everything: a pod that it did not report did not exist.
-    whole: Option<Instant>,
+    last_complete: Option<Instant>,
 }
 
 impl Merge {
@@ -210,16 +210,16 @@ impl Merge {
         self.settled(keys)
     }
 
-    /// Tells the merge that a source was read: when the read began, and whether it found everything, so that a pod
+    /// Tells the merge that a source was read: when the read began, and whether it is complete, so that a pod
     /// that it did not report does not exist. Call it after [`update`](Self::update), and also if nothing has changed:
     /// a read that does not confirm a mirror pod's claim ends it.
     ///
     /// # Complexity
     /// O(mirror pods + pods of the source).
-    pub fn read(&mut self, source: Source, began: Instant, is_whole: bool) -> Merged {
-        let before = self.readings.get(&source).and_then(|reading| reading.whole);
-        let whole = if is_whole { Some(began) } else { before };
-        self.readings.insert(source, Reading { began, whole });
+    pub fn read(&mut self, source: Source, began: Instant, is_complete: bool) -> Merged {
+        let before = self.readings.get(&source).and_then(|reading| reading.last_complete);
+        let last_complete = if is_complete { Some(began) } else { before };
+        self.readings.insert(source, Reading { began, last_complete });
         let mut keys = self.own_keys();
         let over = self.forget_missing_static_pods(source, began);
         keys.uids.extend(over.uids);

@@ -193,7 +193,8 @@ impl Merge {
     /// Whether there are sources of manifests, and all of them were read as a whole after the claim was seen.
     fn manifests_read(&self, claimed: &Claimed) -> bool {
         let mut configured = MANIFESTS.iter().filter(|source| self.configured.contains(source)).peekable();
-        let is_later = |source| self.readings.get(source).and_then(|reading| reading.whole) > claimed.seen;
+        let is_later =
+            |source| self.readings.get(source).and_then(|reading| reading.last_complete) > claimed.seen;
         configured.peek().is_some() && configured.all(is_later)
     }
 
