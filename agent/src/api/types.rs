@@ -67,3 +67,38 @@ pub(crate) fn waits_for(status: &SourceStatus) -> String {
 pub(super) fn time(time: SystemTime) -> Option<Time> {
     Timestamp::try_from(time).ok().map(Time)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use pod_index_kubelet::sources::StatusWriter;
+
+    use super::*;
+
+    #[test]
+    fn a_source_says_what_it_waits_for() {
+        let waits = |source: Source, happened: fn(&StatusWriter)| {
+            let status = StatusWriter::new(source, "origin");
+            happened(&status);
+            waits_for(&status.subscribe().borrow())
+        };
+        let nothing = |_: &StatusWriter| {};
+        assert_eq!(waits(Source::File, nothing), "an answer of the file system");
+        assert_eq!(waits(Source::Http, nothing), "an answer of the server");
+        assert_eq!(waits(Source::Api, nothing), "an answer of the server");
+        // Rounded up, and the test may be slow.
+        let next_try = |status: &StatusWriter| {
+            status.tries_again(Some(Instant::now() + Duration::from_secs(3599)));
+        };
+        let said = waits(Source::File, next_try);
+        let seconds = said.strip_prefix("its next try in ").and_then(|rest| rest.strip_suffix(" s"));
+        assert!((3000..=3600).contains(&seconds.unwrap().parse().unwrap()), "{said}");
+        // It has said its pods: nothing waits for the source any more.
+        let updated = |status: &StatusWriter| {
+            status.tries_again(Some(Instant::now() + Duration::from_secs(9)));
+            status.updated(1);
+        };
+        assert_eq!(waits(Source::Http, updated), "the index, which is about to have its pods");
+    }
+}

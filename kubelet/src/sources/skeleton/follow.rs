@@ -120,5 +120,6 @@ mod tests {
         assert!(Duration::from_secs(4) < lasted && lasted < Duration::from_secs(8), "{lasted:?}");
         let status = status.borrow();
         assert_eq!((&status.problems[..], status.failed_checks, status.failing()), (&[][..], 3, None));
+        assert_eq!(status.until_next_try(), None, "it does not pause any more");
     }
 }

@@ -319,23 +319,29 @@ mod tests {
         fn begin_anew(&mut self) {}
     }
 
-    /// An origin that never answers.
-    struct Forever;
+    /// An origin that answers the first read, and no other.
+    struct Once {
+        has_answered: bool,
+    }
 
-    impl Read for Forever {
+    impl Read for Once {
         async fn read(&mut self, _: &OneThread) -> Reading {
-            std::future::pending().await
+            if self.has_answered {
+                return std::future::pending().await;
+            }
+            self.has_answered = true;
+            Reading::complete(Instant::now(), Some(Vec::new()), Vec::new())
         }
 
         fn begin_anew(&mut self) {}
     }
 
     /// A read that hangs is not the next one.
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn the_status_says_when_the_next_read_is_due_and_nothing_while_one_hangs() {
         let period = Duration::from_secs(3600);
         let status = StatusWriter::new(Source::Http, "http://a/");
-        let mut updates = poll(Counting(Arc::default()), pace(period), "test", status);
+        let mut updates = poll(Once { has_answered: false }, pace(period), "test", status);
         assert_eq!(updates.status().borrow().until_next_try(), None);
         assert!(matches!(updates.next().await, Some(SourceUpdate::Set(_))));
         let status = updates.status();
@@ -343,9 +349,9 @@ mod tests {
         let left = status.borrow().until_next_try().unwrap();
         assert!(left <= period && left > period / 2, "{left:?}");
 
-        let mut updates = poll(Forever, pace(period), "test", StatusWriter::new(Source::File, "/pods"));
+        time::advance(period).await;
         assert!(futures_util::poll!(updates.next()).is_pending());
-        assert_eq!(updates.status().borrow().until_next_try(), None);
+        assert_eq!(status.borrow().until_next_try(), None);
     }
 
     /// After a nudge, an origin that may not have the change yet is read after 1, 2, 4 and 8 seconds, and then every 10 again.
