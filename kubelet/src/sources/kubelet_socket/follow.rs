@@ -84,20 +84,8 @@ impl KubeletSocket {
 ///
 /// Kubelet: `podsServer` (`pkg/kubelet/apis/pods`).
 pub fn follow(socket: KubeletSocket) -> Updates<Pod> {
-    let origin = socket.path.display().to_string();
-    let status = Arc::new(StatusWriter::new(Source::Kubelet, &*origin));
-    let following = Following {
-        pods: Pods::new(origin, socket.transform),
-        socket,
-        status: Arc::clone(&status),
-        session: None,
-        next_try: None,
-        pause: LEAST_PAUSE,
-        completeness: Completeness::new(),
-        listed: None,
-        said: None,
-        doubt: LEAST_PAUSE,
-    };
+    let status = Arc::new(StatusWriter::new(Source::Kubelet, socket.path.display().to_string()));
+    let following = Following::new(socket, Arc::clone(&status));
     skeleton::follow(following, status)
 }
 
@@ -183,13 +171,30 @@ impl Follow<Pod> for Following {
         }
     }
 
-    /// Connects again.
+    /// Connects again. While the source pauses after its panic, another kubelet may start.
     fn begin_anew(&mut self) {
         self.session = None;
+        self.completeness.interrupted();
+        self.doubt_lists();
     }
 }
 
 impl Following {
+    fn new(socket: KubeletSocket, status: Arc<StatusWriter>) -> Self {
+        Self {
+            pods: Pods::new(socket.path.display().to_string(), socket.transform),
+            socket,
+            status,
+            session: None,
+            next_try: None,
+            pause: LEAST_PAUSE,
+            completeness: Completeness::new(),
+            listed: None,
+            said: None,
+            doubt: LEAST_PAUSE,
+        }
+    }
+
     /// The set to emit, unless it says nothing new. Before the first list there is none: events tell of single pods.
     fn news(&mut self) -> Option<SourceUpdate<Pod>> {
         let Listed { is_complete } = self.listed?;
@@ -346,11 +351,11 @@ impl Following {
             CallErrorKind::NotReady => self.completeness.announced(),
             _ => self.completeness.interrupted(),
         }
-        // Until the next list, the events of the next watch may be all that a new kubelet knows.
-        if let (Some(listed), false) = (&mut self.listed, is_slow) {
-            listed.is_complete = false;
+        if is_slow {
+            self.doubt = LEAST_PAUSE;
+        } else {
+            self.doubt_lists();
         }
-        self.doubt = LEAST_PAUSE;
         // A kubelet that is away or starts is tried every second: what it then says is worth more than what a connection to
         // this node costs.
         let is_other = error.kind == CallErrorKind::Other || error.kind == CallErrorKind::Exhausted;
@@ -369,6 +374,14 @@ impl Following {
         };
         // A watch that was too slow is connected again in a second, which is not worth a word.
         self.report((!is_slow).then_some(message));
+    }
+
+    /// Until the next list is judged, the events of the next watch may be all that a new kubelet knows.
+    fn doubt_lists(&mut self) {
+        if let Some(listed) = &mut self.listed {
+            listed.is_complete = false;
+        }
+        self.doubt = LEAST_PAUSE;
     }
 
     /// Records that a read has failed.
@@ -393,4 +406,26 @@ fn late(limit: Duration) -> CallError {
 
 fn ended() -> CallError {
     CallError::new(CallErrorKind::Absent, "the kubelet ended the watch")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_panic_lists_are_doubted_as_after_a_restart_of_the_kubelet() {
+        let status = Arc::new(StatusWriter::new(Source::Kubelet, "socket"));
+        let mut following = Following::new(KubeletSocket::new("socket"), status);
+        let start = Instant::now();
+        let second = Duration::from_secs(1);
+        assert!(!following.completeness.judge(start, 2) && following.completeness.judge(start + second, 2));
+        following.listed = Some(Listed { is_complete: true });
+
+        following.begin_anew();
+        assert!(matches!(following.news(), Some(SourceUpdate::Incomplete(_))), "before the next list");
+        assert!(
+            !following.completeness.judge(start + 2 * second, 0),
+            "it may be another kubelet's first list"
+        );
+    }
 }
