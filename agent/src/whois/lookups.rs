@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 /// The counts. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookups {
-    pub(super) found: Counter,
+    found: Counter,
     unknown: Counter,
     /// The query is not an identity.
     invalid: Counter,
@@ -23,7 +23,24 @@ impl Lookups {
         Self { found, unknown, invalid }
     }
 
-    pub(super) fn failed(&self, is_identity: bool) {
-        if is_identity { &self.unknown } else { &self.invalid }.inc();
+    pub(super) fn count(&self, outcomes: Outcomes) {
+        self.found.inc_by(outcomes.found);
+        self.unknown.inc_by(outcomes.unknown);
+        self.invalid.inc_by(outcomes.invalid);
+    }
+}
+
+/// How many lookups had which outcome.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcomes {
+    pub(super) found: u64,
+    unknown: u64,
+    invalid: u64,
+}
+
+impl Outcomes {
+    /// A lookup found nothing: no pod has the identity, or the query is none.
+    pub(super) fn failed(&mut self, is_identity: bool) {
+        *if is_identity { &mut self.unknown } else { &mut self.invalid } += 1;
     }
 }

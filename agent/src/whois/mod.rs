@@ -24,7 +24,7 @@ use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::records::Record;
 
 pub(crate) use self::find::suggestion;
-use self::lookups::Lookups;
+use self::lookups::{Lookups, Outcomes};
 use self::processes::Processes;
 pub(crate) use self::routes::router;
 use crate::config::Settings;
@@ -89,12 +89,12 @@ impl Whois {
         let parsed = || Identity::parse(key).ok().filter(|identity| !is_made_up(identity));
         let pod = resolve(Identity::Uid(key.into())).or_else(|| resolve(parsed()?));
         let pod = pod.filter(|pod| !is_mirror_pod(&**pod));
+        let mut outcome = Outcomes::default();
         match &pod {
-            Some(_) => {
-                self.lookups.found.inc();
-            }
-            None => self.lookups.failed(Identity::parse_lenient(key).is_ok()),
+            Some(_) => outcome.found += 1,
+            None => outcome.failed(Identity::parse_lenient(key).is_ok()),
         }
+        self.lookups.count(outcome);
         pod
     }
 }

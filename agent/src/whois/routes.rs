@@ -20,6 +20,7 @@ use super::Whois;
 use super::answer::Shown;
 use super::body::HeldBody;
 use super::find::{NO_ATTRIBUTES, Sought, Unknown, VISITED};
+use super::lookups::Outcomes;
 use super::processes::Placements;
 use super::query::{self, Process};
 use crate::api::client::{Client, ClientLimits};
@@ -164,6 +165,8 @@ struct LookedUp {
     answers: Vec<u8>,
     /// Whether a pod is missing that may come.
     are_missing: bool,
+    /// Not counted yet: a query that waits is looked up more than once, and is one lookup.
+    outcomes: Outcomes,
 }
 
 /// Queries, in their order.
@@ -237,12 +240,10 @@ impl Whois {
             // The first change is the present state, which the look below includes.
             let _ = changes.try_next();
             let placements = self.placements(limits, queries).await;
-            let LookedUp { answers, are_missing } =
+            let LookedUp { answers, are_missing, outcomes } =
                 self.looked_up(&self.reader.load(), &mut queries.clone(), &placements, usize::MAX);
-            if !are_missing {
-                return answers;
-            }
-            if timeout_at(deadline, changes.next()).await.is_err() {
+            if !are_missing || timeout_at(deadline, changes.next()).await.is_err() {
+                self.lookups.count(outcomes);
                 return answers;
             }
             // Does not hold the snapshot any longer.
@@ -265,10 +266,12 @@ impl Whois {
         placements: &Placements,
         most: usize,
     ) -> Vec<u8> {
-        self.looked_up(snapshot, queries, placements, most).answers
+        let LookedUp { answers, outcomes, .. } = self.looked_up(snapshot, queries, placements, most);
+        self.lookups.count(outcomes);
+        answers
     }
 
-    /// As [`part`](Self::part), and whether a pod is missing that may come.
+    /// As [`part`](Self::part), and whether a pod is missing that may come. Counts no lookup.
     fn looked_up(
         &self,
         snapshot: &Snapshot<Record>,
@@ -287,7 +290,8 @@ impl Whois {
             has_room: left > 0,
             searches: (VISITED / snapshot.pods().len().max(1)).max(1),
         };
-        let mut looked_up = LookedUp { answers: Vec::new(), are_missing: false };
+        let mut looked_up =
+            LookedUp { answers: Vec::new(), are_missing: false, outcomes: Outcomes::default() };
         for query in queries.by_ref().take(PART) {
             part.answer(&query, &mut looked_up);
             if looked_up.answers.len() >= most {
@@ -357,7 +361,7 @@ impl Part<'_> {
         };
         match found {
             Ok(found) => {
-                whois.lookups.found.inc();
+                to.outcomes.found += 1;
                 if self.only_attributes {
                     found.write_attributes(self.snapshot, &mut to.answers);
                 } else {
@@ -371,7 +375,7 @@ impl Part<'_> {
     /// Appends that no pod was found.
     fn answer_unknown(&self, echo: &str, mut unknown: Unknown, to: &mut LookedUp) {
         if self.has_room {
-            self.whois.lookups.failed(unknown.kind.is_some());
+            to.outcomes.failed(unknown.kind.is_some());
         }
         if unknown.is_missing && !self.whois.readiness.is_ready() {
             unknown.error.push_str("; not every source has been read");
@@ -388,6 +392,8 @@ impl Part<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
     use http_body_util::BodyExt;
@@ -456,21 +462,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_of_one_moment() {
+    async fn the_answers_to_the_queries_of_a_url_are_of_one_moment() {
         let (whois, mut index) = whois();
+        let limits = Clients::new().named("client");
         let queries = parameters(Some("q=web-0&q=web-1&q=web-2")).unwrap().queries;
-        thread::scope(|scope| {
-            let publishing = scope.spawn(|| (0..2_000).for_each(|_| index.next()));
-            while !publishing.is_finished() {
-                let snapshot = whois.reader.load();
-                let answers = whois.part(&snapshot, &mut queries.clone(), &Placements::new(), usize::MAX);
-                let answers = String::from_utf8(answers).unwrap();
-                let mut seen: Vec<_> = answers.lines().flat_map(versions).collect();
-                assert_eq!(seen.len(), 2 * Versions::PODS);
-                seen.dedup();
-                assert_eq!(seen.len(), 1, "several moments: {seen:?}");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let publishing = thread::spawn({
+            let is_over = Arc::clone(&is_over);
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    index.next();
+                }
             }
         });
+        let mut moments = HashSet::new();
+        while moments.len() < 200 {
+            let response = whois.answer_at_once(&limits, queries.clone()).await;
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let answers = str::from_utf8(&body).unwrap();
+            let mut seen: Vec<_> = answers.lines().flat_map(versions).collect();
+            assert_eq!(seen.len(), 2 * Versions::PODS);
+            seen.dedup();
+            assert_eq!(seen.len(), 1, "several moments: {seen:?}");
+            moments.extend(seen);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        publishing.join().unwrap();
     }
 
     /// Several parts, with a publication before each.

@@ -102,6 +102,15 @@ async fn a_get_waits_for_its_pod_and_not_longer_than_it_says() {
     let answer = setup.agent.get("/whois?q=never&wait=300ms");
     assert_eq!(lines(&answer.body)[0]["found"], false);
     assert!(began.elapsed() >= Duration::from_millis(300));
+    // A query that waits is one lookup, as often as the agent looks.
+    let metrics = setup.agent.get("/metrics").body;
+    for outcome in ["found", "unknown"] {
+        assert_eq!(
+            value(&metrics, &format!("pod_index_lookups_total{{outcome=\"{outcome}\"}}")),
+            1,
+            "{outcome}"
+        );
+    }
     for (url, why) in [
         ("/whois?q=a&wait=11s", "wait: at most 10s"),
         ("/whois?q=a&wait=x", "wait must be a number and a unit"),
