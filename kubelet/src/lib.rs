@@ -62,6 +62,7 @@ pub mod text;
 
 #[cfg(feature = "api-server")]
 pub mod api_client;
+mod api_pod;
 #[doc(hidden)]
 pub mod backoff;
 #[cfg(feature = "sources")]

@@ -60,17 +60,27 @@
 //! }
 //! ```
 
-use std::mem;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+use std::{fmt, mem};
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use pod_index::{Moment, Operation, PodMeta};
+
+use crate::api_pod::of_the_api_server;
 
 /// Turns the events of `kube::runtime::watcher` into operations for [`Writer::apply_at`](pod_index::Writer::apply_at).
 ///
 /// A list arrives as one event for each pod. It becomes one [`Operation::Set`] when it is complete, so that readers see all
 /// of it or nothing. `sources::api_server` needs no watcher, and reports its state.
+///
+/// # What a pod may not say of itself
+/// Whoever may create a pod sets its annotations. A pod of the API server with another source in
+/// [`CONFIG_SOURCE_ANNOTATION`](pod_index::CONFIG_SOURCE_ANNOTATION) would count as a static pod, and one with
+/// [`ENDED_ANNOTATION`](pod_index::ENDED_ANNOTATION) would hide its IP. So the first is set right and the second removed, as
+/// `sources::api_server` does. `metadata.managedFields`, which takes most of the memory of many pods, is removed, too. A pod may
+/// be as large as the API server allows: unlike `sources::api_server`, this knows no limit of its own.
 ///
 /// # What is covered
 /// After a list, everything is covered up to the last event, because a watch sends its events in order. A second list means
@@ -100,8 +110,27 @@ use pod_index::{Moment, Operation, PodMeta};
 /// }
 /// assert!(reader.pod(("shop", "web")).is_some());
 /// ```
-#[derive(Debug)]
-pub struct WatchedPods<P> {
+///
+/// An index of a smaller type, made from each pod as it arrives:
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kube::runtime::watcher::Event;
+/// use pod_index::{PodMeta, SimplePod};
+/// use pod_index_kubelet::watcher::WatchedPods;
+///
+/// let (mut writer, reader) = pod_index::new::<SimplePod>();
+/// let mut watched =
+///     WatchedPods::transformed(|pod: Pod| SimplePod::new(pod.uid(), pod.namespace(), pod.name()));
+/// let mut pod = Pod::default();
+/// pod.metadata.uid = Some("u1".into());
+/// pod.metadata.name = Some("web".into());
+/// pod.metadata.namespace = Some("shop".into());
+/// assert!(writer.apply(watched.operation(Event::Apply(pod))).refused.is_empty());
+/// assert!(reader.pod(("shop", "web")).is_some());
+/// ```
+pub struct WatchedPods<P = Pod> {
+    /// Makes what is stored.
+    transform: Box<dyn FnMut(Pod) -> P + Send>,
     listed: Vec<Arc<P>>,
     covered: Option<Covered>,
 }
@@ -114,10 +143,16 @@ struct Covered {
 }
 
 impl<P: PodMeta> WatchedPods<P> {
+    /// Stores what `transform` makes of each pod.
+    #[must_use]
+    pub fn transformed(transform: impl FnMut(Pod) -> P + Send + 'static) -> Self {
+        Self { transform: Box::new(transform), listed: Vec::new(), covered: None }
+    }
+
     /// The operation to apply after this event, if there is one. `now` is when the event arrived.
-    pub fn operation_at(&mut self, event: Event<P>, now: Moment) -> Option<Operation<P>> {
+    pub fn operation_at(&mut self, event: Event<Pod>, now: Moment) -> Option<Operation<P>> {
         let operation = match event {
-            Event::Apply(pod) => Some(Operation::Upsert(Arc::new(pod))),
+            Event::Apply(pod) => Some(Operation::Upsert(self.stored(pod))),
             Event::Delete(pod) => Some(Operation::Remove(pod.uid().into())),
             Event::InitDone => {
                 self.covered = Some(Covered { since: now.instant, until: now.instant });
@@ -129,7 +164,8 @@ impl<P: PodMeta> WatchedPods<P> {
                 return None;
             }
             Event::InitApply(pod) => {
-                self.listed.push(Arc::new(pod));
+                let stored = self.stored(pod);
+                self.listed.push(stored);
                 return None;
             }
         };
@@ -140,8 +176,13 @@ impl<P: PodMeta> WatchedPods<P> {
     }
 
     /// As [`operation_at`](Self::operation_at), now.
-    pub fn operation(&mut self, event: Event<P>) -> Option<Operation<P>> {
+    pub fn operation(&mut self, event: Event<Pod>) -> Option<Operation<P>> {
         self.operation_at(event, Moment::now())
+    }
+
+    fn stored(&mut self, mut pod: Pod) -> Arc<P> {
+        pod.metadata.managed_fields = None;
+        Arc::new((self.transform)(of_the_api_server(pod)))
     }
 
     /// This moment, with what is covered by the events until now. Pass it to
@@ -156,20 +197,31 @@ impl<P: PodMeta> WatchedPods<P> {
     }
 }
 
-// Not derived: a derive would require `P: Default`.
-impl<P> Default for WatchedPods<P> {
+/// Stores the pods themselves.
+impl Default for WatchedPods {
     fn default() -> Self {
-        Self { listed: Vec::new(), covered: None }
+        Self::transformed(|pod| pod)
+    }
+}
+
+impl<P> fmt::Debug for WatchedPods<P> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("WatchedPods")
+            .field("listed", &self.listed.len())
+            .field("covered", &self.covered)
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::time::Duration;
 
-    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::core::v1::{Pod, PodStatus};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::runtime::watcher::Event;
-    use pod_index::{Coverage, Moment};
+    use pod_index::{CONFIG_SOURCE_ANNOTATION, Coverage, ENDED_ANNOTATION, Moment, Operation, is_static_pod};
 
     use super::WatchedPods;
 
@@ -204,6 +256,35 @@ mod tests {
         pod.metadata.name = Some(uid.into());
         pod.metadata.namespace = Some("default".into());
         pod
+    }
+
+    #[test]
+    fn a_pod_cannot_say_that_it_is_static_or_that_it_holds_no_ip() {
+        let (mut writer, reader) = pod_index::new();
+        let mut watched = WatchedPods::default();
+        let mut forged = pod("a");
+        forged.metadata.annotations = Some(
+            [(CONFIG_SOURCE_ANNOTATION, "file"), (ENDED_ANNOTATION, ""), ("kept", "yes")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        );
+        forged.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
+        forged.status = Some(PodStatus { pod_ip: Some("10.0.0.7".to_owned()), ..PodStatus::default() });
+        let ip = IpAddr::from([10, 0, 0, 7]);
+        for events in
+            [vec![Event::Apply(forged.clone())], vec![Event::Init, Event::InitApply(forged), Event::InitDone]]
+        {
+            for event in events {
+                assert!(writer.apply(watched.operation(event)).refused.is_empty());
+            }
+            let stored = reader.pod(ip).expect("the pod holds its IP");
+            assert!(!is_static_pod(&*stored));
+            let annotations = stored.metadata.annotations.as_ref().unwrap();
+            assert_eq!(annotations["kept"], "yes");
+            assert!(!annotations.contains_key(ENDED_ANNOTATION));
+            assert_eq!(stored.metadata.managed_fields, None);
+            assert!(writer.apply([Operation::Remove("a".into())]).published);
+        }
     }
 
     #[test]

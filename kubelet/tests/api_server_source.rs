@@ -10,7 +10,7 @@ use api_server::{ApiServer, Verb};
 use followed::{Followed, Said};
 use k8s_openapi::api::core::v1::Pod;
 use node_followed::{changed, follow, followed, follows_on, of_n1, pod, source};
-use pod_index::{PodMeta, is_static_pod};
+use pod_index::{ENDED_ANNOTATION, PodMeta, is_static_pod};
 use pod_index_kubelet::sources::NodeName;
 use pod_index_kubelet::sources::api_server::ApiServer as Source;
 use serde_json::json;
@@ -128,10 +128,11 @@ async fn pods_are_slimmed_before_they_are_stored() {
 }
 
 #[tokio::test]
-async fn a_pod_of_the_api_server_is_never_static_and_its_managed_fields_are_not_kept() {
+async fn a_pod_of_the_api_server_is_never_static_nor_ended_and_its_managed_fields_are_not_kept() {
     let server = ApiServer::start().await;
     let mut forged = pod("forged", "n1");
-    forged["metadata"]["annotations"] = json!({ "kubernetes.io/config.source": "file" });
+    forged["metadata"]["annotations"] =
+        json!({ "kubernetes.io/config.source": "file", "pod-index/ended": "" });
     forged["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update" }]);
     server.put("pods", &forged);
     let mut followed = Followed::whole(source(&server).pods());
@@ -139,5 +140,6 @@ async fn a_pod_of_the_api_server_is_never_static_and_its_managed_fields_are_not_
     let snapshot = followed.reader.snapshot();
     let pod = snapshot.pod_by_full_name("forged_a").unwrap();
     assert!(!is_static_pod(&**pod) && pod.metadata.managed_fields.is_none());
+    assert_eq!(pod.annotation(ENDED_ANNOTATION), None, "it would hide its IP");
     assert!(snapshot.static_pods().next().is_none());
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
-use pod_index::{API_SERVER_SOURCE, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 use serde::de::DeserializeOwned;
 
+use crate::api_pod::of_the_api_server;
 use crate::memory;
 use crate::protobuf;
 use crate::reflector::{DecodeProtobuf, Reflector, Requests, Times, Update};
@@ -113,7 +113,7 @@ impl ApiServer {
             if redacts {
                 redact_env(&mut pod);
             }
-            transform(settled(pod))
+            transform(of_the_api_server(pod))
         })
     }
 
@@ -234,19 +234,6 @@ fn origin(Requests { path, fields, labels, .. }: &Requests) -> String {
     let labels = labels.as_ref().map(|labels| format!("labelSelector={labels}"));
     let query: Vec<_> = fields.into_iter().chain(labels).collect();
     if query.is_empty() { path.clone() } else { format!("{path}?{}", query.join("&")) }
-}
-
-/// A pod of the API server, marked as such. With any other source in its annotation it would count as a
-/// static pod. A mirror pod keeps its static pod's source until the merge has derived that pod.
-fn settled(mut pod: Pod) -> Pod {
-    if let Some(annotations) = pod.metadata.annotations.as_mut()
-        && !annotations.contains_key(CONFIG_MIRROR_ANNOTATION)
-        && let Some(source) = annotations.get_mut(CONFIG_SOURCE_ANNOTATION)
-        && source != API_SERVER_SOURCE
-    {
-        API_SERVER_SOURCE.clone_into(source);
-    }
-    pod
 }
 
 impl_debug!(ApiServer, fields);
