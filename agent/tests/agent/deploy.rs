@@ -87,7 +87,7 @@ fn all_files_name_the_same_user_and_builder() {
     for (path, expected) in [
         ("README.md", format!("supplementalGroups: [{user}]")),
         ("README.md", format!("agent's user, {user},")),
-        ("kubernetes/components/socket/daemonset.yaml", format!("\"{user}:{user}\"")),
+        ("kubernetes/components/socket/daemonset.yaml", format!("chown 0:{user} /run")),
         ("kubernetes/components/socket/daemonset.yaml", format!("the group {user}")),
         ("README.md", format!("runs as user {user}")),
     ] {
@@ -345,14 +345,36 @@ fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
         let owned = pod.init_containers.iter().flatten().any(|container| {
             let mounts = container.volume_mounts.iter().flatten();
             let at = mounts.filter(|mount| mount.name == volume.name).map(|mount| &mount.mount_path);
+            let command = container.command.as_ref().unwrap().join(" ");
             at.into_iter().any(|at| {
-                *container.command.as_ref().unwrap() == ["chown", &*format!("{user}:{user}"), &**at]
+                command == format!("chown {user}:{user} {at}") || command == for_root_and_for(user, at)
             })
         });
         assert!(owned, "{}", host.path);
         directories += 1;
     }
     assert_eq!(directories, 2);
+}
+
+/// Prepares a directory in which the agent may create its socket as this user and as root without capabilities, whose
+/// socket then has the user's group.
+fn for_root_and_for(user: i64, directory: &str) -> String {
+    format!("sh -c chown 0:{user} {directory} && chmod 2775 {directory}")
+}
+
+/// With the kubelet's socket the agent runs as root without capabilities, which may not write to another user's directory.
+#[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
+fn the_directory_of_the_agents_socket_is_right_for_the_agents_user_and_for_root() {
+    let user = pod(base()).security_context.unwrap().run_as_user.unwrap();
+    for components in [&["socket"][..], &["socket", "kubelet-socket"]] {
+        let pod = pod(daemonset(components));
+        let [container] = pod.init_containers.as_deref().unwrap() else { panic!("one init container") };
+        let command = container.command.as_ref().unwrap().join(" ");
+        assert_eq!(command, for_root_and_for(user, "/run/pod-index"), "{components:?}");
+        // Of the directory's group: otherwise chmod would clear the 2.
+        assert_eq!(container.security_context.as_ref().unwrap().run_as_group, Some(user));
+    }
 }
 
 /// A rollout replaces the pod, and what is in its own volumes is gone. While the API server is away, the new one has nothing
