@@ -457,6 +457,14 @@ pub(super) fn time_of(removed_at: Instant) -> Timestamp {
 }
 
 impl Found<'_> {
+    /// Whether another pod may soon be found by the same query: a removed pod's IP or name goes to the next one. A query with a time
+    /// is about the past.
+    pub(super) fn may_be_succeeded(&self) -> bool {
+        let Held { by, removed_at, .. } = self.held;
+        let is_passed_on = matches!(by, FoundBy::Ip | FoundBy::Name | FoundBy::NameOnly);
+        is_passed_on && removed_at.is_some() && self.sought.at.is_none()
+    }
+
     /// Appends the answer to `query`.
     pub(super) fn write(
         &self,

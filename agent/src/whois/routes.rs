@@ -163,8 +163,8 @@ impl Moment {
 /// Answers to some queries.
 struct LookedUp {
     answers: Vec<u8>,
-    /// Whether a pod is missing that may come.
-    are_missing: bool,
+    /// Whether the same queries may soon have another answer.
+    may_change: bool,
     /// Not counted yet: a query that waits is looked up more than once, and is one lookup.
     outcomes: Outcomes,
 }
@@ -232,7 +232,8 @@ impl Whois {
         (HEAD, Body::from_stream(parts)).into_response()
     }
 
-    /// The answers, as soon as each query has a pod, or the time is over. For an event that is ahead of its pod.
+    /// The answers, as soon as each query has a pod that will not be replaced by another, or the time is over. For an event
+    /// that is ahead of its pod.
     async fn waited_for(&self, limits: &ClientLimits, queries: &Queries) -> Vec<u8> {
         let deadline = Instant::now() + queries.wait;
         loop {
@@ -240,9 +241,9 @@ impl Whois {
             // The first change is the present state, which the look below includes.
             let _ = changes.try_next();
             let placements = self.placements(limits, queries).await;
-            let LookedUp { answers, are_missing, outcomes } =
+            let LookedUp { answers, may_change, outcomes } =
                 self.looked_up(&self.reader.load(), &mut queries.clone(), &placements, usize::MAX);
-            if !are_missing || timeout_at(deadline, changes.next()).await.is_err() {
+            if !may_change || timeout_at(deadline, changes.next()).await.is_err() {
                 self.lookups.count(outcomes);
                 return answers;
             }
@@ -271,7 +272,7 @@ impl Whois {
         answers
     }
 
-    /// As [`part`](Self::part), and whether a pod is missing that may come. Counts no lookup.
+    /// As [`part`](Self::part), and whether other answers may follow. Counts no lookup.
     fn looked_up(
         &self,
         snapshot: &Snapshot<Record>,
@@ -291,7 +292,7 @@ impl Whois {
             searches: (VISITED / snapshot.pods().len().max(1)).max(1),
         };
         let mut looked_up =
-            LookedUp { answers: Vec::new(), are_missing: false, outcomes: Outcomes::default() };
+            LookedUp { answers: Vec::new(), may_change: false, outcomes: Outcomes::default() };
         for query in queries.by_ref().take(PART) {
             part.answer(&query, &mut looked_up);
             if looked_up.answers.len() >= most {
@@ -362,6 +363,7 @@ impl Part<'_> {
         match found {
             Ok(found) => {
                 to.outcomes.found += 1;
+                to.may_change |= found.may_be_succeeded();
                 if self.only_attributes {
                     found.write_attributes(self.snapshot, &mut to.answers);
                 } else {
@@ -380,7 +382,7 @@ impl Part<'_> {
         if unknown.is_missing && !self.whois.readiness.is_ready() {
             unknown.error.push_str("; not every source has been read");
         }
-        to.are_missing |= unknown.is_missing;
+        to.may_change |= unknown.is_missing;
         if self.only_attributes {
             to.answers.extend_from_slice(NO_ATTRIBUTES);
             to.answers.push(b'\n');

@@ -48,15 +48,30 @@ async fn a_removed_pod_is_found_by_each_of_its_identities_and_says_when_it_was_r
     let metrics = setup.agent.get("/metrics").body;
     assert_eq!(value(&metrics, "pod_index_removed_pods"), 1);
 
+    // A query that waits takes the removed pod only at the end of its time.
+    let began = Instant::now();
+    let waited = lines(&setup.agent.get("/whois?q=10.0.0.7&wait=300ms").body).remove(0);
+    assert_eq!((&waited["podUID"], waited["removed"].is_string()), (&json!(WEB), true));
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    // Not by what no other pod can have, nor for a time.
+    for query in [WEB, &id('a'), &format!("10.0.0.7&at={}", Timestamp::now())] {
+        let began = Instant::now();
+        setup.agent.get(&format!("/whois?q={query}&wait=10s"));
+        assert!(began.elapsed() < Duration::from_secs(9), "{query}");
+    }
+
     // Another pod takes the name and the IP. Queries that wait do not end with the removed one.
     let mut next = pod_of("u-2");
     next["status"]["podIPs"] = json!([{ "ip": "10.0.0.7" }]);
     let found = |metrics: &str| value(metrics, r#"pod_index_lookups_total{outcome="found"}"#);
     let before = found(&setup.agent.get("/metrics").body);
     let output = thread::scope(|scope| {
+        let answer = scope.spawn(|| setup.agent.get("/whois?q=10.0.0.7&q=shop/web-0&wait=10s").body);
         scope.spawn(|| {
             setup.agent.until("/metrics", |answer| found(&answer.body) >= before + 3);
             setup.server.put("pods", &next);
+            let answers = lines(&answer.join().unwrap());
+            assert!(answers.iter().all(|answer| answer["podUID"] == "u-2"), "{answers:?}");
         });
         let name_only = format!("/var/log/containers/web-0_shop_nginx-{}.log", id('e'));
         setup.agent.ask(&["whois", "shop/web-0", "10.0.0.7", &name_only, "--wait", "60s", "-o", "json"])
