@@ -312,11 +312,11 @@ fn the_ages_of_sources_and_the_number_of_watchers_are_shown() {
     browser.until("document.querySelector('#figure-watchers').innerText === '1'");
 
     browser.click("nav a[href='#/sources']");
-    browser.until("/^\\d+ s ago$/.test(document.querySelector('#sources .age').innerText)");
+    browser.until("/^\\d+ s ago$/.test(document.querySelector('#sources .heard').innerText)");
     // The age grows on the same card, which only a look at the files replaces, every 20 seconds.
     browser.until(
         "(() => {
-          const age = () => parseInt(window.card.querySelector('.age').innerText);
+          const age = () => parseInt(window.card.querySelector('.heard').innerText);
           if (!window.card?.isConnected) {
             window.card = document.querySelector('#sources article');
             window.first = age();
