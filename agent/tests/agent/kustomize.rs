@@ -384,6 +384,8 @@ fn forbidden(components: &[&str]) -> BTreeSet<String> {
         );
         let user = security.as_object_mut().unwrap().remove("runAsUser");
         let not_root = security.as_object_mut().unwrap().remove("runAsNonRoot");
+        // Of users alone: no standard of Pod Security restricts groups.
+        security.as_object_mut().unwrap().remove("runAsGroup");
         forbid(user == Some(json!(0)) || not_root == Some(json!(false)), format!("root in {name}"));
         let restricted = json!({
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
