@@ -5,8 +5,10 @@
 #
 # DIRECTORY gets, for both processors, the binary with the unit (.tar.gz) and its debug information (.debug.tar.gz); the list of
 # dependencies (.cdx.json); the build context of the image (docker build -f deploy/Dockerfile - < FILE); the three packages, each built
-# from its package (.crate); and SHA256SUMS. The packages name the repository, so a registry can resolve their links. To publish them in
-# order: cargo publish -p pod-index -p pod-index-kubelet -p pod-index-agent
+# from its package (.crate); the sources that the packages were made of (-packages.tar.gz); and SHA256SUMS.
+#
+# The packages name the repository, and their links lead to it. A checkout has neither, so publish from the sources in
+# -packages.tar.gz: deploy/publish.sh does so.
 #
 # Once the image is pushed, deploy/release-kubernetes.sh adds what names it by its digest.
 #
@@ -37,6 +39,9 @@ for page in README.md kubelet/README.md agent/README.md docs/embedders.md; do
   at=$repository/blob/v$version/$(dirname "$page")
   sed -i -E "s#(!\[[^]]*\]\()([^):\#]+)\)#\1$at/\2?raw=true)#g; s#(^|[^!])(\[[^]!]*\]\()([^):\#]+(\#[^)]*)?\))#\1\2$at/\3#g" "$page"
 done
+
+# Before the builds write into it.
+pack "$to/$name-packages.tar.gz" -C "$work/source" .
 
 sed -n 's/^!//p' deploy/Dockerfile.dockerignore | xargs tar -cf "$work/context.tar" deploy/Dockerfile deploy/Dockerfile.dockerignore
 mkdir "$work/context"
