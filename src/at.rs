@@ -70,7 +70,8 @@ pub enum Holder<'a, P> {
     /// This pod held it for certain, within the given skew and delay.
     Pod(Found<'a, P>),
     /// One of these pods may have held it. If there is one alone and no more, it probably did, but the event may also belong
-    /// to a pod before or after it.
+    /// to a pod before or after it. This is also the answer for an event that has only just happened, because the pod may
+    /// have lost the key since; [`AtTime::known`] says whether to ask again.
     Ambiguous {
         /// The likeliest one first; at most [`MAX_CANDIDATES`](AtTime::MAX_CANDIDATES).
         candidates: Vec<Candidate<'a, P>>,
@@ -100,7 +101,8 @@ pub enum NotFound {
     /// The time is before what the index knows: it began later, missed something, has forgotten the pod, or the wall clock
     /// was set since.
     TooEarly,
-    /// The time is after what the index knows yet.
+    /// The time is after what the index knows yet, and no pod is a candidate. If one is, the answer is
+    /// [`Holder::Ambiguous`] instead; for both, [`AtTime::known`] says whether to ask again.
     TooLate,
     /// No pod that the index still knows held it then. A pod that was removed while it ran may have kept its IP: the index
     /// knows it for as long as [`Options::keep_removed`](crate::Options::keep_removed) says, counted from the removal.
@@ -347,6 +349,9 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
     /// The times between which no pod that held a key is unknown, if the index keeps times and anything is covered. It
     /// begins after it ends as long as everything that is covered is newer than the delay.
+    ///
+    /// An answer may become certain later if it is not [`Holder::Pod`], and the event's time plus the skew is not before
+    /// the end of this, or this is `None`. Call this before the lookup, because the end moves on meanwhile.
     #[must_use]
     pub fn known(&self) -> Option<Coverage> {
         let times = self.snapshot.times.as_deref().filter(|times| times.covered_until() > Time::MIN)?;

@@ -346,15 +346,35 @@ fn the_guides_figures_are_those_of_the_reports() {
         assert!(row.contains(&figure(design)), "{}: {row}", figure(design));
     }
 
-    // By IP, of 1,000 pods and of 100,000.
+    // By each key, of 1,000 pods and of 100,000.
     let page = read("docs/performance/README.md");
     let by_key = table(&page, "| key, pods | 200 | 1,000 | 10,000 | 100,000 |");
-    let [few, many] = [2, 4].map(|column| {
-        let figure = by_key("IP", column).split(" · ").next().unwrap();
-        format!("{:.1}", figure.parse::<f64>().unwrap())
-    });
-    assert_says("docs/embedders.md", &format!("By IP, a `CachedReader` takes {few} · {many} ns."));
+    let nanoseconds = |key: &str| {
+        [2, 4].map(|column| {
+            let figure = by_key(key, column).split(" · ").next().unwrap();
+            format!("{:.1}", figure.parse::<f64>().unwrap())
+        })
+    };
+    let [few, many] = nanoseconds("IP");
     assert_says("docs/embedders.md", &format!("by IP {few} ns with 1,000 pods, {many} ns with 100,000"));
+    let told = rows(&guide, "| your event carries | call | instructions | ns, at 1,000 · 100,000 pods |");
+    for (call, bench, key) in [
+        ("pods.load().pod_by_ip(ip)", "ip_hit", Some("IP")),
+        ("pods.get(id)", "container_id_hit", Some("container ID")),
+        ("pods.load().pod_by_container_id(text)", "container_text_hit", Some("container ID, text")),
+        ("pods.load().pod_by_uid(&uid)", "parsed_uid_hit", None),
+        ("pods.load().pod_by_uid(text)", "uid_hit", Some("UID")),
+        ("pods.load().pod_by_name(namespace, name)", "name_hit", Some("name")),
+        ("pods.load().pod_by_full_name(text)", "full_name_hit", None),
+    ] {
+        let row =
+            told.iter().find(|row| row[1] == format!("`{call}`")).unwrap_or_else(|| panic!("no row {call}"));
+        let measured = key.map(|key| nanoseconds(key).join(" · ")).unwrap_or_default();
+        assert_eq!((row[2], row[3]), (&*instructions(bench).to_string(), &*measured), "{call}");
+    }
+    assert_says("docs/embedders.md", &format!("by IP it takes {} instructions", instructions("ip_get")));
+    let load = instructions("uid_hit_by_load") - instructions("uid_hit");
+    assert_says("docs/embedders.md", &format!("`Reader::load()` adds {load} instructions"));
 
     // What an update costs, with 1,000 pods and with 100,000.
     let [most, least] = [" ns with 1,000 pods, ", " ns with 100,000 pods, "].map(|pods| {
@@ -407,6 +427,37 @@ fn the_guides_figures_are_those_of_the_reports() {
         ] {
             assert!((told - measured).abs() < 0.11, "{system}: {told} is not {measured}");
         }
+    }
+}
+
+/// The recorded count of a bench, for one lookup or one pod.
+fn instructions(bench: &str) -> u64 {
+    let benches = read("benches/instructions.rs");
+    let before = benches.split(&format!("\nfn {bench}(")).next().unwrap();
+    assert_ne!(before, benches, "no bench {bench}");
+    let counted = before.rsplit("held_at(").next().unwrap().split(')').next().unwrap();
+    let counted: u64 = counted.replace('_', "").parse().unwrap();
+    (counted + 500) / 1_000
+}
+
+#[test]
+fn the_chapter_on_performance_has_the_counts_of_the_benches() {
+    let grouped = |count: u64| match count / 1_000 {
+        0 => count.to_string(),
+        thousands => format!("{thousands},{:03}", count % 1_000),
+    };
+    for (sentence, bench) in [
+        ("COUNT instructions for a lookup by UID", "uid_hit"),
+        ("COUNT with a parsed UID", "parsed_uid_hit"),
+        ("COUNT by IP", "ip_hit"),
+        ("COUNT by a parsed container ID", "container_id_hit"),
+        ("COUNT by its text", "container_text_hit"),
+        ("COUNT by namespace and name", "name_hit"),
+        ("COUNT for an update of a pod that has neither", "update"),
+        ("COUNT for each of a batch of 64", "update_in_batches"),
+        ("COUNT with an IP and two containers", "update_with_keys"),
+    ] {
+        assert_says("src/docs/performance.md", &sentence.replace("COUNT", &grouped(instructions(bench))));
     }
 }
 

@@ -50,8 +50,9 @@ async fn run(
     events: impl BufRead + Send + 'static,
     out: impl Write + Send + 'static,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    // Events may arrive after their pod was removed.
-    let options = Options::new().keep_removed(Duration::from_secs(60), 10_000);
+    // Events may arrive after their pod was removed. The index bounds the number of removed pods, not their bytes: with 34 kB
+    // a pod, 500 take 17 MB.
+    let options = Options::new().keep_removed(Duration::from_secs(60), 500);
     let (writer, reader) = pod_index::with_options(options);
     let metrics = Arc::new(Metrics::default());
     let (news, received) = mpsc::channel(64);

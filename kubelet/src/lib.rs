@@ -30,7 +30,7 @@
 //! | `api-server` | `sources::api_server`, `api_client`, `mirror`, `owners` and `references` | `protobuf`, `records` |
 //! | `manifest` | `sources::manifest`: the decoder of manifests | `memory`, `sources` |
 //! | `records` | [`records`] | `sources` |
-//! | `checkpoint` | [`checkpoint`] | `memory` |
+//! | `checkpoint` | [`checkpoint`] (Unix) | `memory` |
 //! | `process` | `process` (Linux) | – |
 //! | `watcher` | `watcher`, and kube's `runtime` | – |
 //! | `protobuf` | [`protobuf`] | `memory` |

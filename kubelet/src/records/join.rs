@@ -95,7 +95,8 @@ impl Change {
 ///
 /// # Complexity
 /// O(1) for each changed pod, besides its rules. A changed Namespace, Node or owner costs O(1) for each of its pods: their
-/// own attributes are not made again, and those of the object once. Memory: a few hundred bytes for each pod.
+/// own attributes are not made again, and those of the object once. Memory: a few hundred bytes for each pod,
+/// besides its record, which the index shares.
 pub struct Join<P = Record> {
     extract: Extract,
     namespaces: Objects,
