@@ -117,6 +117,13 @@ struct Readme;
 struct FirstPage;
 
 /// Tests the examples of the guide.
-#[cfg(all(doctest, feature = "api-server", feature = "file", feature = "http", feature = "kubelet"))]
+#[cfg(all(
+    doctest,
+    feature = "api-server",
+    feature = "file",
+    feature = "http",
+    feature = "kubelet",
+    feature = "watcher"
+))]
 #[doc = include_str!("../../docs/sources.md")]
 struct Guide;
