@@ -550,6 +550,39 @@ fn whois_lists_each_field_that_rules_may_name() {
 }
 
 /// No test can measure these, because they need a cluster. So they are on one page, and the others agree with it.
+/// The examples of answers are copies. Their fields and errors must be those that the program writes, and the table of fields
+/// must have each of them.
+#[test]
+fn whois_shows_only_fields_and_errors_that_the_program_writes() {
+    let page = read("docs/whois.md");
+    let code =
+        ["agent/src/whois/find.rs", "agent/src/whois/answer.rs", "src/identity/error.rs"].map(read).concat();
+    let blocks = page.split("```json\n").skip(1).map(|block| block.split("```").next().unwrap());
+    let answers: Vec<_> =
+        blocks.flat_map(str::lines).filter(|line| line.starts_with(r#"{"found""#)).collect();
+    assert!(answers.len() >= 10, "only {} examples", answers.len());
+    for answer in answers {
+        let error = between(answer, r#""error":""#, '"').next().unwrap_or_default().trim_end_matches('\\');
+        // Of one that names pods or a time, the beginning.
+        let is_built = |start: &&str| error.starts_with(start);
+        let built = ["perhaps ", "one of ", "the time is before what the agent knows, which is since "];
+        let constant = built.iter().find(|start| is_built(start)).copied().unwrap_or(error);
+        assert!(code.contains(constant), "no such error: {error}");
+        // The names of labels and attributes are not ours.
+        let own: String = answer
+            .split('{')
+            .filter(|object| !object.contains("k8s.") && !object.starts_with(r#""app""#))
+            .collect();
+        let fields = own.split(['{', '}', ',', '[', ']']).filter_map(|part| part.split_once("\":"));
+        for (field, _) in fields.map(|(field, rest)| (field.trim_start_matches('"'), rest)) {
+            let is_written =
+                code.contains(&format!("\"{field}\"")) || code.contains(&format!("pub(super) {field}: "));
+            assert!(is_written, "the program writes no field {field}: {answer}");
+            assert!(page.contains(&format!("`{field}`")), "docs/whois.md does not explain {field}");
+        }
+    }
+}
+
 #[test]
 fn what_was_measured_beside_a_cluster_is_told_alike_on_each_page() {
     let measured = read("docs/performance/agent.md");
