@@ -41,7 +41,7 @@ fn main() {
             println!();
         }
         println!(
-            "pods with further keys; ns, and the ratio to the lookup by UID or to the update without keys\n"
+            "pods with additional keys; ns, and the ratio to the lookup by UID or to the update without keys\n"
         );
         let lookups = keys::reads(&mut workload, time / 2);
         figures::print(&lookups, |figure| (keys::BY_UID.to_owned(), figure.who.clone()));

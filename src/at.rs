@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::identity::{ContainerLog, Identity};
 use crate::moment::Coverage;
-use crate::pod::{ClaimRef, Life, PodKind, PodMeta, Tenure, Time, ip_number, nanos};
+use crate::pod::{ClaimedKeyRef, Lasts, Life, PodMeta, Time, ip_number, nanos};
 use crate::pods::{End, EndCause, Found, FoundBy, Hold, Key, Learned, Stay, Times};
 use crate::snapshot::Snapshot;
 
@@ -283,7 +283,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         }
         // The copy is made here only, so that the values above stay in registers.
         let copy = *self;
-        copy.search(ClaimRef::Ip(ip), FoundBy::Ip)
+        copy.search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
     }
 
     /// The key for which a text stands: a UID, if a pod has it or had it.
@@ -379,8 +379,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         if last.plus(self.delay) >= times.covered_until() || first < times.clock_set() {
             return None;
         }
-        let (_, pod) = self.snapshot.live.find(ClaimRef::Ip(ip), &self.snapshot.hashing)?;
-        if self.snapshot.live.contenders.first_of(ClaimRef::Ip(ip)).is_some() {
+        let (_, pod) = self.snapshot.live.find(ClaimedKeyRef::Ip(ip), &self.snapshot.hashing)?;
+        if self.snapshot.live.contenders.first_of(ClaimedKeyRef::Ip(ip)).is_some() {
             return None;
         }
         let life = pod.life();
@@ -388,11 +388,11 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     #[inline(never)]
-    fn search(&self, key: ClaimRef<'_>, by: FoundBy) -> Holder<'a, P> {
+    fn search(&self, key: ClaimedKeyRef<'_>, by: FoundBy) -> Holder<'a, P> {
         self.judge(key, by).into()
     }
 
-    fn judge(&self, key: ClaimRef<'_>, by: FoundBy) -> Verdict<'a, P> {
+    fn judge(&self, key: ClaimedKeyRef<'_>, by: FoundBy) -> Verdict<'a, P> {
         let Some(times) = self.snapshot.times.as_deref() else { return Verdict::Nobody(NotFound::NoTimes) };
         let range @ Range { first, last } = self.range();
         if first < times.clock_set() {
@@ -403,7 +403,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let stays = self.stays(key);
         let certain = stays.iter().filter(|stay| stay.window.contains(range));
         let possible = stays.iter().filter(|stay| stay.window.touches(range)).count();
-        let is_exclusive = key.tenure().is_exclusive();
+        let is_exclusive = key.tenure().is_exclusive;
         let is_any_current = certain.clone().any(|stay| stay.is_current);
         let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
         if let (Some(stay), None) = (certain.next(), certain.next())
@@ -438,7 +438,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// The pods that had a key.
-    fn stays(&self, key: ClaimRef<'_>) -> Vec<Bounded<'a, P>> {
+    fn stays(&self, key: ClaimedKeyRef<'_>) -> Vec<Bounded<'a, P>> {
         let Some(times) = self.snapshot.times.as_deref() else { return Vec::new() };
         let settled = self.settled(times);
         let bounded = |(stay, hold): (&Stay, &Hold)| {
@@ -457,18 +457,19 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let created = life.created.map(|created| created.plus(-self.skew));
         let created_by =
             life.created.map(|created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
-        let tenure = stay.key.tenure();
-        let (not_before, by) = match tenure {
-            Tenure::Sandbox => (life.ip_not_before, life.ip_by),
-            Tenure::Object => (created, created_by),
-            Tenure::Forever | Tenure::Shared => (created, None),
+        let lasts = stay.key.tenure().lasts;
+        let (not_before, by) = match lasts {
+            Lasts::AsLongAsSandbox => (life.ip_not_before, life.ip_by),
+            Lasts::AsLongAsObject | Lasts::Forever => (created, created_by),
+            // An update may have added it.
+            Lasts::AsLongAsNamed => (created, None),
         };
         let began_by = hold.by.min(by.unwrap_or(Time::MAX));
         // If an object contradicts what was seen, its clock is another one.
         let not_before = not_before.unwrap_or(Time::MIN).min(began_by);
         let from = Between { earliest: after(&hold.begun).max(not_before), latest: began_by };
 
-        let goes_with_sandbox = tenure == Tenure::Sandbox;
+        let goes_with_sandbox = lasts == Lasts::AsLongAsSandbox;
         let end = hold.end.as_deref();
         let held_until = if goes_with_sandbox && life.may_lack_sandbox {
             let stopped = hold.stopped.unwrap_or(Learned { after: Time::MIN, ..hold.begun });
@@ -509,8 +510,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
 /// What pods, and mirror pods, claim with a key that needs a time.
 struct Claimed<'k> {
-    by_pods: Option<ClaimRef<'k>>,
-    by_mirrors: Option<ClaimRef<'k>>,
+    by_pods: Option<ClaimedKeyRef<'k>>,
+    by_mirrors: Option<ClaimedKeyRef<'k>>,
 }
 
 impl<'k> Claimed<'k> {
@@ -518,7 +519,7 @@ impl<'k> Claimed<'k> {
         match key {
             Key::Uid(_) | Key::Text(_) | Key::ContainerId(_) => Self { by_pods: None, by_mirrors: None },
             Key::Name { .. } | Key::Ip(_) | Key::Custom(..) => {
-                Self { by_pods: key.claimed(PodKind::Pod), by_mirrors: key.claimed(PodKind::Mirror) }
+                Self { by_pods: key.claimed_by_pods(), by_mirrors: key.claimed_by_mirrors() }
             }
         }
     }

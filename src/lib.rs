@@ -25,7 +25,7 @@
 //!     fn name(&self) -> &str { &self.name }
 //!     fn namespace(&self) -> &str { &self.namespace }
 //!     fn annotation(&self, _key: &str) -> Option<&str> { None }
-//!     // By what else it is found: IPs, container IDs, keys of your own.
+//!     // By what else it is found: IPs, container IDs, custom keys.
 //!     fn keys(&self, keys: &mut PodKeys<'_>) { keys.ip(self.ip); }
 //! }
 //!
@@ -47,10 +47,10 @@
 //!
 //! | you have | ask |
 //! |---|---|
-//! | a UID, a namespace and name, an IP, a container ID, a [key](KeyKind) of your own | [`Snapshot::get`] |
+//! | a UID, a namespace and name, an IP, a container ID, a [custom key](CustomKeyKind) | [`Snapshot::get`] |
 //! | a cgroup's path, a log file's path, the content of `/proc/PID/cgroup`, or any text that may be one of them | [`Identity::parse`](identity::Identity::parse), then [`resolve`](identity::Identity::resolve) |
 //! | many keys at once | [`Snapshot::get_many`] |
-//! | a key that several pods share | [`Snapshot::claimants`], [`Snapshot::pods_by_key`] |
+//! | a key that several pods share | [`Snapshot::claimants`], [`Snapshot::pods_by_custom_key`] |
 //! | an event whose pod may be gone by now | [`Snapshot::removed`], or `resolve`; needs [`Options::keep_removed`] |
 //! | an event and its time, when the IP or the name may be another pod's by now | [`Snapshot::at`]; needs [`Options::keep_times`] |
 //! | a UID from the API server that may be a mirror pod's | [`Snapshot::translate_pod_uid`] |
@@ -78,7 +78,7 @@
 //!
 //! # How it works
 //! A snapshot holds all indices of one moment: pods and mirror pods by UID and by full name, pods by
-//! container ID, IP and keys of your own, and the translation from a mirror pod's UID to its static pod's.
+//! container ID, IP and custom key, and the translation from a mirror pod's UID to its static pod's.
 //! The writer clones the current snapshot in O(1) and changes the clone. This copies the few small pages on
 //! the path to each change and shares all others. The writer publishes the clone by swapping one pointer.
 //! Therefore:
@@ -179,11 +179,11 @@ pub use moment::{Coverage, Moment};
 pub use options::Options;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
-    CONFIG_SOURCE_ANNOTATION, ENDED_ANNOTATION, KeyKind, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys,
-    PodMeta, SimplePod, Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
+    CONFIG_SOURCE_ANNOTATION, CustomKeyKind, ENDED_ANNOTATION, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD,
+    PodKeys, PodMeta, SimplePod, Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
 #[cfg(feature = "k8s-openapi")]
-pub use pod::{name_keys, workload};
+pub use pod::{claim_keys, workload};
 pub use pods::{Found, FoundBy, Key};
 pub use reader::{CachedReader, Guard, OwnedSnapshot, Reader};
 pub use snapshot::kubelet;

@@ -11,8 +11,8 @@
 //!   name with the smallest UID takes over;
 //! - all mirrors of one full name translate to the pod that holds it or, while none does, to its last holder.
 //!
-//! `set` replaces all pods. `keys` decides which pod gets a container ID, an IP or a custom key. `removals` decides which
-//! removed pods are kept.
+//! `set` replaces all pods. `keys` decides which pod gets an additional key: a container ID, an IP or a custom key. `removals`
+//! decides which removed pods are kept.
 
 mod keys;
 mod removals;
@@ -28,7 +28,7 @@ use keys::IgnoredKeys;
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};
 use crate::moment::Moment;
-use crate::pod::{ClaimRef, Claims, NamedClaim, OwnedClaim, PodKind, PodMeta};
+use crate::pod::{Claim, ClaimedKeyRef, Claims, OwnedClaimedKey, PodKind, PodMeta};
 use crate::pods::{
     Contender, HashedUid, History, Mirror, Removals, RemovedPod, RemovedSet, Tables, Times, Translation,
 };
@@ -256,7 +256,7 @@ impl<P> Draft<'_, P> {
 /// Holders of full names.
 impl<P: PodMeta> Draft<'_, P> {
     /// The place of a full name's entry, if this pod holds the name.
-    fn place_if_held(&self, full_name: ClaimRef<'_>, pod: &Arc<P>) -> Option<Place> {
+    fn place_if_held(&self, full_name: ClaimedKeyRef<'_>, pod: &Arc<P>) -> Option<Place> {
         let (place, holder) = self.live.find(full_name, &self.hashing)?;
         Arc::ptr_eq(holder, pod).then_some(place)
     }
@@ -264,14 +264,14 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Makes `holder` the holder of its full name. Returns the previous one.
     fn set_holder(&mut self, kind: PodKind, holder: &Arc<P>) -> Option<Arc<P>> {
         let key = full_name(kind, &**holder);
-        let named = NamedClaim { key, container: None };
+        let claim = Claim { key, container: None };
         let mut tables = self.live_mut();
         let Some((place, known)) = tables.find(key, tables.hashing) else {
-            tables.add_entry(named, holder);
+            tables.add_entry(claim, holder);
             return None;
         };
         let previous = Arc::clone(known);
-        tables.replace_entry(named, place, Arc::clone(holder));
+        tables.replace_entry(claim, place, Arc::clone(holder));
         Some(previous)
     }
 }
@@ -368,13 +368,13 @@ impl<P> fmt::Debug for Upserted<P> {
 
 /// The claim of a pod to its full name, which another pod holds. All such claims are equally strong.
 fn name_contender<P: PodMeta>(kind: PodKind, pod: &P, uid: PodUid) -> Contender {
-    let key = OwnedClaim::new(full_name(kind, pod));
+    let key = OwnedClaimedKey::new(full_name(kind, pod));
     Contender { key, strength: Claims::NONE.strength, uid }
 }
 
 /// A pod's full name, as it claims it.
-fn full_name<P: PodMeta>(kind: PodKind, pod: &P) -> ClaimRef<'_> {
-    ClaimRef::Name(kind, pod.name(), pod.namespace())
+fn full_name<P: PodMeta>(kind: PodKind, pod: &P) -> ClaimedKeyRef<'_> {
+    ClaimedKeyRef::Name(kind, pod.name(), pod.namespace())
 }
 
 /// Refuses pods that could not be found again.

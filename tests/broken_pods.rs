@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pod_index::{CONFIG_MIRROR_ANNOTATION, KeyKind, Operation, Options, PodKeys, PodManager, PodMeta};
+use pod_index::{CONFIG_MIRROR_ANNOTATION, CustomKeyKind, Operation, Options, PodKeys, PodManager, PodMeta};
 use support::{Named, TestPod};
 
 /// A pod whose UID or name can change.
@@ -104,7 +104,7 @@ fn wanderer(uid: &'static str, moved: &Arc<AtomicBool>) -> Arc<Wanderer> {
     let moved = Arc::clone(moved);
     let keys = move |keys: &mut PodKeys<'_>| {
         let moved = moved.load(Ordering::Relaxed);
-        keys.key(KeyKind(1), if moved { "b" } else { "a" });
+        keys.custom_key(CustomKeyKind(1), if moved { "b" } else { "a" });
         keys.created(i64::from(moved));
     };
     Arc::new(Named(uid, Box::new(keys)))
@@ -121,10 +121,10 @@ fn a_pod_whose_keys_change_takes_no_other_pods_key_with_it() {
         moved.store(true, Ordering::Relaxed);
         writer.remove_pod_by_uid(removed).expect("a known pod");
         let snapshot = reader.load();
-        assert!(snapshot.pods_by_key(KeyKind(1), b"a").any(|pod| pod.0 == U3), "{removed}");
+        assert!(snapshot.pods_by_custom_key(CustomKeyKind(1), b"a").any(|pod| pod.0 == U3), "{removed}");
         let _ = writer.set_pods([Arc::clone(&pods[2])]);
-        assert_eq!(reader.load().pods_by_key(KeyKind(1), b"a").count(), 1);
-        assert_eq!(reader.load().key_counts().keys, 1);
+        assert_eq!(reader.load().pods_by_custom_key(CustomKeyKind(1), b"a").count(), 1);
+        assert_eq!(reader.load().key_counts().custom_keys, 1);
     }
 }
 
@@ -171,7 +171,7 @@ impl PodMeta for Trap {
     fn keys(&self, keys: &mut PodKeys<'_>) {
         Self::spring();
         keys.ip([10, 0, 0, 7].into());
-        keys.key(KeyKind(1), "of all");
+        keys.custom_key(CustomKeyKind(1), "of all");
         Self::spring();
         keys.created(self.0.ephemeral.try_into().unwrap_or_default());
     }
@@ -183,7 +183,7 @@ fn uids(manager: &PodManager<Trap>) -> Vec<String> {
     let all = snapshot.pods().chain(snapshot.mirror_pods());
     let mut all: Vec<_> = all.map(|pod| pod.uid().to_owned()).collect();
     all.sort_unstable();
-    let of_all = || snapshot.pods_by_key(KeyKind(1), b"of all");
+    let of_all = || snapshot.pods_by_custom_key(CustomKeyKind(1), b"of all");
     assert!(of_all().next().is_none_or(|first| {
         snapshot.pod_by_ip([10, 0, 0, 7].into()).is_some_and(|pod| Arc::ptr_eq(pod, first))
     }));

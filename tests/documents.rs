@@ -702,3 +702,27 @@ fn requests_and_limits_follow_from_what_was_measured() {
     );
     assert_says("docs/operators.md", &format!("reads the newest {read_first} before it serves"));
 }
+
+/// How many tables `tables!` declares, in words.
+fn number_of_tables() -> &'static str {
+    let source = read("src/pods/tables.rs");
+    let (_, declared) = source.split_once("tables! {").unwrap();
+    let (declared, _) = declared.split_once("\n}\n").unwrap();
+    let tables =
+        declared.lines().filter(|line| !line.trim_start().starts_with("//") && line.contains(" => "));
+    ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"][tables.count()]
+}
+
+#[test]
+fn documents_count_the_tables_of_the_index_rightly() {
+    let number = number_of_tables();
+    for (file, sentence) in [
+        ("README.md", "pod-index keeps NUMBER tables"),
+        ("benches/report/section.rs", "pod-index keeps NUMBER tables"),
+        ("benches/report/page.rs", "The index has NUMBER tables"),
+        ("docs/performance/README.md", "The index has NUMBER tables"),
+        ("src/docs/internals.md", "A snapshot has NUMBER tables of one shape"),
+    ] {
+        assert_says(file, &sentence.replace("NUMBER", number));
+    }
+}

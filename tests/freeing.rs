@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pod_index::identity::ContainerId;
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Guard, KeyKind, Moment, Operation, Options,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CustomKeyKind, Guard, Moment, Operation, Options,
     OwnedSnapshot, PodKeys, PodMeta, Reader, Snapshot, Time, Writer,
 };
 
@@ -87,7 +87,7 @@ impl PodMeta for Pod {
         let digits = self.uid.replace('-', "");
         keys.container_id(&self.name, &format!("containerd://{digits}{digits}"));
         keys.ip([10, 0, 0, self.name.bytes().last().unwrap_or_default() % 8].into());
-        keys.key(KeyKind(1), &self.name);
+        keys.custom_key(CustomKeyKind(1), &self.name);
         keys.finished(self.number.is_multiple_of(3));
         keys.created(i64::try_from(self.number % 5).unwrap_or_default());
     }
@@ -125,7 +125,11 @@ fn check_whole(snapshot: &Snapshot<Pod>) {
         assert!(all.contains(&pod.number));
     }
     for pod in snapshot.pods() {
-        assert!(snapshot.pods_by_key(KeyKind(1), pod.name.as_bytes()).any(|found| Arc::ptr_eq(found, pod)));
+        assert!(
+            snapshot
+                .pods_by_custom_key(CustomKeyKind(1), pod.name.as_bytes())
+                .any(|found| Arc::ptr_eq(found, pod))
+        );
         let digits = pod.uid.replace('-', "").repeat(2);
         let found = snapshot.pod_by_container_id(&digits).expect("by container ID");
         assert!(Arc::ptr_eq(found.pod, pod) && found.container == Some(&pod.name));

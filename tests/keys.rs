@@ -7,11 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{FoundBy, KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, PodKeys, PodMeta, WaitError};
+use pod_index::{
+    CustomKeyKind, FoundBy, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, PodKeys, PodMeta, WaitError,
+};
 use support::{Named, TestKeys, TestPod, uids};
 
 const IP: &str = "10.0.0.7";
-const OWNER: KeyKind = KeyKind(1);
+const OWNER: CustomKeyKind = CustomKeyKind(1);
 
 fn id(digit: char) -> String {
     digit.to_string().repeat(64)
@@ -22,7 +24,7 @@ fn claims(uid: &str, created: i64) -> Arc<TestPod> {
     TestPod::plain(uid, uid).with_keys(TestKeys {
         containers: vec![(format!("of-{uid}"), format!("containerd://{}", id('a')))],
         ips: vec![IP.to_owned()],
-        own: vec![(OWNER.0, b"job".to_vec())],
+        custom: vec![(OWNER.0, b"job".to_vec())],
         created: Some(created),
         ..TestKeys::default()
     })
@@ -59,7 +61,7 @@ fn a_batch_that_cancels_out_in_its_keys_is_not_published() {
     let applied = writer.apply([Operation::Upsert(claims("b", 2)), Operation::Remove("b".into())]);
     assert!(!applied.published);
     let snapshot = reader.load();
-    assert_eq!(uids(snapshot.pods_by_key(OWNER, b"job")), ["a"]);
+    assert_eq!(uids(snapshot.pods_by_custom_key(OWNER, b"job")), ["a"]);
     assert_eq!(snapshot.pod_by_container_id(id('a')).expect("by ID").container, Some("of-a"));
     assert_eq!(snapshot.pod_by_ip(IP.parse().expect("an IP")).expect("by IP").uid, "a");
 }
@@ -70,7 +72,7 @@ fn many_pods_of_one_key_are_found_in_order_and_removed() {
     let (mut writer, reader) = pod_index::new::<TestPod>();
     let pods = (0..MANY).map(|n| {
         let keys = TestKeys {
-            own: vec![(OWNER.0, b"namespace".to_vec())],
+            custom: vec![(OWNER.0, b"namespace".to_vec())],
             created: Some(i64::try_from(n * 7919 % MANY).expect("small")),
             ..TestKeys::default()
         };
@@ -78,47 +80,50 @@ fn many_pods_of_one_key_are_found_in_order_and_removed() {
     });
     assert!(writer.set_pods(pods).refused.is_empty());
     let snapshot = reader.snapshot();
-    let created: Vec<_> =
-        snapshot.pods_by_key(OWNER, b"namespace").map(|pod| pod.keys.created.expect("a time")).collect();
+    let created: Vec<_> = snapshot
+        .pods_by_custom_key(OWNER, b"namespace")
+        .map(|pod| pod.keys.created.expect("a time"))
+        .collect();
     assert_eq!(created.len(), MANY);
     assert!(created.is_sorted_by(|one, other| one > other));
     for n in 0..MANY {
         writer.remove_pod_by_uid(&format!("u{n}")).expect("a known pod");
     }
     assert_eq!(reader.load().key_counts(), pod_index::KeyCounts::default());
-    assert_eq!(snapshot.pods_by_key(OWNER, b"namespace").count(), MANY);
+    assert_eq!(snapshot.pods_by_custom_key(OWNER, b"namespace").count(), MANY);
 }
 
 #[test]
 fn only_the_first_thousand_of_a_million_keys_are_kept_and_no_other_pod_is_affected() {
     let (mut writer, reader) = pod_index::new();
-    let greedy = |keys: &mut PodKeys<'_>| (0..1_000_000u32).for_each(|n| keys.key(OWNER, n.to_be_bytes()));
+    let greedy =
+        |keys: &mut PodKeys<'_>| (0..1_000_000u32).for_each(|n| keys.custom_key(OWNER, n.to_be_bytes()));
     writer.upsert_pod(Named("greedy", greedy)).expect("it is stored");
     let snapshot = reader.load();
-    assert_eq!(snapshot.key_counts().keys, MAX_KEYS_PER_POD);
+    assert_eq!(snapshot.key_counts().custom_keys, MAX_KEYS_PER_POD);
     assert_eq!(snapshot.ignored_key_count(), 1_000_000 - MAX_KEYS_PER_POD);
     let last = u32::try_from(MAX_KEYS_PER_POD - 1).expect("small");
-    assert_eq!(snapshot.pods_by_key(OWNER, &last.to_be_bytes()).count(), 1);
-    assert_eq!(snapshot.pods_by_key(OWNER, &(last + 1).to_be_bytes()).count(), 0);
+    assert_eq!(snapshot.pods_by_custom_key(OWNER, &last.to_be_bytes()).count(), 1);
+    assert_eq!(snapshot.pods_by_custom_key(OWNER, &(last + 1).to_be_bytes()).count(), 0);
     assert!(snapshot.pod_by_uid("greedy").is_some());
     drop(snapshot);
     writer.remove_pod_by_uid("greedy").expect("a known pod");
-    assert_eq!((reader.load().key_counts().keys, reader.load().ignored_key_count()), (0, 0));
+    assert_eq!((reader.load().key_counts().custom_keys, reader.load().ignored_key_count()), (0, 0));
 }
 
 #[test]
 fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
     let (mut writer, reader) = pod_index::new();
     let bad = |keys: &mut PodKeys<'_>| {
-        keys.key(OWNER, "");
-        keys.key(OWNER, vec![b'x'; 10 << 20]);
-        keys.key(OWNER, [b'x'; MAX_KEY_LENGTH + 1]);
+        keys.custom_key(OWNER, "");
+        keys.custom_key(OWNER, vec![b'x'; 10 << 20]);
+        keys.custom_key(OWNER, [b'x'; MAX_KEY_LENGTH + 1]);
         keys.container_id("c", &id('a')[..12]);
         keys.container_id("c", &id('A'));
         keys.container_id(&"c".repeat(10 << 20), &id('b'));
         keys.ip_text("none");
         // Valid keys.
-        keys.key(OWNER, [b'x'; MAX_KEY_LENGTH]);
+        keys.custom_key(OWNER, [b'x'; MAX_KEY_LENGTH]);
         keys.container_id("", &id('c'));
         keys.container_id(&"n".repeat(MAX_KEY_LENGTH), &id('d'));
         keys.ip_text("::ffff:10.0.0.7");
@@ -130,9 +135,9 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
     let snapshot = reader.load();
     assert_eq!(snapshot.ignored_key_count(), 7);
     let counts = snapshot.key_counts();
-    assert_eq!((counts.container_ids, counts.ips, counts.keys, counts.contended), (2, 1, 1, 0));
-    assert_eq!(snapshot.pods_by_key(OWNER, b"").count(), 0);
-    assert_eq!(snapshot.pods_by_key(OWNER, &[b'x'; MAX_KEY_LENGTH]).count(), 1);
+    assert_eq!((counts.container_ids, counts.ips, counts.custom_keys, counts.contended), (2, 1, 1, 0));
+    assert_eq!(snapshot.pods_by_custom_key(OWNER, b"").count(), 0);
+    assert_eq!(snapshot.pods_by_custom_key(OWNER, &[b'x'; MAX_KEY_LENGTH]).count(), 1);
     for none in [&id('a')[..12], &id('A'), &id('b'), "", "containerd://"] {
         assert!(snapshot.pod_by_container_id(none).is_none(), "{none}");
     }
@@ -151,7 +156,7 @@ fn keys_that_look_alike_are_told_apart() {
     for (n, id) in ids.iter().enumerate() {
         let keys = TestKeys {
             containers: vec![(format!("c{n}"), id.clone())],
-            own: vec![(u16::try_from(n).expect("small"), b"\0\x01".to_vec()), (7, vec![b'k'; n + 1])],
+            custom: vec![(u16::try_from(n).expect("small"), b"\0\x01".to_vec()), (7, vec![b'k'; n + 1])],
             ..TestKeys::default()
         };
         writer
@@ -161,9 +166,9 @@ fn keys_that_look_alike_are_told_apart() {
     let snapshot = reader.load();
     for (n, id) in ids.iter().enumerate() {
         assert_eq!(snapshot.pod_by_container_id(id).expect("by ID").container, Some(&*format!("c{n}")));
-        let kind = KeyKind(u16::try_from(n).expect("small"));
-        assert_eq!(uids(snapshot.pods_by_key(kind, b"\0\x01")), [n.to_string()]);
-        assert_eq!(uids(snapshot.pods_by_key(KeyKind(7), &vec![b'k'; n + 1])), [n.to_string()]);
+        let kind = CustomKeyKind(u16::try_from(n).expect("small"));
+        assert_eq!(uids(snapshot.pods_by_custom_key(kind, b"\0\x01")), [n.to_string()]);
+        assert_eq!(uids(snapshot.pods_by_custom_key(CustomKeyKind(7), &vec![b'k'; n + 1])), [n.to_string()]);
     }
 }
 

@@ -128,7 +128,7 @@ fn lists() {
     }
 }
 
-/// An entry in every table, with UIDs in every spelling, and with names and own keys that fit into an entry or do not. Pods
+/// An entry in every table, with UIDs in every spelling, and with names and custom keys that fit into an entry or do not. Pods
 /// are replaced and removed while a snapshot is held, and a batch that cancels out is not published. Then everything is
 /// dropped.
 fn every_table() {
@@ -146,7 +146,7 @@ fn every_table() {
         pod.with_keys(TestKeys {
             containers: vec![(format!("app-{}", n % 8), format!("{n:064x}"))],
             ips: vec![format!("fd00::{n:x}")],
-            own: vec![(1, format!("{}{long}", n / 2).into_bytes())],
+            custom: vec![(1, format!("{}{long}", n / 2).into_bytes())],
             ..TestKeys::default()
         })
     };

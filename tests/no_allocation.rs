@@ -70,7 +70,11 @@ fn reads_allocate_nothing_and_readers_free_nothing() {
         assert_eq!(counted(|| assert_eq!(cached.get(key).is_some(), found)), (0, 0), "cached, key {number}");
         assert_eq!(counted(|| assert_eq!(reader.pod(key).is_some(), found)), (0, 0), "to keep, key {number}");
     }
-    assert_eq!(counted(|| assert_eq!(kept.pods_by_key(SHARED, b"all").count(), 2)), (0, 0), "pods by key");
+    assert_eq!(
+        counted(|| assert_eq!(kept.pods_by_custom_key(SHARED, b"all").count(), 2)),
+        (0, 0),
+        "pods by key"
+    );
     assert_eq!(counted(|| kept.pod_to_mirror_uids().count()), (0, 0), "pairs of UIDs");
     assert_eq!(counted(|| kept.mirror_to_pod_uids().count()), (0, 0), "pairs of UIDs");
     assert_eq!(counted(|| cached.refresh()), (0, 0), "refresh");
@@ -177,7 +181,7 @@ impl PodMeta for Timed {
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
         keys.ip(IpAddr::from([10, 0, 0, self.0]));
-        keys.key(SHARED, "all");
+        keys.custom_key(SHARED, "all");
     }
     fn life(&self) -> Life {
         Life { ip_by: Some(Time::from_seconds(1)), ..Life::default() }

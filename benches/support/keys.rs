@@ -1,4 +1,4 @@
-//! Lookups by further keys, and updates of pods that name some.
+//! Lookups by additional keys, and updates of pods that name some.
 //!
 //! Pods have an address, and containers of which most agents see one or two. The IDs and the names are text, as in
 //! statuses, in memory of their own.

@@ -1,4 +1,4 @@
-//! The additional keys of a pod: those that it names, within limits.
+//! The additional keys of a pod, which are those that it names beside its UID and its full name, within limits.
 //!
 //! This module collects the claims of one pod. `update` decides which pod gets a key.
 
@@ -6,7 +6,8 @@ use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{PodKind, PodMeta};
+use super::PodMeta;
+use super::claimed_key::{ClaimedKeyRef, OwnedClaimedKey, ip_number};
 use crate::identity::ContainerId;
 
 /// Maximum number of keys per pod. The index ignores further ones and counts them in
@@ -20,19 +21,19 @@ pub const MAX_KEY_LENGTH: usize = 1024;
 
 /// A kind of custom keys, such as "owner" or "label". IPs, names and container IDs need none.
 ///
-/// The number has no meaning to the index. `KeyKind(u16::MAX)` is taken if pods are k8s-openapi's: it is
+/// The number has no meaning to the index. `CustomKeyKind(u16::MAX)` is taken if pods are k8s-openapi's: it is
 /// `pod_index::workload::WORKLOAD`, the key that those have of their workload. Any other is yours.
 ///
 /// # Examples
 /// ```
-/// use pod_index::KeyKind;
+/// use pod_index::CustomKeyKind;
 ///
-/// const OWNER: KeyKind = KeyKind(1);
-/// const VOLUME: KeyKind = KeyKind(2);
+/// const OWNER: CustomKeyKind = CustomKeyKind(1);
+/// const VOLUME: CustomKeyKind = CustomKeyKind(2);
 /// assert_ne!(OWNER, VOLUME);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct KeyKind(pub u16);
+pub struct CustomKeyKind(pub u16);
 
 /// Collects the keys that a pod names in [`PodMeta::keys`](crate::PodMeta::keys), and the strength of its
 /// claim to them.
@@ -57,83 +58,28 @@ pub(crate) struct Strength {
     created: Reverse<i64>,
 }
 
-/// A key as pods claim it. The order of the kinds has no meaning.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum AnyClaim<B, S> {
-    ContainerId(ContainerId),
-    Ip(u128),
-    Custom(KeyKind, B),
-    /// A full name, of a pod or a mirror pod.
-    Name(PodKind, S, S),
-}
-
-/// What a kind of key depends on in time: when a pod gets it and loses it, and whether two pods can have it at once. All rules
-/// of time ask for this, and not for the kind itself.
+/// A pod's claim to one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tenure {
-    /// It is one pod's for ever, so that nothing about times is stored: a container ID.
-    Forever,
-    /// On the pod's sandbox, which may be another one after a while; one pod has it at a time: an IP.
-    Sandbox,
-    /// On the pod's object; one pod has it at a time: a name.
-    Object,
-    /// On the pod's object, which can gain and lose it; many pods may have it at a time: a custom key.
-    Shared,
-}
-
-impl<B, S> AnyClaim<B, S> {
-    /// What this kind of key depends on in time.
-    #[inline]
-    pub(crate) const fn tenure(&self) -> Tenure {
-        match self {
-            Self::ContainerId(_) => Tenure::Forever,
-            Self::Ip(_) => Tenure::Sandbox,
-            Self::Name(..) => Tenure::Object,
-            Self::Custom(..) => Tenure::Shared,
-        }
-    }
-}
-
-impl Tenure {
-    /// Whether two pods never have a key of this kind at once.
-    pub(crate) const fn is_exclusive(self) -> bool {
-        match self {
-            Self::Forever | Self::Sandbox | Self::Object => true,
-            Self::Shared => false,
-        }
-    }
-}
-
-/// A claimed key that borrows its bytes.
-pub(crate) type ClaimRef<'a> = AnyClaim<&'a [u8], &'a str>;
-
-/// A claimed key that owns its bytes, with the same order.
-pub(crate) type OwnedClaim = AnyClaim<Arc<[u8]>, Arc<str>>;
-
-/// A key as a pod names it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct NamedClaim<'a> {
-    pub(crate) key: ClaimRef<'a>,
+pub(crate) struct Claim<'a> {
+    pub(crate) key: ClaimedKeyRef<'a>,
     /// The container's name, if the key is a container ID.
     pub(crate) container: Option<&'a Arc<str>>,
+}
+
+/// A claim that owns its key.
+#[derive(PartialEq, Eq)]
+struct OwnedClaim {
+    key: OwnedClaimedKey,
+    container: Option<Arc<str>>,
 }
 
 /// The claims of one pod.
 pub(crate) struct Claims {
     pub(crate) strength: Strength,
-    /// Sorted, each once. Beside a container ID, the container's name.
-    pub(crate) keys: Vec<(OwnedClaim, Option<Arc<str>>)>,
+    /// Sorted by key, each key once.
+    list: Vec<OwnedClaim>,
     /// Number of ignored keys.
     pub(crate) ignored: usize,
-}
-
-/// An IP address as a number; IPv4 is mapped to IPv6.
-#[inline]
-pub(crate) fn ip_number(ip: IpAddr) -> u128 {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(ip) => ip.to_bits(),
-    }
 }
 
 impl PodKeys<'_> {
@@ -145,7 +91,7 @@ impl PodKeys<'_> {
     pub fn container_id(&mut self, container: &str, id: &str) {
         if !id.is_empty() && !self.only_strength {
             let id = ContainerId::parse(id).filter(|_| container.len() <= MAX_KEY_LENGTH);
-            self.add(id.map(OwnedClaim::ContainerId), Some(container));
+            self.add(id.map(OwnedClaimedKey::ContainerId), Some(container));
         }
     }
 
@@ -153,24 +99,24 @@ impl PodKeys<'_> {
     ///
     /// A pod in its node's network has none.
     pub fn ip(&mut self, ip: IpAddr) {
-        self.add(Some(OwnedClaim::Ip(ip_number(ip))), None);
+        self.add(Some(OwnedClaimedKey::Ip(ip_number(ip))), None);
     }
 
     /// Like [`ip`](Self::ip), from text. Empty text is skipped; an invalid address is ignored and counted.
     pub fn ip_text(&mut self, ip: &str) {
         if !ip.is_empty() && !self.only_strength {
-            self.add(ip.parse().ok().map(|ip| OwnedClaim::Ip(ip_number(ip))), None);
+            self.add(ip.parse().ok().map(|ip| OwnedClaimedKey::Ip(ip_number(ip))), None);
         }
     }
 
     /// A custom key, which several pods may have. An empty key, and one of more than [`MAX_KEY_LENGTH`]
     /// bytes, is ignored and counted.
-    pub fn key(&mut self, kind: KeyKind, key: impl AsRef<[u8]>) {
+    pub fn custom_key(&mut self, kind: CustomKeyKind, key: impl AsRef<[u8]>) {
         if self.only_strength {
             return;
         }
         let key = Some(key.as_ref()).filter(|key| (1..=MAX_KEY_LENGTH).contains(&key.len()));
-        self.add(key.map(|key| OwnedClaim::Custom(kind, key.into())), None);
+        self.add(key.map(|key| OwnedClaimedKey::Custom(kind, key.into())), None);
     }
 
     /// When the pod was created, in whole seconds since 1970. If several pods name one key, the one created
@@ -192,12 +138,12 @@ impl PodKeys<'_> {
     }
 
     /// Ignores and counts an invalid key, which is `None`, and one too many.
-    fn add(&mut self, key: Option<OwnedClaim>, container: Option<&str>) {
+    fn add(&mut self, key: Option<OwnedClaimedKey>, container: Option<&str>) {
         if self.only_strength {
             return;
         }
-        match key.filter(|_| self.claims.keys.len() < MAX_KEYS_PER_POD) {
-            Some(key) => self.claims.keys.push((key, container.map(Arc::from))),
+        match key.filter(|_| self.claims.list.len() < MAX_KEYS_PER_POD) {
+            Some(key) => self.claims.list.push(OwnedClaim { key, container: container.map(Arc::from) }),
             None => self.claims.ignored += 1,
         }
     }
@@ -222,51 +168,36 @@ impl Strength {
 
 impl Claims {
     /// Of no pod.
-    pub(crate) const NONE: Self = Self { strength: Strength::DEFAULT, keys: Vec::new(), ignored: 0 };
+    pub(crate) const NONE: Self = Self { strength: Strength::DEFAULT, list: Vec::new(), ignored: 0 };
 
     pub(crate) fn of<P: PodMeta>(pod: &P) -> Self {
         let mut claims = Self::NONE;
         pod.keys(&mut PodKeys { claims: &mut claims, only_strength: false });
         // Stable, so that of a key that is named twice, the first one stays.
-        claims.keys.sort_by(|(one, _), (other, _)| one.cmp(other));
-        claims.keys.dedup_by(|(one, _), (other, _)| one == other);
+        claims.list.sort_by(|one, other| one.key.cmp(&other.key));
+        claims.list.dedup_by(|one, other| one.key == other.key);
         claims
     }
 
     /// Whether the pod named a key, even one that is ignored.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        !self.keys.is_empty() || self.ignored > 0
+        !self.list.is_empty() || self.ignored > 0
     }
 
     /// Whether the pod named this key.
-    pub(crate) fn has(&self, key: ClaimRef<'_>) -> bool {
-        self.keys.binary_search_by(|(other, _)| other.as_ref().cmp(&key)).is_ok()
+    pub(crate) fn has(&self, key: ClaimedKeyRef<'_>) -> bool {
+        self.list.binary_search_by(|claim| claim.key.as_ref().cmp(&key)).is_ok()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = NamedClaim<'_>> {
-        self.keys
+    /// Whether these are claims to the same keys, and the containers have the same names.
+    pub(crate) fn same_keys(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Claim<'_>> {
+        self.list
             .iter()
-            .map(|(key, container)| NamedClaim { key: key.as_ref(), container: container.as_ref() })
-    }
-}
-
-impl OwnedClaim {
-    pub(crate) fn new(key: ClaimRef<'_>) -> Self {
-        match key {
-            ClaimRef::ContainerId(id) => Self::ContainerId(id),
-            ClaimRef::Ip(ip) => Self::Ip(ip),
-            ClaimRef::Custom(kind, bytes) => Self::Custom(kind, bytes.into()),
-            ClaimRef::Name(kind, name, namespace) => Self::Name(kind, name.into(), namespace.into()),
-        }
-    }
-
-    pub(crate) fn as_ref(&self) -> ClaimRef<'_> {
-        match self {
-            Self::ContainerId(id) => ClaimRef::ContainerId(*id),
-            Self::Ip(ip) => ClaimRef::Ip(*ip),
-            Self::Custom(kind, key) => ClaimRef::Custom(*kind, key),
-            Self::Name(kind, name, namespace) => ClaimRef::Name(*kind, name, namespace),
-        }
+            .map(|OwnedClaim { key, container }| Claim { key: key.as_ref(), container: container.as_ref() })
     }
 }

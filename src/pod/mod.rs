@@ -2,6 +2,7 @@
 //!
 //! This module knows annotations and names. It does not depend on indices, snapshots or threads.
 
+mod claimed_key;
 mod keys;
 mod life;
 #[cfg(feature = "k8s-openapi")]
@@ -10,12 +11,13 @@ mod simple;
 #[cfg(feature = "k8s-openapi")]
 pub mod workload;
 
-pub(crate) use keys::{ClaimRef, Claims, NamedClaim, OwnedClaim, Strength, Tenure, ip_number};
-pub use keys::{KeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
+pub(crate) use claimed_key::{ClaimedKeyRef, Lasts, OwnedClaimedKey, ip_number};
+pub(crate) use keys::{Claim, Claims, Strength};
+pub use keys::{CustomKeyKind, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, PodKeys};
 pub(crate) use life::nanos;
 pub use life::{Life, Time};
 #[cfg(feature = "k8s-openapi")]
-pub use openapi::name_keys;
+pub use openapi::claim_keys;
 pub use simple::SimplePod;
 
 /// Names the pod's source: `file`, `http` or `api`. A pod with another value than `api` is static.
@@ -115,9 +117,9 @@ pub trait PodMeta {
     ///
     /// # Examples
     /// ```
-    /// use pod_index::{KeyKind, PodKeys};
+    /// use pod_index::{CustomKeyKind, PodKeys};
     ///
-    /// const OWNER: KeyKind = KeyKind(1);
+    /// const OWNER: CustomKeyKind = CustomKeyKind(1);
     ///
     /// struct Slim { uid: String, ip: std::net::IpAddr, owner: String, created: i64 }
     ///
@@ -128,7 +130,7 @@ pub trait PodMeta {
     ///     fn annotation(&self, _key: &str) -> Option<&str> { None }
     ///     fn keys(&self, keys: &mut PodKeys<'_>) {
     ///         keys.ip(self.ip);
-    ///         keys.key(OWNER, &self.owner);
+    ///         keys.custom_key(OWNER, &self.owner);
     ///         keys.created(self.created);
     ///     }
     /// }
@@ -140,7 +142,7 @@ pub trait PodMeta {
     /// }
     /// let pods = reader.load();
     /// assert_eq!(pods.pod_by_ip([10, 0, 0, 7].into()).unwrap().uid, "u2");
-    /// assert_eq!(pods.pods_by_key(OWNER, b"Job/backup").count(), 2);
+    /// assert_eq!(pods.pods_by_custom_key(OWNER, b"Job/backup").count(), 2);
     /// # Ok::<(), pod_index::Error>(())
     /// ```
     fn keys(&self, keys: &mut PodKeys<'_>) {

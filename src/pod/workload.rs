@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::KeyKind;
+use super::CustomKeyKind;
 
 /// The kind of the key that k8s-openapi's `Pod` has of its [`Workload`]: its [`key`](Workload::key), as derived from the
 /// pod alone.
@@ -26,7 +26,7 @@ use super::KeyKind;
 ///     fn annotation(&self, key: &str) -> Option<&str> { self.pod.annotation(key) }
 ///     fn keys(&self, keys: &mut PodKeys<'_>) {
 ///         if let Some(workload) = Workload::of(&self.pod.metadata, self.replica_set.as_ref()) {
-///             keys.key(WORKLOAD, workload.key(self.namespace()));
+///             keys.custom_key(WORKLOAD, workload.key(self.namespace()));
 ///         }
 ///     }
 /// }
@@ -35,14 +35,14 @@ use super::KeyKind;
 /// # let pod: Pod = serde_json::from_value(serde_json::json!({ "metadata": meta("p", "ReplicaSet") })).unwrap();
 /// # let read: ObjectMeta = serde_json::from_value(meta("r", "Rollout")).unwrap();
 /// let (mut writer, reader) = pod_index::new();
-/// let count = |key: &[u8]| reader.load().pods_by_key(WORKLOAD, key).count();
+/// let count = |key: &[u8]| reader.load().pods_by_custom_key(WORKLOAD, key).count();
 /// writer.upsert_pod(Owned { pod: pod.clone(), replica_set: None })?;
 /// assert_eq!(count(b"shop/ReplicaSet/web-1"), 1);
 /// writer.upsert_pod(Owned { pod, replica_set: Some(read) })?;
 /// assert_eq!((count(b"shop/ReplicaSet/web-1"), count(b"shop/Rollout/web-1")), (0, 1));
 /// # Ok::<(), pod_index::Error>(())
 /// ```
-pub const WORKLOAD: KeyKind = KeyKind(u16::MAX);
+pub const WORKLOAD: CustomKeyKind = CustomKeyKind(u16::MAX);
 
 /// The labels in which a controller of `ReplicaSets` stores the end of their names, and the controller's kind.
 const HASHES: [(&str, &str); 2] =
@@ -128,7 +128,7 @@ impl<'a> Workload<'a> {
     /// // The index finds the pod by it.
     /// let (mut writer, reader) = pod_index::new();
     /// writer.upsert_pod(pod)?;
-    /// assert_eq!(reader.load().pods_by_key(WORKLOAD, b"shop/Deployment/web").count(), 1);
+    /// assert_eq!(reader.load().pods_by_custom_key(WORKLOAD, b"shop/Deployment/web").count(), 1);
     /// # Ok::<(), pod_index::Error>(())
     /// ```
     #[must_use]

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use equivalent::{Comparable, Equivalent};
 
 use crate::id::PodUid;
-use crate::pod::{ClaimRef, OwnedClaim, Strength};
+use crate::pod::{ClaimedKeyRef, OwnedClaimedKey, Strength};
 use crate::table::OrdSet;
 
 /// All contenders of a set of pods.
@@ -20,17 +20,17 @@ pub(crate) struct Contenders {
 /// A pod that claims a key without holding it. Ordered by key, then by strength.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Contender {
-    pub(crate) key: OwnedClaim,
+    pub(crate) key: OwnedClaimedKey,
     pub(crate) strength: Strength,
     pub(crate) uid: PodUid,
 }
 
 /// The place in an ordered set before all items with this key.
-pub(crate) struct Before<'a>(pub(crate) ClaimRef<'a>);
+pub(crate) struct Before<'a>(pub(crate) ClaimedKeyRef<'a>);
 
 /// An item of an ordered set that is sorted by key first.
 pub(crate) trait SortedByKey {
-    fn key(&self) -> ClaimRef<'_>;
+    fn key(&self) -> ClaimedKeyRef<'_>;
 }
 
 impl<T: SortedByKey> Equivalent<T> for Before<'_> {
@@ -46,7 +46,7 @@ impl<T: SortedByKey> Comparable<T> for Before<'_> {
 }
 
 impl SortedByKey for Contender {
-    fn key(&self) -> ClaimRef<'_> {
+    fn key(&self) -> ClaimedKeyRef<'_> {
         self.key.as_ref()
     }
 }
@@ -57,14 +57,14 @@ impl Contenders {
     }
 
     /// The contenders for a key, the strongest claim first.
-    pub(crate) fn of<'a>(&'a self, key: ClaimRef<'a>) -> impl Iterator<Item = &'a Contender> {
+    pub(crate) fn of<'a>(&'a self, key: ClaimedKeyRef<'a>) -> impl Iterator<Item = &'a Contender> {
         self.set(key).range(Before(key)..).take_while(move |contender| contender.key() == key)
     }
 
     /// The contender for a key with the strongest claim.
     #[expect(clippy::inline_always, reason = "the key need not be in memory for what is nearly always done")]
     #[inline(always)]
-    pub(crate) fn first_of(&self, key: ClaimRef<'_>) -> Option<&Contender> {
+    pub(crate) fn first_of(&self, key: ClaimedKeyRef<'_>) -> Option<&Contender> {
         let contenders = self.set(key);
         if contenders.is_empty() {
             return None;
@@ -81,17 +81,17 @@ impl Contenders {
     }
 
     #[inline]
-    fn set(&self, key: ClaimRef<'_>) -> &OrdSet<Contender> {
+    fn set(&self, key: ClaimedKeyRef<'_>) -> &OrdSet<Contender> {
         match key {
-            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &self.of_ips_and_containers,
-            ClaimRef::Custom(..) | ClaimRef::Name(..) => &self.of_texts,
+            ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &self.of_ips_and_containers,
+            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name(..) => &self.of_texts,
         }
     }
 
-    fn set_mut(&mut self, key: ClaimRef<'_>) -> &mut OrdSet<Contender> {
+    fn set_mut(&mut self, key: ClaimedKeyRef<'_>) -> &mut OrdSet<Contender> {
         match key {
-            ClaimRef::ContainerId(_) | ClaimRef::Ip(_) => &mut self.of_ips_and_containers,
-            ClaimRef::Custom(..) | ClaimRef::Name(..) => &mut self.of_texts,
+            ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &mut self.of_ips_and_containers,
+            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name(..) => &mut self.of_texts,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::id::{FullName, MirrorPodUid, PodUid, ResolvedPodUid, UidRef};
 use crate::identity::{ContainerId, Identity};
-use crate::pod::{ClaimRef, KeyKind, PodKind, ip_number};
+use crate::pod::{ClaimedKeyRef, CustomKeyKind, PodKind, ip_number};
 
 /// The result of a lookup: a pod, and by what it was found.
 ///
@@ -56,7 +56,7 @@ pub enum FoundBy {
     /// Its IP.
     Ip,
     /// A custom key.
-    Key,
+    Custom,
     /// Its namespace and name.
     Name,
     /// Its namespace and name. The text also has a container ID, but no pod names that ID: either no status names the
@@ -77,7 +77,7 @@ pub enum FoundBy {
 /// | [`IpAddr`], [`Ipv4Addr`], [`Ipv6Addr`] | an IP |
 /// | [`SocketAddr`] | its IP |
 /// | [`ContainerId`] | a container's ID |
-/// | [`KeyKind`] and bytes | a custom key |
+/// | [`CustomKeyKind`] and bytes | a custom key |
 /// | a string | a UID if a pod has it; else an IP, with or without a port, a container ID, `namespace/name`, a full name, or the path of a pod's log or directory |
 ///
 /// # Examples
@@ -116,8 +116,8 @@ pub enum Key<'a> {
     ContainerId(ContainerId),
     /// As for [`Snapshot::pod_by_ip`](crate::Snapshot::pod_by_ip).
     Ip(IpAddr),
-    /// As for [`Snapshot::pods_by_key`](crate::Snapshot::pods_by_key).
-    Custom(KeyKind, &'a [u8]),
+    /// As for [`Snapshot::pods_by_custom_key`](crate::Snapshot::pods_by_custom_key).
+    Custom(CustomKeyKind, &'a [u8]),
     /// Text that is not a UID in one of the usual spellings: any other UID if a pod has it, else what it is parsed as.
     Text(&'a str),
 }
@@ -130,22 +130,30 @@ impl<'a> Key<'a> {
             Self::Name { .. } => FoundBy::Name,
             Self::ContainerId(_) => FoundBy::ContainerId,
             Self::Ip(_) => FoundBy::Ip,
-            Self::Custom(..) => FoundBy::Key,
+            Self::Custom(..) => FoundBy::Custom,
         }
     }
 
-    /// The key as pods of this kind claim it. `None` if they do not: a UID has only one pod, mirror pods claim only names, and
-    /// for text the caller first finds out [what it means](Self::parse). Parsing it here would cost a look-up by IP half
-    /// of its instructions again, because the compiler would no longer put this function in its place.
+    /// The key in the form in which pods claim it. `None` if they do not: a UID has only one pod, and for text the caller first
+    /// finds out [what it means](Self::parse). Parsing it here would cost a look-up by IP half of its instructions again,
+    /// because the compiler would no longer put this function in its place.
     #[inline]
-    pub(crate) fn claimed(self, kind: PodKind) -> Option<ClaimRef<'a>> {
+    pub(crate) fn claimed_by_pods(self) -> Option<ClaimedKeyRef<'a>> {
         match self {
             Self::Uid(_) | Self::Text(_) => None,
-            Self::Name { namespace, name } => Some(ClaimRef::Name(kind, name, namespace)),
-            _ if kind == PodKind::Mirror => None,
-            Self::ContainerId(id) => Some(ClaimRef::ContainerId(id)),
-            Self::Ip(ip) => Some(ClaimRef::Ip(ip_number(ip))),
-            Self::Custom(kind, key) => Some(ClaimRef::Custom(kind, key)),
+            Self::Name { namespace, name } => Some(ClaimedKeyRef::Name(PodKind::Pod, name, namespace)),
+            Self::ContainerId(id) => Some(ClaimedKeyRef::ContainerId(id)),
+            Self::Ip(ip) => Some(ClaimedKeyRef::Ip(ip_number(ip))),
+            Self::Custom(kind, key) => Some(ClaimedKeyRef::Custom(kind, key)),
+        }
+    }
+
+    /// The key in the form in which mirror pods claim it. They claim only names.
+    #[inline]
+    pub(crate) fn claimed_by_mirrors(self) -> Option<ClaimedKeyRef<'a>> {
+        match self {
+            Self::Name { namespace, name } => Some(ClaimedKeyRef::Name(PodKind::Mirror, name, namespace)),
+            Self::Uid(_) | Self::Text(_) | Self::ContainerId(_) | Self::Ip(_) | Self::Custom(..) => None,
         }
     }
 
@@ -259,8 +267,8 @@ impl From<SocketAddr> for Key<'_> {
     }
 }
 
-impl<'a> From<(KeyKind, &'a [u8])> for Key<'a> {
-    fn from((kind, key): (KeyKind, &'a [u8])) -> Self {
+impl<'a> From<(CustomKeyKind, &'a [u8])> for Key<'a> {
+    fn from((kind, key): (CustomKeyKind, &'a [u8])) -> Self {
         Self::Custom(kind, key)
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `tables` | the six tables of a set of pods, and how a key is found in them |
+//! | `tables` | the tables of a set of pods, and how a key is found in them |
 //! | `contenders` | the claims to keys that another pod holds |
 //! | `mirror` | a mirror pod, and the translation of its UID |
-//! | `hashed_uid` | a UID as the tables find it |
+//! | `hashed_key`, `hashed_uid` | a key and a UID as the tables find them |
 //! | `history` | the removed pods to which a mirror still translates |
 //! | `removed`, `queue` | removed pods, in the order in which they are forgotten |
 //! | `times` | since when, and until when, a pod held a key |
@@ -16,6 +16,7 @@
 
 mod contenders;
 mod found;
+mod hashed_key;
 mod hashed_uid;
 mod history;
 mod mirror;
@@ -26,9 +27,10 @@ mod times;
 
 pub(crate) use contenders::{Contender, Contenders};
 pub use found::{Found, FoundBy, Key};
+pub(crate) use hashed_key::{HashedKey, HashedName};
 pub(crate) use hashed_uid::HashedUid;
 pub(crate) use history::History;
 pub(crate) use mirror::{Mirror, Translation};
 pub(crate) use removed::{Removals, RemovedPod, RemovedSet};
-pub(crate) use tables::{Claimant, Container, Tables, container_key, custom_key, ip_key, name_key};
+pub(crate) use tables::{Claimant, Container, KeyNumbers, Tables};
 pub(crate) use times::{End, EndCause, Hold, Learned, Stay, Times};

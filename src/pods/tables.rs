@@ -7,18 +7,18 @@
 //! of a current pod's name is the one stored last. The others are *contenders*. They are in two ordered sets, sorted by key
 //! and then by strength.
 
-use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::contenders::Contenders;
 use super::found::{Found, FoundBy, Key};
+use super::hashed_key::{HashedKey, HashedName};
 use super::hashed_uid::HashedUid;
 use super::mirror::Mirror;
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
-use crate::pod::{ClaimRef, Claims, KeyKind, PodKind, PodMeta, Strength, ip_number};
-use crate::table::{Hashing, Place, Table, Text, Value, Words, any_tag, tables, tag};
+use crate::pod::{ClaimedKeyRef, Claims, PodKind, PodMeta, Strength, ip_number};
+use crate::table::{Hashing, Place, Table, Text, Value, Words, tables};
 
 tables! {
     /// The tables of a set of pods; see the module. This is the only list of them.
@@ -38,7 +38,16 @@ tables! {
     /// Pods by IP.
     ips: Words => V,
     /// Pods by custom key.
-    keys: Text => V,
+    custom_keys: Text => V,
+}
+
+/// A number for each kind of key that pods claim. Each kind has a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KeyNumbers {
+    pub(crate) names: usize,
+    pub(crate) container_ids: usize,
+    pub(crate) ips: usize,
+    pub(crate) custom_keys: usize,
 }
 
 /// A pod that can claim keys.
@@ -90,28 +99,47 @@ impl<P: PodMeta> Claimant for Arc<P> {
     }
 }
 
+impl KeyNumbers {
+    pub(crate) const fn sum(self) -> usize {
+        let Self { names, container_ids, ips, custom_keys } = self;
+        names + container_ids + ips + custom_keys
+    }
+}
+
 impl<V> Tables<V> {
+    /// How many different keys of each kind the pods claim.
+    pub(crate) fn key_numbers(&self) -> KeyNumbers {
+        // All tables are named, so that a new one has to be counted, or listed among those by UID.
+        let Self { pods: _, mirrors: _, names, container_ids, ips, custom_keys, contenders: _ } = self;
+        KeyNumbers {
+            names: names.len(),
+            container_ids: container_ids.len(),
+            ips: ips.len(),
+            custom_keys: custom_keys.len(),
+        }
+    }
+
     /// The holder of a key, with the place of its entry.
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]
-    pub(crate) fn find(&self, key: ClaimRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
+    pub(crate) fn find(&self, key: ClaimedKeyRef<'_>, hashing: &Hashing) -> Option<(Place, &V)> {
         match key {
-            ClaimRef::ContainerId(id) => {
+            ClaimedKeyRef::ContainerId(id) => {
                 let (place, container) = self.find_container(id, hashing)?;
                 Some((place, &container.pod))
             }
-            ClaimRef::Ip(ip) => {
-                let (words, hash) = ip_key(ip, hashing);
-                let (place, entry) = self.ips.find(hash, any_tag(hash), |entry| entry.key == words)?;
+            ClaimedKeyRef::Ip(ip) => {
+                let HashedKey { key: words, tag, hash } = HashedKey::ip(ip, hashing);
+                let (place, entry) = self.ips.find(hash, tag, |entry| entry.key == words)?;
                 Some((place, &entry.value))
             }
-            ClaimRef::Custom(kind, key) => {
-                let (kind, hash) = custom_key(kind, key, hashing);
-                let (place, entry) = self.keys.find(hash, any_tag(hash), |entry| entry.key.is(&kind, key))?;
+            ClaimedKeyRef::Custom(kind, key) => {
+                let HashedKey { key: kind, tag, hash } = HashedKey::custom(kind, key, hashing);
+                let (place, entry) = self.custom_keys.find(hash, tag, |entry| entry.key.is(&kind, key))?;
                 Some((place, &entry.value))
             }
-            ClaimRef::Name(kind, name, namespace) => {
-                let (tag, hash) = name_key(kind, name, namespace, hashing);
+            ClaimedKeyRef::Name(kind, name, namespace) => {
+                let HashedName { tag, hash } = HashedName::new(kind, name, namespace, hashing);
                 let name = name.as_bytes();
                 let namespace = namespace.as_bytes();
                 let (place, entry) = self.names.find(hash, tag, |entry| entry.key.is(name, namespace))?;
@@ -123,8 +151,8 @@ impl<V> Tables<V> {
     #[expect(clippy::inline_always, reason = "a call would pass the place through memory")]
     #[inline(always)]
     fn find_container(&self, id: ContainerId, hashing: &Hashing) -> Option<(Place, &Container<V>)> {
-        let (words, hash) = container_key(id, hashing);
-        let (place, entry) = self.container_ids.find(hash, any_tag(hash), |entry| entry.key == words)?;
+        let HashedKey { key: words, tag, hash } = HashedKey::container_id(id, hashing);
+        let (place, entry) = self.container_ids.find(hash, tag, |entry| entry.key == words)?;
         Some((place, &entry.value))
     }
 }
@@ -142,12 +170,12 @@ impl<V: Claimant> Tables<V> {
                 Some(Found { container: Some(name), ..pod.found(FoundBy::ContainerId) })
             }
             // Not by `claimed`, which would copy the key to memory.
-            Key::Ip(ip) => Some(self.find(ClaimRef::Ip(ip_number(ip)), hashing)?.1.found(FoundBy::Ip)),
+            Key::Ip(ip) => Some(self.find(ClaimedKeyRef::Ip(ip_number(ip)), hashing)?.1.found(FoundBy::Ip)),
             Key::Custom(kind, key) => {
-                Some(self.find(ClaimRef::Custom(kind, key), hashing)?.1.found(FoundBy::Key))
+                Some(self.find(ClaimedKeyRef::Custom(kind, key), hashing)?.1.found(FoundBy::Custom))
             }
             Key::Name { namespace, name } => {
-                let key = ClaimRef::Name(PodKind::Pod, name, namespace);
+                let key = ClaimedKeyRef::Name(PodKind::Pod, name, namespace);
                 Some(self.find(key, hashing)?.1.found(FoundBy::Name))
             }
         }
@@ -175,7 +203,9 @@ impl<V: Claimant> Tables<V> {
                 let by_uid = self.get_mirror(uid, hashing);
                 return by_uid.or_else(|| self.get_mirror(Key::parse(text)?, hashing));
             }
-            _ => self.find(key.claimed(PodKind::Mirror)?, hashing)?.1,
+            Key::Name { .. } => self.find(key.claimed_by_mirrors()?, hashing)?.1,
+            // Mirror pods claim none of these.
+            Key::ContainerId(_) | Key::Ip(_) | Key::Custom(..) => return None,
         };
         Some(pod.found(key.found_by()))
     }
@@ -188,7 +218,7 @@ impl<V: Claimant> Tables<V> {
     ) -> impl Iterator<Item = Found<'a, V::Shared>> {
         let key = self.meant(key, hashing);
         let holder = self.get(key, hashing);
-        let claimed = holder.and(key.claimed(PodKind::Pod));
+        let claimed = holder.and(key.claimed_by_pods());
         let contested = claimed.filter(|claimed| self.contenders.first_of(*claimed).is_some());
         let contenders = contested.into_iter().flat_map(move |claimed| self.contenders.of(claimed));
         let others =
@@ -224,11 +254,14 @@ impl<V: Value<Shared: PodMeta>> Tables<V> {
     }
 
     /// The pod that claims a key and is stored under this UID. `None` if the pod's own UID changed.
-    pub(crate) fn claimant(&self, key: ClaimRef<'_>, uid: &PodUid, hashing: &Hashing) -> Option<&V> {
+    pub(crate) fn claimant(&self, key: ClaimedKeyRef<'_>, uid: &PodUid, hashing: &Hashing) -> Option<&V> {
         let uid = uid.as_uid_ref();
         match key {
-            ClaimRef::Name(PodKind::Mirror, ..) => Some(&self.mirror(uid, hashing)?.pod),
-            _ => self.pod(uid, hashing),
+            ClaimedKeyRef::Name(PodKind::Mirror, ..) => Some(&self.mirror(uid, hashing)?.pod),
+            ClaimedKeyRef::Name(PodKind::Pod, ..)
+            | ClaimedKeyRef::ContainerId(_)
+            | ClaimedKeyRef::Ip(_)
+            | ClaimedKeyRef::Custom(..) => self.pod(uid, hashing),
         }
     }
 }
@@ -254,38 +287,4 @@ fn by_text_uid<'a, T: Value<Shared: PodMeta>>(
 ) -> Option<&'a T> {
     let key = HashedUid::new(uid, hashing);
     Some(&table.find(key.hash, key.tag, |entry| key.is(entry.key, &entry.value))?.1.value)
-}
-
-/// The table key of a container ID.
-#[inline]
-pub(crate) fn container_key(id: ContainerId, hashing: &Hashing) -> ([Words; 2], u64) {
-    let words @ [a, b, c, d] = id.words();
-    ([Words(a, b), Words(c, d)], hashing.four_words(words))
-}
-
-/// The table key of an IP.
-#[inline]
-pub(crate) fn ip_key(ip: u128, hashing: &Hashing) -> (Words, u64) {
-    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
-    let words = ((ip >> 64) as u64, ip as u64);
-    (Words(words.0, words.1), hashing.words(words))
-}
-
-/// The tag and the hash of a full name. Names of pods have the lower half of the tags, those of mirror pods the upper.
-#[expect(clippy::inline_always, reason = "a call would pass the texts through memory")]
-#[inline(always)]
-pub(crate) fn name_key(kind: PodKind, name: &str, namespace: &str, hashing: &Hashing) -> (NonZero<u8>, u64) {
-    let hash = hashing.pair(name, namespace);
-    let (first, count) = match kind {
-        PodKind::Pod => (NonZero::<u8>::MIN, 128),
-        PodKind::Mirror => (NonZero::<u8>::MIN.saturating_add(128), 127),
-    };
-    (tag(hash, first, count), hash)
-}
-
-/// The number that is stored with a custom key's bytes.
-#[inline]
-pub(crate) fn custom_key(kind: KeyKind, key: &[u8], hashing: &Hashing) -> ([u8; 2], u64) {
-    let kind = kind.0.to_ne_bytes();
-    (kind, hashing.pair(kind, key))
 }

@@ -11,10 +11,11 @@ use std::time::Instant;
 
 use super::contenders::{Before, SortedByKey};
 use super::queue::Queue;
+use super::tables::KeyNumbers;
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
 use crate::options::KeepRemoved;
-use crate::pod::{ClaimRef, Life, OwnedClaim, Tenure, Time};
+use crate::pod::{ClaimedKeyRef, Lasts, Life, OwnedClaimedKey, Time};
 use crate::table::OrdMap;
 
 /// All holds of the keys of a snapshot's pods, and of those that ended lately.
@@ -34,7 +35,7 @@ pub(crate) struct Times {
 /// A stay of a key with a pod.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stay {
-    pub(crate) key: OwnedClaim,
+    pub(crate) key: OwnedClaimedKey,
     pub(crate) uid: PodUid,
     number: u64,
 }
@@ -88,12 +89,14 @@ pub(crate) struct Gap {
     pub(crate) end: Time,
 }
 
-/// Ended holds for each removed pod at most, on average: enough for a name, two IPs and three custom keys. If there are
-/// more, those that ended first are dropped, and the answers begin later.
-const ENDED_PER_POD: usize = 6;
+/// Of how many keys a usual pod's holds are kept once it is gone. Those of container IDs are not kept.
+const KEYS_OF_A_POD: KeyNumbers = KeyNumbers { names: 1, container_ids: 0, ips: 2, custom_keys: 3 };
+/// Ended holds for each removed pod at most, on average. If there are more, those that ended first are dropped, and the answers
+/// begin later.
+const ENDED_PER_POD: usize = KEYS_OF_A_POD.sum();
 
 impl SortedByKey for Stay {
-    fn key(&self) -> ClaimRef<'_> {
+    fn key(&self) -> ClaimedKeyRef<'_> {
         self.key.as_ref()
     }
 }
@@ -186,12 +189,12 @@ impl Times {
     }
 
     /// The holds of a key.
-    pub(crate) fn of<'a>(&'a self, key: ClaimRef<'a>) -> impl Iterator<Item = (&'a Stay, &'a Hold)> {
+    pub(crate) fn of<'a>(&'a self, key: ClaimedKeyRef<'a>) -> impl Iterator<Item = (&'a Stay, &'a Hold)> {
         self.holds.range(Before(key)..).take_while(move |(stay, _)| stay.key() == key)
     }
 
     /// The last hold of a key by a pod.
-    fn last_of(&self, key: &OwnedClaim, uid: &PodUid) -> Option<(Stay, Hold)> {
+    fn last_of(&self, key: &OwnedClaimedKey, uid: &PodUid) -> Option<(Stay, Hold)> {
         let last = Stay { key: key.clone(), uid: uid.clone(), number: u64::MAX };
         let found = self.holds.get_prev(&last).filter(|(stay, _)| (&stay.key, &stay.uid) == (key, uid));
         found.map(|(stay, hold)| (stay.clone(), hold.clone()))
@@ -200,7 +203,7 @@ impl Times {
     /// A pod has a key. `before`: its replaced object, which had the key too.
     pub(crate) fn begin(
         &mut self,
-        key: OwnedClaim,
+        key: OwnedClaimedKey,
         uid: &PodUid,
         before: Option<Life>,
         life: &Life,
@@ -208,7 +211,7 @@ impl Times {
     ) {
         // Its sandbox may be another one than before.
         let runs_again = |before: &Life| {
-            key.tenure() == Tenure::Sandbox && before.may_lack_sandbox && !life.may_lack_sandbox
+            key.tenure().lasts == Lasts::AsLongAsSandbox && before.may_lack_sandbox && !life.may_lack_sandbox
         };
         if let Some(before) = before.filter(runs_again) {
             self.end(&key, uid, before, EndCause::KeyLost, now);
@@ -239,7 +242,7 @@ impl Times {
     }
 
     /// Stores a hold that goes on.
-    fn insert(&mut self, key: OwnedClaim, uid: &PodUid, begun: Learned, life: &Life) {
+    fn insert(&mut self, key: OwnedClaimedKey, uid: &PodUid, begun: Learned, life: &Life) {
         let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };
         // Of a pod that was first seen without a sandbox, nothing is known of how long it had one.
         let stopped = life.may_lack_sandbox.then_some(Learned { after: Time::MIN, ..begun });
@@ -247,7 +250,14 @@ impl Times {
     }
 
     /// A pod has lost a key, or was removed.
-    pub(crate) fn end(&mut self, key: &OwnedClaim, uid: &PodUid, life: Life, cause: EndCause, now: &Moment) {
+    pub(crate) fn end(
+        &mut self,
+        key: &OwnedClaimedKey,
+        uid: &PodUid,
+        life: Life,
+        cause: EndCause,
+        now: &Moment,
+    ) {
         let Some((stay, hold)) = self.last_of(key, uid).filter(|(_, hold)| hold.end.is_none()) else {
             return;
         };
@@ -280,7 +290,7 @@ impl Times {
         let seems_held = |(stay, hold): &(&Stay, &Hold)| {
             let began_before = if gap.start == Time::MIN { hold.by < gap.end } else { hold.by <= gap.start };
             let stopped_before = hold.stopped.is_some_and(|stopped| stopped.after < gap.start);
-            hold.end.is_none() && began_before && !stopped_before && stay.key.tenure().is_exclusive()
+            hold.end.is_none() && began_before && !stopped_before && stay.key.tenure().is_exclusive
         };
         self.holds.iter().filter(seems_held).map(|(stay, hold)| (stay.clone(), hold.clone())).collect()
     }
@@ -290,9 +300,11 @@ impl Times {
     /// In the gap, the pod may have lost its sandbox, another pod may have got its IP, and then it may have got the same IP
     /// again. A container that has run since before the gap excludes that.
     pub(crate) fn interrupt(&mut self, stay: Stay, hold: Hold, life: &Life, gap: Gap, now: &Moment) {
-        let proof = match stay.key.tenure() {
-            Tenure::Sandbox => life.ip_by,
-            Tenure::Object | Tenure::Shared | Tenure::Forever => life.created,
+        let proof = match stay.key.tenure().lasts {
+            Lasts::AsLongAsSandbox => life.ip_by,
+            Lasts::AsLongAsObject | Lasts::Forever => life.created,
+            // An update may have taken it away, and another one given it back.
+            Lasts::AsLongAsNamed => None,
         };
         if proof.is_some_and(|by| by <= gap.start) {
             return;
@@ -318,7 +330,7 @@ impl Times {
         for stay in recent {
             let Some(hold) = self.holds.get(&stay).cloned() else { continue };
             let Some(end) = hold.end.clone().filter(|end| end.learned.after >= gap.start) else { break };
-            let goes_with_sandbox = stay.key.tenure() == Tenure::Sandbox;
+            let goes_with_sandbox = stay.key.tenure().lasts == Lasts::AsLongAsSandbox;
             if goes_with_sandbox && end.life.may_lack_sandbox && end.life.ip_until.is_some() {
                 self.doubt_end(stay, hold, &end, gap, now);
             }
@@ -384,9 +396,9 @@ fn of_before(life: &Life, hold: &Hold) -> Life {
 impl Stay {
     /// The earlier one of this time and what a pod's object says, by which the pod had the key.
     fn by_with(&self, by: Time, life: &Life) -> Time {
-        match self.key.tenure() {
-            Tenure::Sandbox => life.ip_by.map_or(by, |said| said.min(by)),
-            Tenure::Object | Tenure::Shared | Tenure::Forever => by,
+        match self.key.tenure().lasts {
+            Lasts::AsLongAsSandbox => life.ip_by.map_or(by, |said| said.min(by)),
+            Lasts::AsLongAsObject | Lasts::AsLongAsNamed | Lasts::Forever => by,
         }
     }
 }

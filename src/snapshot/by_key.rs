@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::Snapshot;
 use crate::identity::ContainerId;
-use crate::pod::{ClaimRef, KeyKind, PodKind, PodMeta, ip_number};
-use crate::pods::{Found, Key, Tables};
+use crate::pod::{ClaimedKeyRef, CustomKeyKind, PodMeta, ip_number};
+use crate::pods::{Found, Key, KeyNumbers};
 
 /// Numbers of keys in a snapshot.
 ///
@@ -20,7 +20,7 @@ pub struct KeyCounts {
     /// Distinct IPs.
     pub ips: usize,
     /// Distinct custom keys.
-    pub keys: usize,
+    pub custom_keys: usize,
     /// Number of claims to keys and names that another pod holds.
     pub contended: usize,
 }
@@ -69,7 +69,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn is_contested<'k>(&self, key: impl Into<Key<'k>>) -> bool {
         let key = self.live.meant(key.into(), &self.hashing);
-        key.claimed(PodKind::Pod).is_some_and(|key| self.live.contenders.first_of(key).is_some())
+        key.claimed_by_pods().is_some_and(|key| self.live.contenders.first_of(key).is_some())
     }
 
     /// All current pods that claim this key: the pod that [`get`](Self::get) returns, then the others, the strongest claim
@@ -170,7 +170,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_ip(&self, ip: IpAddr) -> Option<&Arc<P>> {
-        Some(self.live.find(ClaimRef::Ip(ip_number(ip)), &self.hashing)?.1)
+        Some(self.live.find(ClaimedKeyRef::Ip(ip_number(ip)), &self.hashing)?.1)
     }
 
     /// The pods that name this custom key, strongest claim first; see [`PodMeta::keys`].
@@ -180,7 +180,11 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// # Examples
     /// See [`PodMeta::keys`].
-    pub fn pods_by_key<'a>(&'a self, kind: KeyKind, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<P>> {
+    pub fn pods_by_custom_key<'a>(
+        &'a self,
+        kind: CustomKeyKind,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = &'a Arc<P>> {
         self.claimants((kind, key)).map(|found| found.pod)
     }
 
@@ -203,11 +207,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// ```
     #[must_use]
     pub fn key_counts(&self) -> KeyCounts {
-        let Tables { pods: _, mirrors: _, names: _, container_ids, ips, keys, contenders } = &self.live;
-        let container_ids = container_ids.len();
-        let ips = ips.len();
-        let keys = keys.len();
-        KeyCounts { container_ids, ips, keys, contended: contenders.len() }
+        let KeyNumbers { names: _, container_ids, ips, custom_keys } = self.live.key_numbers();
+        KeyCounts { container_ids, ips, custom_keys, contended: self.live.contenders.len() }
     }
 
     /// Number of ignored keys of all pods: those beyond [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD), empty

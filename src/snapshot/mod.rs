@@ -6,8 +6,8 @@
 //! | pods by full name · mirrors by full name | one table |
 //! | mirror UID → static UID | stored with each mirror |
 //!
-//! Three more tables are by additional keys. `pods` declares all six, and has a second set of them for removed pods. A
-//! snapshot is read-only data: `update` creates one from another. This module does not depend on threads.
+//! More tables are by additional keys, one for each kind. `pods` declares all of them, and has a second set of them for removed
+//! pods. A snapshot is read-only data: `update` creates one from another. This module does not depend on threads.
 
 mod by_key;
 mod changes;
@@ -25,7 +25,7 @@ pub use removed::RemovedPods;
 
 use crate::id::{self, PodUid, ResolvedPodUid, UidRef};
 use crate::options::Options;
-use crate::pod::{ClaimRef, PodKind, PodMeta, is_static_pod};
+use crate::pod::{ClaimedKeyRef, PodKind, PodMeta, is_static_pod};
 use crate::pods::{Found, History, Key, Mirror, RemovedSet, Tables, Times, Translation};
 use crate::table::Hashing;
 use crate::table::versions::{Clearing, Sharing, State, TableSet};
@@ -354,7 +354,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
     pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
-        Some(self.live.find(ClaimRef::Name(kind, name, namespace), &self.hashing)?.1)
+        Some(self.live.find(ClaimedKeyRef::Name(kind, name, namespace), &self.hashing)?.1)
     }
 
     /// The translation of a mirror, if not to itself.

@@ -1,7 +1,7 @@
 //! Decides which pod gets a key, and writes the entries of all keys.
 //!
-//! The rules of this file are those of container IDs, IPs and custom keys, and of the names of removed pods. Who holds a current
-//! pod's name follows another rule, which is in `update`: the pod that was stored last. Its entry is written here too.
+//! The rules of this file are those of the additional keys, and of the names of removed pods. Who holds a current pod's name
+//! follows another rule, which is in `update`: the pod that was stored last. Its entry is written here too.
 //!
 //! The result depends only on the set of pods, not on the order of writes. If several pods claim a key, the one
 //! with the strongest claim is in the table and the others are contenders. An added pod is compared with the
@@ -11,13 +11,12 @@
 //! it is replaced or removed.
 
 use crate::id::{PodUid, UidRef};
-use crate::pod::{ClaimRef, Claims, NamedClaim, OwnedClaim, PodKind, PodMeta, Strength};
+use crate::pod::{Claim, ClaimedKeyRef, Claims, OwnedClaimedKey, PodKind, PodMeta, Strength};
 use crate::pods::{
-    Claimant, Container, Contender, Contenders, HashedUid, Mirror, Tables, Translation, container_key,
-    custom_key, ip_key, name_key,
+    Claimant, Container, Contender, Contenders, HashedKey, HashedName, HashedUid, Mirror, Tables, Translation,
 };
 use crate::table::versions::TablesMut;
-use crate::table::{Place, Text, any_tag};
+use crate::table::{Place, Text};
 
 /// The numbers of ignored keys of a pod, before and after a change.
 pub(super) struct IgnoredKeys {
@@ -36,18 +35,18 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
             let uid = PodUid::from(uid);
             let is_as_strong = had.strength == has.strength;
             // Most updates change no key.
-            let is_alike = had.keys == has.keys;
+            let is_alike = had.same_keys(&has);
             let keeps = |other: &Claims, key| is_as_strong && (is_alike || other.has(key));
-            for named in had.iter().filter(|named| !keeps(&has, named.key)) {
+            for claim in had.iter().filter(|claim| !keeps(&has, claim.key)) {
                 if let Some(old) = old {
-                    self.release(named.key, had.strength, &uid, old);
+                    self.remove_claim(claim.key, had.strength, &uid, old);
                 }
             }
-            for named in has.iter() {
+            for claim in has.iter() {
                 let Some(new) = new else { break };
-                match old.filter(|_| keeps(&had, named.key)) {
-                    Some(old) => self.keep(named, old, new),
-                    None => self.claim(named, has.strength, &uid, new),
+                match old.filter(|_| keeps(&had, claim.key)) {
+                    Some(old) => self.keep_claim(claim, old, new),
+                    None => self.add_claim(claim, has.strength, &uid, new),
                 }
             }
         }
@@ -55,55 +54,59 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
     }
 
     /// Stores the new pod under a key that the old one claimed too. If that one is a contender, only its UID is stored.
-    fn keep(&mut self, named: NamedClaim<'_>, old: &V, new: &V) {
-        if let Some((place, holder)) = self.find(named.key, self.hashing)
+    fn keep_claim(&mut self, claim: Claim<'_>, old: &V, new: &V) {
+        if let Some((place, holder)) = self.find(claim.key, self.hashing)
             && holder.same(old)
         {
-            self.replace_entry(named, place, new.clone());
+            self.replace_entry(claim, place, new.clone());
         }
     }
 
     /// Adds a key that this pod newly claims.
-    pub(super) fn claim(&mut self, named: NamedClaim<'_>, strength: Strength, uid: &PodUid, pod: &V) {
-        let Some((place, holder)) = self.find(named.key, self.hashing) else {
-            return self.add_entry(named, pod);
+    pub(super) fn add_claim(&mut self, claim: Claim<'_>, strength: Strength, uid: &PodUid, pod: &V) {
+        let Some((place, holder)) = self.find(claim.key, self.hashing) else {
+            return self.add_entry(claim, pod);
         };
         let other = holder.strength();
         let other_uid = PodUid::from(holder.shared().uid());
         if (strength, uid) < (other, &other_uid) {
             // A pod that answers with another UID than it is stored under would pass the key on to that pod.
             let is_stored =
-                self.claimant(named.key, &other_uid, self.hashing).is_some_and(|stored| stored.same(holder));
-            self.replace_entry(named, place, pod.clone());
+                self.claimant(claim.key, &other_uid, self.hashing).is_some_and(|stored| stored.same(holder));
+            self.replace_entry(claim, place, pod.clone());
             if is_stored {
-                self.add_contender(named.key, other, other_uid);
+                self.add_contender(claim.key, other, other_uid);
             }
         } else {
-            self.add_contender(named.key, strength, uid.clone());
+            self.add_contender(claim.key, strength, uid.clone());
         }
     }
 
     /// Removes a key that this pod no longer claims.
-    pub(super) fn release(&mut self, key: ClaimRef<'_>, strength: Strength, uid: &PodUid, pod: &V) {
+    pub(super) fn remove_claim(&mut self, key: ClaimedKeyRef<'_>, strength: Strength, uid: &PodUid, pod: &V) {
         let Some((place, holder)) = self.find(key, self.hashing) else { return };
         if holder.same(pod) {
             self.pass_on(key, place);
         } else {
-            let contender = Contender { key: OwnedClaim::new(key), strength, uid: uid.clone() };
+            let contender = Contender { key: OwnedClaimedKey::new(key), strength, uid: uid.clone() };
             self.contenders_mut().remove(&contender);
         }
     }
 
     /// Passes a key on to the first contender, which may give a container another name. Returns that pod. Without a
     /// contender, removes the key.
-    pub(super) fn pass_on(&mut self, key: ClaimRef<'_>, place: Place) -> Option<V> {
+    pub(super) fn pass_on(&mut self, key: ClaimedKeyRef<'_>, place: Place) -> Option<V> {
         while let Some(contender) = self.contenders.first_of(key).cloned() {
             self.contenders_mut().remove(&contender);
             // Not found if its own UID changed.
             let Some(next) = self.claimant(key, &contender.uid, self.hashing).cloned() else { continue };
-            let claims = if let ClaimRef::ContainerId(_) = key { next.claims() } else { Claims::NONE };
-            let named = claims.iter().find(|named| named.key == key);
-            self.replace_entry(named.unwrap_or(NamedClaim { key, container: None }), place, next.clone());
+            let claims = match key {
+                // Its entry has more than the pod.
+                ClaimedKeyRef::ContainerId(_) => next.claims(),
+                ClaimedKeyRef::Ip(_) | ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name(..) => Claims::NONE,
+            };
+            let claim = claims.iter().find(|claim| claim.key == key);
+            self.replace_entry(claim.unwrap_or(Claim { key, container: None }), place, next.clone());
             return Some(next);
         }
         self.remove_entry(key, place);
@@ -114,10 +117,10 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
         self.beside(|tables| &mut tables.contenders)
     }
 
-    fn add_contender(&mut self, key: ClaimRef<'_>, strength: Strength, uid: PodUid) {
+    fn add_contender(&mut self, key: ClaimedKeyRef<'_>, strength: Strength, uid: PodUid) {
         // Contenders of one key share its bytes.
         let first = self.contenders.first_of(key).map(|other| other.key.clone());
-        let owned = first.unwrap_or_else(|| OwnedClaim::new(key));
+        let owned = first.unwrap_or_else(|| OwnedClaimedKey::new(key));
         self.contenders_mut().insert(Contender { key: owned, strength, uid });
     }
 
@@ -141,26 +144,26 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
     }
 
     /// Stores a key without a holder.
-    pub(super) fn add_entry(&mut self, NamedClaim { key, container }: NamedClaim<'_>, pod: &V) {
+    pub(super) fn add_entry(&mut self, Claim { key, container }: Claim<'_>, pod: &V) {
         let hashing = self.hashing;
         let pod = pod.clone();
         match key {
-            ClaimRef::ContainerId(id) => {
-                let (words, hash) = container_key(id, hashing);
+            ClaimedKeyRef::ContainerId(id) => {
+                let HashedKey { key: words, tag, hash } = HashedKey::container_id(id, hashing);
                 let container = Container { pod, name: container.cloned().unwrap_or_default() };
-                self.of(|tables| &mut tables.container_ids).insert(hash, any_tag(hash), words, container);
+                self.of(|tables| &mut tables.container_ids).insert(hash, tag, words, container);
             }
-            ClaimRef::Ip(ip) => {
-                let (words, hash) = ip_key(ip, hashing);
-                self.of(|tables| &mut tables.ips).insert(hash, any_tag(hash), words, pod);
+            ClaimedKeyRef::Ip(ip) => {
+                let HashedKey { key: words, tag, hash } = HashedKey::ip(ip, hashing);
+                self.of(|tables| &mut tables.ips).insert(hash, tag, words, pod);
             }
-            ClaimRef::Custom(kind, key) => {
-                let (kind, hash) = custom_key(kind, key, hashing);
+            ClaimedKeyRef::Custom(kind, key) => {
+                let HashedKey { key: kind, tag, hash } = HashedKey::custom(kind, key, hashing);
                 let text = Text::new(&kind, key);
-                self.of(|tables| &mut tables.keys).insert(hash, any_tag(hash), text, pod);
+                self.of(|tables| &mut tables.custom_keys).insert(hash, tag, text, pod);
             }
-            ClaimRef::Name(kind, name, namespace) => {
-                let (tag, hash) = name_key(kind, name, namespace, hashing);
+            ClaimedKeyRef::Name(kind, name, namespace) => {
+                let HashedName { tag, hash } = HashedName::new(kind, name, namespace, hashing);
                 let text = Text::new(name.as_bytes(), namespace.as_bytes());
                 self.of(|tables| &mut tables.names).insert(hash, tag, text, pod);
             }
@@ -168,29 +171,24 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
     }
 
     /// Stores another pod in an entry. It may give a container another name.
-    pub(super) fn replace_entry(
-        &mut self,
-        NamedClaim { key, container }: NamedClaim<'_>,
-        place: Place,
-        pod: V,
-    ) {
+    pub(super) fn replace_entry(&mut self, Claim { key, container }: Claim<'_>, place: Place, pod: V) {
         match key {
-            ClaimRef::ContainerId(_) => {
+            ClaimedKeyRef::ContainerId(_) => {
                 let container = Container { pod, name: container.cloned().unwrap_or_default() };
                 self.of(|tables| &mut tables.container_ids).replace(place, container);
             }
-            ClaimRef::Ip(_) => self.of(|tables| &mut tables.ips).replace(place, pod),
-            ClaimRef::Custom(..) => self.of(|tables| &mut tables.keys).replace(place, pod),
-            ClaimRef::Name(..) => self.of(|tables| &mut tables.names).replace(place, pod),
+            ClaimedKeyRef::Ip(_) => self.of(|tables| &mut tables.ips).replace(place, pod),
+            ClaimedKeyRef::Custom(..) => self.of(|tables| &mut tables.custom_keys).replace(place, pod),
+            ClaimedKeyRef::Name(..) => self.of(|tables| &mut tables.names).replace(place, pod),
         }
     }
 
-    fn remove_entry(&mut self, key: ClaimRef<'_>, place: Place) {
+    fn remove_entry(&mut self, key: ClaimedKeyRef<'_>, place: Place) {
         match key {
-            ClaimRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).remove(place),
-            ClaimRef::Ip(_) => self.of(|tables| &mut tables.ips).remove(place),
-            ClaimRef::Custom(..) => self.of(|tables| &mut tables.keys).remove(place),
-            ClaimRef::Name(..) => self.of(|tables| &mut tables.names).remove(place),
+            ClaimedKeyRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).remove(place),
+            ClaimedKeyRef::Ip(_) => self.of(|tables| &mut tables.ips).remove(place),
+            ClaimedKeyRef::Custom(..) => self.of(|tables| &mut tables.custom_keys).remove(place),
+            ClaimedKeyRef::Name(..) => self.of(|tables| &mut tables.names).remove(place),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Draft, Known, full_name};
 use crate::id::{PodUid, UidRef};
 use crate::moment::Moment;
-use crate::pod::{NamedClaim, PodKind, PodMeta};
+use crate::pod::{Claim, PodKind, PodMeta};
 use crate::pods::{Claimant, HashedUid, RemovedPod, Translation};
 use crate::table::Words;
 
@@ -101,8 +101,8 @@ impl<P: PodMeta> Draft<'_, P> {
         let removed = RemovedPod { pod: Arc::clone(pod), at, number };
         let key = HashedUid::new(uid, &self.hashing);
         let Some(mut tables) = self.removed_mut() else { return };
-        tables.claim(
-            NamedClaim { key: full_name(*kind, &**pod), container: None },
+        tables.add_claim(
+            Claim { key: full_name(*kind, &**pod), container: None },
             removed.strength(),
             &owner,
             &removed,
@@ -138,7 +138,7 @@ impl<P: PodMeta> Draft<'_, P> {
         }
         let Some(mut tables) = self.removed_mut() else { return };
         let name = full_name(kind, &*removed.pod);
-        tables.release(name, removed.strength(), &uid.into(), &removed);
+        tables.remove_claim(name, removed.strength(), &uid.into(), &removed);
         tables.remove_pod(kind, place);
         if kind == PodKind::Pod {
             tables.change_claims(uid, Some(&removed), None);
@@ -150,10 +150,16 @@ impl<P: PodMeta> Draft<'_, P> {
 mod tests {
     use std::time::{Duration, Instant, SystemTime};
 
-    use crate::pod::{KeyKind, PodKeys, PodMeta};
+    use crate::pod::{CustomKeyKind, PodKeys, PodMeta};
     use crate::{Moment, Operation, Options, Writer};
 
+    /// A pod with a key of each kind. Each but one custom key is also a key of all others.
     struct Pod(String);
+
+    /// To a name, a container ID, an IP and two custom keys.
+    const CLAIMS: usize = 5;
+    /// Of those that can be another pod's later.
+    const TIMED_CLAIMS: usize = 4;
 
     impl PodMeta for Pod {
         fn uid(&self) -> &str {
@@ -171,8 +177,8 @@ mod tests {
         fn keys(&self, keys: &mut PodKeys<'_>) {
             keys.container_id("a", &"3e5f0b1c".repeat(8));
             keys.ip([10, 0, 0, 7].into());
-            keys.key(KeyKind(1), "of all");
-            keys.key(KeyKind(1), &self.0);
+            keys.custom_key(CustomKeyKind(1), "of all");
+            keys.custom_key(CustomKeyKind(1), &self.0);
         }
     }
 
@@ -184,10 +190,10 @@ mod tests {
         let check = |writer: &Writer<Pod>, left: usize| {
             let removed = writer.current().removed.as_ref().expect("kept");
             let tables = &removed.tables;
-            let holders =
-                tables.container_ids.len() + tables.ips.len() + tables.keys.len() + tables.names.len();
-            let lens = (tables.pods.len(), removed.queue.len(), holders + tables.contenders.len());
-            assert_eq!(lens, (left, left, 5 * left));
+            assert_eq!(tables.pods.len(), left);
+            assert_eq!(removed.queue.len(), left);
+            let claims = tables.key_numbers().sum() + tables.contenders.len();
+            assert_eq!(claims, left * CLAIMS);
         };
         let start = Instant::now();
         let wall = SystemTime::now();
@@ -214,8 +220,8 @@ mod tests {
         }
         assert_eq!(writer.advance(after(60)), 12);
         check(&writer, 0);
-        // The eight pods that returned have an IP, two custom keys and a name.
+        // Eight pods returned.
         let times = writer.current().times.as_ref().expect("kept");
-        assert_eq!(times.counts(), (32, 0));
+        assert_eq!(times.counts(), (8 * TIMED_CLAIMS, 0));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Draft;
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
-use crate::pod::{ClaimRef, Claims, OwnedClaim, PodKind, PodMeta, Tenure};
+use crate::pod::{ClaimedKeyRef, Claims, Lasts, OwnedClaimedKey, PodKind, PodMeta};
 use crate::pods::EndCause;
 
 impl<P: PodMeta> Draft<'_, P> {
@@ -87,12 +87,12 @@ impl<P: PodMeta> Draft<'_, P> {
 }
 
 /// The keys of a pod that may be another's at another time, sorted.
-fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedClaim> {
+fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedClaimedKey> {
     let kind = PodKind::of(pod);
     let claims = if kind == PodKind::Pod { Claims::of(pod) } else { Claims::NONE };
-    let name = ClaimRef::Name(kind, pod.name(), pod.namespace());
-    let timed = claims.iter().map(|named| named.key).filter(|key| key.tenure() != Tenure::Forever);
-    let mut keys: Vec<_> = timed.chain([name]).map(OwnedClaim::new).collect();
+    let name = ClaimedKeyRef::Name(kind, pod.name(), pod.namespace());
+    let timed = claims.iter().map(|claim| claim.key).filter(|key| key.tenure().lasts != Lasts::Forever);
+    let mut keys: Vec<_> = timed.chain([name]).map(OwnedClaimedKey::new).collect();
     // Only the name can be in a wrong place.
     keys.sort_unstable();
     keys

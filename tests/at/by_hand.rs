@@ -4,7 +4,7 @@ use super::*;
 
 /// A pod with the IP of all of these tests.
 fn pod(uid: &str, life: Life) -> Pod {
-    Pod { uid: uid.into(), name: uid.into(), ips: vec![7], own: false, life }
+    Pod { uid: uid.into(), name: uid.into(), ips: vec![7], custom: false, life }
 }
 
 /// Writes at these ticks; before and after each, everything was known.
@@ -232,13 +232,15 @@ fn a_pod_that_was_known_before_anything_was_covered_has_its_ip_since_its_own_obj
 #[test]
 fn an_ambiguous_answer_lists_some_pods_and_the_number_of_the_others() {
     let mut told = Told::new();
-    let pods = (0..20).map(|number| Pod { own: true, ..pod(&format!("u{number}"), Life::default()) });
+    let pods = (0..20).map(|number| Pod { custom: true, ..pod(&format!("u{number}"), Life::default()) });
     told.tell(100, pods.map(add));
     told.tell(800, []);
     let snapshot = told.reader.load();
     let at = snapshot.at(time(400));
-    let Holder::Ambiguous { candidates, more } = at.get((OWN, &b"own"[..])) else { panic!("twenty have it") };
-    assert_eq!((candidates.len(), more, at.candidates((OWN, &b"own"[..])).len()), (16, 4, 20));
+    let Holder::Ambiguous { candidates, more } = at.get((CUSTOM, &b"custom"[..])) else {
+        panic!("twenty have it")
+    };
+    assert_eq!((candidates.len(), more, at.candidates((CUSTOM, &b"custom"[..])).len()), (16, 4, 20));
 }
 
 /// A mirror pod is found by its name, unless a pod had that name.

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, Coverage, FoundBy, Holder, Key, KeyKind, Life, Moment, NotFound, Operation,
-    Options, PodKeys, PodMeta, Reader, Time, Writer,
+    CONFIG_MIRROR_ANNOTATION, Coverage, CustomKeyKind, FoundBy, Holder, Key, Life, Moment, NotFound,
+    Operation, Options, PodKeys, PodMeta, Reader, Time, Writer,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ const TICKS: i64 = 4;
 /// The bounds that the truths keep to, in ticks.
 const SKEW: i64 = 6;
 const DELAY: i64 = 20;
-const OWN: KeyKind = KeyKind(1);
+const CUSTOM: CustomKeyKind = CustomKeyKind(1);
 
 fn time(tick: i64) -> Time {
     Time::from_nanos(tick * 1_000_000_000 / TICKS)
@@ -54,7 +54,7 @@ struct Pod {
     uid: String,
     name: String,
     ips: Vec<u8>,
-    own: bool,
+    custom: bool,
     life: Life,
 }
 
@@ -76,8 +76,8 @@ impl PodMeta for Pod {
             keys.container_id("app", &"ab".repeat(32));
         }
         self.ips.iter().for_each(|number| keys.ip(ip(*number)));
-        if self.own {
-            keys.key(OWN, "own");
+        if self.custom {
+            keys.custom_key(CUSTOM, "custom");
         }
         keys.finished(self.life.may_lack_sandbox);
         keys.created(self.life.created.map_or(0, |time| time.as_nanos() / 1_000_000_000));

@@ -19,7 +19,7 @@ prop_compose! {
         uid in 0..4usize,
         name in 0..2usize,
         ips in 0..4usize,
-        own: bool,
+        custom: bool,
         created in 0..60i64,
         [not_before, by, until] in [(); 3].map(|()| prop::option::of(0..60i64)),
         may_lack_sandbox in prop::bool::weighted(0.3),
@@ -28,7 +28,7 @@ prop_compose! {
             uid: format!("u{uid}"),
             name: format!("n{name}"),
             ips: [&[][..], &[1], &[2], &[1, 2]][ips].to_vec(),
-            own,
+            custom,
             life: Life {
                 created: Some(time(created)),
                 ip_not_before: not_before.map(time),
@@ -61,12 +61,60 @@ fn steps() -> impl Strategy<Value = Step> {
 enum Word {
     Ip(u8),
     Name(String),
-    Own,
+    Custom,
 }
 
+/// How a kind of key behaves in time, by the documents, and not by what the index declares.
+#[derive(Clone, Copy)]
+struct Tenure {
+    lasts: Lasts,
+    is_exclusive: bool,
+}
+
+/// As long as what a pod has a key.
+#[derive(Clone, Copy, PartialEq)]
+enum Lasts {
+    Sandbox,
+    Object,
+    /// The object, which may gain and lose it.
+    Naming,
+}
+
+impl Word {
+    fn tenure(&self) -> Tenure {
+        match self {
+            Self::Ip(_) => Tenure { lasts: Lasts::Sandbox, is_exclusive: true },
+            Self::Name(_) => Tenure { lasts: Lasts::Object, is_exclusive: true },
+            Self::Custom => Tenure { lasts: Lasts::Naming, is_exclusive: false },
+        }
+    }
+
+    fn goes_with_sandbox(&self) -> bool {
+        self.tenure().lasts == Lasts::Sandbox
+    }
+
+    fn key(&self) -> Key<'_> {
+        match self {
+            Self::Ip(number) => ip(*number).into(),
+            Self::Name(name) => ("default", &**name).into(),
+            Self::Custom => (CUSTOM, &b"custom"[..]).into(),
+        }
+    }
+}
+
+/// All keys of a pod.
 fn words(pod: &Pod) -> Vec<Word> {
-    let own = pod.own.then_some(Word::Own);
-    pod.ips.iter().map(|ip| Word::Ip(*ip)).chain(own).chain([Word::Name(pod.name.clone())]).collect()
+    // Each field is named, so that a new kind of key is compared and asked for.
+    let Pod { uid: _, name, ips, custom, life: _ } = pod;
+    let custom = custom.then_some(Word::Custom);
+    ips.iter().map(|ip| Word::Ip(*ip)).chain(custom).chain([Word::Name(name.clone())]).collect()
+}
+
+/// The keys that are asked for: all that the pods of the histories can have.
+fn all_words() -> Vec<Word> {
+    let one = Pod { name: "n0".into(), ips: vec![1, 2], custom: true, ..Pod::default() };
+    let other = Pod { name: "n1".into(), ips: vec![1], ..Pod::default() };
+    [one, other].iter().flat_map(words).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -112,7 +160,7 @@ impl Model {
         }
         for word in words(pod) {
             let runs_again = |before: &Life| {
-                matches!(word, Word::Ip(_)) && before.may_lack_sandbox && !pod.life.may_lack_sandbox
+                word.goes_with_sandbox() && before.may_lack_sandbox && !pod.life.may_lack_sandbox
             };
             if let Some(old) = old.as_ref().filter(|old| old_words.contains(&word) && runs_again(&old.life)) {
                 self.end(&pod.uid, &word, old.life, false);
@@ -198,9 +246,10 @@ impl Model {
     /// An interval after a gap: the same one, or two.
     fn interrupted(&self, mut one: Interval, start: Option<i64>, since: i64) -> Vec<Interval> {
         let proves = |life: &Life| {
-            let said = match one.word {
-                Word::Ip(_) => life.ip_by,
-                _ => life.created,
+            let said = match one.word.tenure().lasts {
+                Lasts::Sandbox => life.ip_by,
+                Lasts::Object => life.created,
+                Lasts::Naming => None,
             };
             start.is_some() && said.map(tick).is_some_and(|said| Some(said) <= start)
         };
@@ -210,7 +259,7 @@ impl Model {
         let life = self.pods[&one.uid].life;
         let is_older = start.map_or(one.by < since, |start| one.by <= start);
         let had_stopped = one.stopped.is_some_and(|stopped| stopped.after < start);
-        if one.word == Word::Own || !is_older || had_stopped || proves(&life) {
+        if !one.word.tenure().is_exclusive || !is_older || had_stopped || proves(&life) {
             return vec![one];
         }
         let learned = one.learned.max(since);
@@ -232,7 +281,7 @@ impl Model {
     /// An interval that ended, after a gap: the same one, a shorter one, or two.
     fn ended(&self, mut one: Interval, start: Option<i64>) -> Vec<Interval> {
         let Some((gone, heard, life, _)) = one.end.as_mut() else { return vec![one] };
-        let is_of_gap = *heard >= start && matches!(one.word, Word::Ip(_)) && one.lost.is_none();
+        let is_of_gap = *heard >= start && one.word.goes_with_sandbox() && one.lost.is_none();
         if !is_of_gap || !life.may_lack_sandbox || life.ip_until.is_none() {
             return vec![one];
         }
@@ -262,7 +311,8 @@ impl Model {
         let created = ticks(life.created).expect("given");
         let there = known(one.end.as_ref().map_or(self.heard, |end| end.1));
         let gone = one.end.as_ref().map_or(FOREVER, |end| end.0);
-        if let Word::Ip(_) = one.word {
+        let lasts = one.word.tenure().lasts;
+        if lasts == Lasts::Sandbox {
             let by = one.by.min(ticks(life.ip_by).unwrap_or(FOREVER));
             // What objects say is clipped by what was seen.
             let from = known(one.heard).max(ticks(life.ip_not_before).unwrap_or(-FOREVER).min(by));
@@ -276,7 +326,7 @@ impl Model {
                 if is_open { FOREVER } else { gone },
             ];
         }
-        let by = if one.word == Word::Own { FOREVER } else { created + TICKS + SKEW };
+        let by = if lasts == Lasts::Naming { FOREVER } else { created + TICKS + SKEW };
         let by = one.by.min(by);
         [known(one.heard).max((created - SKEW).min(by)), by, there, gone]
     }
@@ -295,7 +345,7 @@ impl Model {
         let possible = all.iter().filter(|(_, [from, .., gone])| touches(*from, *gone)).count();
         let is_complete = self.heard.is_some() && self.floor.is_some_and(|floor| floor <= first);
         if let [(one, _)] = certain[..]
-            && (*word != Word::Own || (possible == 1 && is_complete))
+            && (word.tenure().is_exclusive || (possible == 1 && is_complete))
         {
             return Ok(vec![one.uid.clone()]);
         }
@@ -305,7 +355,7 @@ impl Model {
         let mut candidates: Vec<_> = all
             .iter()
             .filter(|(_, mine)| {
-                let others = all.iter().filter(|_| *word != Word::Own);
+                let others = all.iter().filter(|_| word.tenure().is_exclusive);
                 let (mut from, mut gone) = (mine[0], mine[3]);
                 for (_, other) in others {
                     from = if before(other, mine) { from.max(other[2]) } else { from };
@@ -335,7 +385,7 @@ fn tick(time: Time) -> i64 {
 }
 
 fn said_by(one: &Interval, life: &Life) -> i64 {
-    let said = life.ip_by.filter(|_| matches!(one.word, Word::Ip(_)));
+    let said = life.ip_by.filter(|_| one.word.goes_with_sandbox());
     said.map_or(one.by, |said| one.by.min(said.as_nanos() * TICKS / 1_000_000_000))
 }
 
@@ -365,7 +415,8 @@ fn every_answer_is_what_a_list_of_intervals_says() {
     let compared = Cell::new([0; 3]);
     let config = seeded(192);
     let cases = config.cases as usize;
-    let histories = (vec((steps(), 0..6i64), 1..40), vec((0..80i64, 0..6usize), 12), 20..200i64);
+    let histories =
+        (vec((steps(), 0..6i64), 1..40), vec((0..80i64, prop::sample::select(all_words())), 12), 20..200i64);
     let result = TestRunner::new(config).run(&histories, |(history, questions, age)| {
         let (mut writer, reader, start) = index(age, 1000);
         let mut model = Model { age, ..Model::default() };
@@ -390,18 +441,11 @@ fn every_answer_is_what_a_list_of_intervals_says() {
                 model.cover(since);
             }
             let snapshot = reader.load();
-            for (at, which) in &questions {
-                let own = (OWN, &b"own"[..]);
-                let (word, key): (_, Key<'_>) = match which {
-                    0 | 1 => (Word::Ip(1), ip(1).into()),
-                    2 => (Word::Ip(2), ip(2).into()),
-                    3 => (Word::Name("n0".into()), ("default", "n0").into()),
-                    4 => (Word::Name("n1".into()), ("default", "n1").into()),
-                    _ => (Word::Own, own.into()),
-                };
-                let claims = model.pods.values().filter(|pod| words(pod).contains(&word)).count();
+            for (at, word) in &questions {
+                let key = word.key();
+                let claims = model.pods.values().filter(|pod| words(pod).contains(word)).count();
                 assert_eq!(snapshot.is_contested(key), claims > 1, "{word:?}");
-                let expected = model.answer(&word, *at);
+                let expected = model.answer(word, *at);
                 let at = snapshot.at(time(*at)).skew(span(SKEW)).delay(span(DELAY));
                 let (answer, kind) = match at.get(key) {
                     Holder::Pod(found) => (Ok(vec![found.pod.uid.clone()]), 0),

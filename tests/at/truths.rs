@@ -118,7 +118,7 @@ fn truth(plans: &[Plan]) -> (Vec<Held>, Vec<News>) {
             uid: uid.clone(),
             name: uid.clone(),
             ips: ip.into_iter().collect(),
-            own: false,
+            custom: false,
             life,
         };
         let unique = 100 + u8::try_from(number).expect("few");

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pod_index::identity::ContainerId;
-use pod_index::{KeyKind, Snapshot, is_mirror_pod};
+use pod_index::{CustomKeyKind, Snapshot, is_mirror_pod};
 
 use super::observation::{Id, id};
 use super::{TestKeys, TestPod};
@@ -17,9 +17,9 @@ pub fn container_ids() -> [String; 4] {
     ["3e5f0b1c".repeat(8), format!("{}d", &"3e5f0b1c".repeat(8)[..63]), "0".repeat(64), "f".repeat(64)]
 }
 pub const IPS: [&str; 4] = ["10.0.0.7", "fd00::7", "10.0.0.8", "192.0.2.1"];
-pub const OWN: [OwnKey; 5] = [(1, b"a"), (2, b"a"), (1, b"b"), (1, b"ab"), (9, b"")];
+pub const CUSTOM_KEYS: [CustomKey; 5] = [(1, b"a"), (2, b"a"), (1, b"b"), (1, b"ab"), (9, b"")];
 
-pub type OwnKey = (u16, &'static [u8]);
+pub type CustomKey = (u16, &'static [u8]);
 
 /// How many different sets of keys there are.
 pub const COMBINATIONS: usize = 2 * 3 * 9 * 2;
@@ -34,7 +34,7 @@ pub fn keys(number: usize) -> TestKeys {
         ..TestKeys::default()
     };
     let mut container = |name: &str, id: String| keys.containers.push((name.to_owned(), id));
-    let (mut ips, mut own): (Vec<&str>, Vec<usize>) = (Vec::new(), Vec::new());
+    let (mut ips, mut custom): (Vec<&str>, Vec<usize>) = (Vec::new(), Vec::new());
     match number / 6 % 9 {
         0 => {}
         1 => {
@@ -48,14 +48,14 @@ pub fn keys(number: usize) -> TestKeys {
         }
         3 => {
             ips.push("::ffff:10.0.0.7");
-            own.push(0);
+            custom.push(0);
         }
-        4 => own.extend([0, 2]),
+        4 => custom.extend([0, 2]),
         5 => {
             // Named twice; the first name counts.
             container("other", format!("cri-o://{}", ids[0]));
             container("app", ids[0].clone());
-            own.extend([1, 0, 1]);
+            custom.extend([1, 0, 1]);
         }
         6 => {
             container("sidecar-2", ids[1].clone());
@@ -66,18 +66,18 @@ pub fn keys(number: usize) -> TestKeys {
             container("app", ids[0][..12].to_owned());
             container("waiting", String::new());
             ips.push("not-an-ip");
-            own.extend([4, 3]);
+            custom.extend([4, 3]);
         }
         _ => {
             for (name, id) in ["a", "b", "c"].into_iter().zip(&ids) {
                 container(name, format!("docker://{id}"));
             }
             ips.extend(IPS[..3].iter());
-            own.extend([0, 1, 2, 3]);
+            custom.extend([0, 1, 2, 3]);
         }
     }
     keys.ips = ips.into_iter().map(str::to_owned).collect();
-    keys.own = own.into_iter().map(|at| (OWN[at].0, OWN[at].1.to_vec())).collect();
+    keys.custom = custom.into_iter().map(|at| (CUSTOM_KEYS[at].0, CUSTOM_KEYS[at].1.to_vec())).collect();
     keys
 }
 
@@ -86,9 +86,9 @@ pub fn keys(number: usize) -> TestKeys {
 pub struct KeyAnswers {
     pub by_container_id: Vec<(String, Option<(Id, String)>)>,
     pub by_ip: Vec<(&'static str, Option<Id>)>,
-    pub by_own: Vec<(OwnKey, Vec<Id>)>,
+    pub by_custom_key: Vec<(CustomKey, Vec<Id>)>,
     pub ignored: usize,
-    /// Different container IDs, IPs and own keys, and how many claims, also to names, do not hold.
+    /// Different container IDs, IPs and custom keys, and how many claims, also to names, do not hold.
     pub counts: (usize, usize, usize, usize),
 }
 
@@ -111,16 +111,16 @@ impl KeyAnswers {
             }
             (ip, found)
         });
-        let by_own = OWN.map(|(kind, key)| {
-            ((kind, key), snapshot.pods_by_key(KeyKind(kind), key).map(id).collect::<Vec<_>>())
+        let by_custom_key = CUSTOM_KEYS.map(|(kind, key)| {
+            ((kind, key), snapshot.pods_by_custom_key(CustomKeyKind(kind), key).map(id).collect::<Vec<_>>())
         });
         let counts = snapshot.key_counts();
         Self {
             by_container_id: by_container_id.into(),
             by_ip: by_ip.into(),
-            by_own: by_own.into(),
+            by_custom_key: by_custom_key.into(),
             ignored: snapshot.ignored_key_count(),
-            counts: (counts.container_ids, counts.ips, counts.keys, counts.contended),
+            counts: (counts.container_ids, counts.ips, counts.custom_keys, counts.contended),
         }
     }
 
@@ -135,7 +135,7 @@ impl KeyAnswers {
             (finished, terminating, Reverse(created.unwrap_or(i64::MIN)), pod.uid.clone())
         });
         let (mut containers, mut ips) = (BTreeMap::new(), BTreeMap::new());
-        let mut own: BTreeMap<(u16, &[u8]), Vec<Id>> = BTreeMap::new();
+        let mut custom: BTreeMap<(u16, &[u8]), Vec<Id>> = BTreeMap::new();
         let (mut claims, mut ignored) = (0, 0);
         for pod in pods {
             // What this pod has named already.
@@ -158,23 +158,23 @@ impl KeyAnswers {
                     Err(_) => ignored += 1,
                 }
             }
-            for (kind, key) in &pod.keys.own {
+            for (kind, key) in &pod.keys.custom {
                 if key.is_empty() {
                     ignored += 1;
                 } else if keys.insert((*kind, key)) {
                     claims += 1;
-                    own.entry((*kind, key)).or_default().push(id(pod));
+                    custom.entry((*kind, key)).or_default().push(id(pod));
                 }
             }
         }
-        let held = containers.len() + ips.len() + own.len();
-        let counts = (containers.len(), ips.len(), own.len(), claims - held + shadowed);
+        let held = containers.len() + ips.len() + custom.len();
+        let counts = (containers.len(), ips.len(), custom.len(), claims - held + shadowed);
         Self {
             by_container_id: container_ids()
                 .map(|digits| (digits.clone(), containers.get(digits.as_str()).cloned()))
                 .into(),
             by_ip: IPS.map(|ip| (ip, ips.get(&ip.parse().expect("an IP")).cloned())).into(),
-            by_own: OWN.map(|key| (key, own.get(&key).cloned().unwrap_or_default())).into(),
+            by_custom_key: CUSTOM_KEYS.map(|key| (key, custom.get(&key).cloned().unwrap_or_default())).into(),
             ignored,
             counts,
         }

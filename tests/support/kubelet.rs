@@ -109,7 +109,7 @@ impl Kubelet {
                 .iter()
                 .map(|full_name| (full_name.clone(), self.by_full_name(full_name)))
                 .collect(),
-            // Not the kubelet's: it finds no pod by further keys.
+            // Not the kubelet's: it finds no pod by additional keys.
             by_key: KeyAnswers::expected(self.pod_by_uid.values().chain(self.mirror_pod_by_uid.values())),
         }
     }

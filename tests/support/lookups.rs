@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{Key, KeyKind, MirrorPodUid, PodUid, Snapshot, Writer};
+use pod_index::{CustomKeyKind, Key, MirrorPodUid, PodUid, Snapshot, Writer};
 
 use super::support::{TestKeys, TestPod};
 
@@ -28,20 +28,20 @@ const UNKNOWN_CONTAINER: &str =
 /// A known IP and an unknown one.
 pub const IPS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 /// Two pods have it, or more.
-pub const SHARED: KeyKind = KeyKind(1);
+pub const SHARED: CustomKeyKind = CustomKeyKind(1);
 
 /// Keys that can be looked up. In some tests, pods contend for them.
 pub fn known() -> TestKeys {
     TestKeys {
         containers: vec![("app".into(), CONTAINER.into())],
         ips: vec!["10.0.0.7".into()],
-        own: vec![(SHARED.0, b"all".to_vec())],
+        custom: vec![(SHARED.0, b"all".to_vec())],
         ..TestKeys::default()
     }
 }
 
 fn pods(count: usize) -> impl Iterator<Item = Arc<TestPod>> {
-    let of_odd = TestKeys { own: known().own, ..TestKeys::default() };
+    let of_odd = TestKeys { custom: known().custom, ..TestKeys::default() };
     let special = [
         TestPod::plain(UUID, "web_shop").with_keys(known()),
         TestPod::fixed(STATIC, "etcd_kube-system"),

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use pod_index::kubelet::{MirrorToPod, PodToMirror};
 use pod_index::{
-    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, KeyKind, PodKeys, PodMeta,
-    Snapshot,
+    CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CustomKeyKind, PodKeys,
+    PodMeta, Snapshot,
 };
 
 /// A pod with only what the index reads, and a number that identifies its version.
@@ -36,7 +36,7 @@ pub struct TestKeys {
     /// Names of containers, and their IDs as statuses have them.
     pub containers: Vec<(String, String)>,
     pub ips: Vec<String>,
-    pub own: Vec<(u16, Vec<u8>)>,
+    pub custom: Vec<(u16, Vec<u8>)>,
     pub finished: bool,
     pub terminating: bool,
     pub created: Option<i64>,
@@ -59,15 +59,15 @@ impl PodMeta for TestPod {
         self.ephemeral
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
-        let TestKeys { containers, ips, own, finished, terminating, created } = &self.keys;
+        let TestKeys { containers, ips, custom, finished, terminating, created } = &self.keys;
         for (name, id) in containers {
             keys.container_id(name, id);
         }
         for ip in ips {
             keys.ip_text(ip);
         }
-        for (kind, key) in own {
-            keys.key(KeyKind(*kind), key);
+        for (kind, key) in custom {
+            keys.custom_key(CustomKeyKind(*kind), key);
         }
         keys.finished(*finished);
         keys.terminating(*terminating);

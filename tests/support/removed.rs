@@ -6,9 +6,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use pod_index::identity::{ContainerId, Identity};
-use pod_index::{Found, FoundBy, KeyKind, Moment, Snapshot, is_mirror_pod};
+use pod_index::{CustomKeyKind, Found, FoundBy, Moment, Snapshot, is_mirror_pod};
 
-use super::keys::{IPS, OWN, OwnKey, container_ids};
+use super::keys::{CUSTOM_KEYS, CustomKey, IPS, container_ids};
 use super::observation::{Id, Universe, id};
 use super::{TestKeys, TestPod};
 
@@ -102,7 +102,7 @@ pub struct RemovedAnswers {
     pub by_full_name: Vec<(String, Option<Went>)>,
     pub by_container_id: Vec<(String, Option<(Went, String)>)>,
     pub by_ip: Vec<(&'static str, Option<Went>)>,
-    pub by_own: Vec<(OwnKey, Vec<Went>)>,
+    pub by_custom_key: Vec<(CustomKey, Vec<Went>)>,
     pub resolved: Vec<(String, Told)>,
 }
 
@@ -137,9 +137,9 @@ impl RemovedAnswers {
                 })
                 .into(),
             by_ip: IPS.map(|ip| (ip, removed.get(ip.parse::<IpAddr>().expect("an IP")).map(went))).into(),
-            by_own: OWN
+            by_custom_key: CUSTOM_KEYS
                 .map(|(kind, key)| {
-                    ((kind, key), removed.claimants((KeyKind(kind), key)).map(went).collect::<Vec<_>>())
+                    ((kind, key), removed.claimants((CustomKeyKind(kind), key)).map(went).collect::<Vec<_>>())
                 })
                 .into(),
             resolved: texts(universe)
@@ -163,8 +163,9 @@ impl RemovedAnswers {
             Some((found.went(), found.container(digits)?))
         };
         let by_ip = |ip: &str| Some(removals.last(false, |gone| gone.has_ip(ip))?.went());
-        let by_own = |(kind, key): OwnKey| {
-            let names = |gone: &&Gone| !key.is_empty() && gone.pod.keys.own.contains(&(kind, key.to_vec()));
+        let by_custom_key = |(kind, key): CustomKey| {
+            let names =
+                |gone: &&Gone| !key.is_empty() && gone.pod.keys.custom.contains(&(kind, key.to_vec()));
             removals
                 .gone
                 .iter()
@@ -181,7 +182,7 @@ impl RemovedAnswers {
             by_full_name: universe.full_names.iter().map(|name| (name.clone(), by_full_name(name))).collect(),
             by_container_id: container_ids().map(|digits| (digits.clone(), by_container_id(&digits))).into(),
             by_ip: IPS.map(|ip| (ip, by_ip(ip))).into(),
-            by_own: OWN.map(|key| (key, by_own(key))).into(),
+            by_custom_key: CUSTOM_KEYS.map(|key| (key, by_custom_key(key))).into(),
             resolved: texts(universe).into_iter().map(|text| (text.clone(), resolve(&text))).collect(),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use pod_index::{Life, PodKeys, PodMeta, name_keys, workload};
+use pod_index::{Life, PodKeys, PodMeta, claim_keys, workload};
 
 use super::attributes::{Attribute, Layer};
 use crate::HasPod;
@@ -292,7 +292,7 @@ impl PodMeta for Record {
             name,
             derived: *derived,
         });
-        name_keys(&self.pod, workload, keys);
+        claim_keys(&self.pod, workload, keys);
     }
     fn life(&self) -> Life {
         self.pod.life()

@@ -238,7 +238,8 @@ fn a_pod_is_found_by_the_workload_that_was_read() {
     let replica_set: ObjectMeta = serde_json::from_value(replica_set.clone()).unwrap();
     let (mut writer, reader) = pod_index::new::<Record>();
     let mut join = Join::new(rules.extract);
-    let count = |key: &str| reader.load().pods_by_key(pod_index::workload::WORKLOAD, key.as_bytes()).count();
+    let count =
+        |key: &str| reader.load().pods_by_custom_key(pod_index::workload::WORKLOAD, key.as_bytes()).count();
     let _ = join.write(&mut writer, [Change::Pod(Operation::Upsert(pod.into()))]);
     assert_eq!((count("shop/Deployment/web"), count("shop/Rollout/canary")), (1, 0));
     let _ = join.write(&mut writer, [Change::Owners(SourceUpdate::Upsert(vec![replica_set.into()]))]);

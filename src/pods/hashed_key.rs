@@ -1,0 +1,68 @@
+//! Claimed keys as the tables find them: the form in the entry, the hash, and the tag. For UIDs see `hashed_uid`.
+
+use std::num::NonZero;
+
+use crate::identity::ContainerId;
+use crate::pod::{CustomKeyKind, PodKind};
+use crate::table::{Hashing, Words, any_tag, tag};
+
+/// A key as it is looked up in the table of its kind.
+#[derive(Clone, Copy)]
+pub(crate) struct HashedKey<K> {
+    pub(crate) key: K,
+    pub(crate) tag: NonZero<u8>,
+    pub(crate) hash: u64,
+}
+
+/// The tag and the hash of a full name, whose texts are compared as they are.
+#[derive(Clone, Copy)]
+pub(crate) struct HashedName {
+    pub(crate) tag: NonZero<u8>,
+    pub(crate) hash: u64,
+}
+
+/// The number of a custom key's kind, which is stored in front of the key's bytes.
+pub(crate) type KindBytes = [u8; 2];
+
+impl HashedKey<[Words; 2]> {
+    #[inline]
+    pub(crate) fn container_id(id: ContainerId, hashing: &Hashing) -> Self {
+        let words @ [a, b, c, d] = id.words();
+        let hash = hashing.four_words(words);
+        Self { key: [Words(a, b), Words(c, d)], tag: any_tag(hash), hash }
+    }
+}
+
+impl HashedKey<Words> {
+    /// Of an IP as a number.
+    #[inline]
+    pub(crate) fn ip(ip: u128, hashing: &Hashing) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+        let words = ((ip >> 64) as u64, ip as u64);
+        let hash = hashing.words(words);
+        Self { key: Words(words.0, words.1), tag: any_tag(hash), hash }
+    }
+}
+
+impl HashedKey<KindBytes> {
+    #[inline]
+    pub(crate) fn custom(kind: CustomKeyKind, key: &[u8], hashing: &Hashing) -> Self {
+        let kind = kind.0.to_ne_bytes();
+        let hash = hashing.pair(kind, key);
+        Self { key: kind, tag: any_tag(hash), hash }
+    }
+}
+
+impl HashedName {
+    /// Names of pods have the lower half of the tags, those of mirror pods the upper.
+    #[expect(clippy::inline_always, reason = "a call would pass the texts through memory")]
+    #[inline(always)]
+    pub(crate) fn new(kind: PodKind, name: &str, namespace: &str, hashing: &Hashing) -> Self {
+        let hash = hashing.pair(name, namespace);
+        let (first, count) = match kind {
+            PodKind::Pod => (NonZero::<u8>::MIN, 128),
+            PodKind::Mirror => (NonZero::<u8>::MIN.saturating_add(128), 127),
+        };
+        Self { tag: tag(hash, first, count), hash }
+    }
+}
