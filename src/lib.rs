@@ -104,7 +104,7 @@
 //!   the copies.
 //! * **Held snapshots use memory.** An old snapshot keeps the pods and pages alive that only it holds. Keep
 //!   guards short, and [`refresh`](CachedReader::refresh) an idle [`CachedReader`].
-//!   [`Writer::retired_snapshots`] tells how many replaced snapshots are held.
+//!   [`Writer::retired_snapshots`] tells how many replaced snapshots are left, [`Writer::oldest_retired`] which one is the oldest.
 //!
 //! # Progress
 //! Reads are always lock-free, and wait-free in practice: they use arc-swap's `load`, whose documentation

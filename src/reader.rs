@@ -138,7 +138,8 @@ impl<P: PodMeta> Reader<P> {
 /// See [`Reader::load`].
 ///
 /// Dropping it frees nothing, however long it was held: the writer frees replaced snapshots. Exception: a
-/// guard that outlives all other handles of its index frees what is left of the index.
+/// guard that outlives all other handles of its index frees what is left of the index. Holding it for long costs what it costs to
+/// hold an [`OwnedSnapshot`](OwnedSnapshot#what-it-costs-to-hold-one).
 pub struct Guard<P>(sync::Guard<Version<Snapshot<P>>>);
 
 impl<P> Deref for Guard<P> {
@@ -152,11 +153,24 @@ impl<P> Deref for Guard<P> {
 
 /// A snapshot to keep, or to hold across an `await`.
 ///
-/// # Examples
-/// See [`Reader::snapshot`].
-///
 /// Cloning or dropping one changes a shared reference count, allocates nothing and frees nothing. Exception:
 /// the last handle, after the writer is gone, frees what is left.
+///
+/// # What it costs to hold one
+/// Memory, while it is held: what this snapshot has and the current one has no longer. That grows with each pod that is replaced,
+/// and is at most all of its pods and their index once more, however many snapshots come meanwhile. Beside that, the writer keeps a
+/// list of what to free, with 32 bytes for each page and for each key of each pod that was replaced.
+///
+/// Time, when it is let go: not of the reader, but of the writer. Its next publication, or
+/// [`reclaim`](crate::Writer::reclaim), frees all of that in one go, and calls the `Drop` of each pod that only this snapshot had.
+/// So if 100,000 pods were replaced during an hour, one write drops 100,000 pods before it returns. Readers have its result
+/// by then: freeing comes last.
+///
+/// [`Writer::oldest_retired`](crate::Writer::oldest_retired) shows that a snapshot is held for long. [`docs::table`](crate::docs::table)
+/// explains what is freed when, by an example.
+///
+/// # Examples
+/// See [`Reader::snapshot`].
 pub struct OwnedSnapshot<P>(sync::Arc<Version<Snapshot<P>>>);
 
 #[cfg(not(any(pod_index_loom, pod_index_shuttle)))]
@@ -192,8 +206,8 @@ impl<P> Clone for OwnedSnapshot<P> {
 ///
 /// For two consistent lookups, borrow a snapshot with [`load`](Self::load) and use that.
 ///
-/// An idle one still holds its last snapshot and the memory of that state. Drop it, or call
-/// [`refresh`](Self::refresh) now and then.
+/// An idle one still holds its last snapshot, which costs what it costs to hold an
+/// [`OwnedSnapshot`](OwnedSnapshot#what-it-costs-to-hold-one). Drop it, or call [`refresh`](Self::refresh) now and then.
 ///
 /// # Examples
 /// ```

@@ -24,6 +24,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use keys::IgnoredKeys;
+pub(crate) use set::RefusedPod;
 
 use crate::error::{Error, ErrorKind};
 use crate::id::{FullName, PodUid, SEPARATOR, UidRef};

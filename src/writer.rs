@@ -8,15 +8,16 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::id::{PodUid, UidRef};
-use crate::moment::{Moment, StepDetector};
+use crate::moment::{Coverage, Moment, StepDetector};
 use crate::pod::PodMeta;
 use crate::snapshot::Snapshot;
 use crate::table::versions::Versions;
 use crate::table::wake::Announcer;
-use crate::update::{Draft, Upserted};
+use crate::update::{Draft, RefusedPod, Upserted};
 
 /// Number of retired snapshots that a publication checks. More than one, so that the queue shrinks after
-/// readers held many; few, so that a thousand idle readers do not slow down each publication.
+/// readers held many; few, so that a thousand idle readers do not slow down each publication. It is no bound of what a
+/// publication frees: one snapshot that was held for long may be large.
 const RECLAIM_PER_PUBLICATION: usize = 4;
 
 /// The only way to change an index.
@@ -149,7 +150,7 @@ impl<P: PodMeta> Writer<P> {
         let written = self.write(self.present(), |draft, now| {
             let upserted = draft.upsert(&pod, now);
             let changed = matches!(upserted, Ok(Upserted::Added | Upserted::Replaced(_)));
-            Written { result: upserted, pods_changed: changed, removed_changed: changed }
+            Written { result: upserted, pods_changed: changed, removed_may_have_changed: changed }
         });
         // A refused pod's `Drop` may panic. Later, that would leak the error.
         drop(pod);
@@ -183,7 +184,7 @@ impl<P: PodMeta> Writer<P> {
         };
         let written = self.write(now, |draft, now| {
             let removed = draft.remove_found(uid, known, now);
-            Written { result: removed, pods_changed: true, removed_changed: true }
+            Written { result: removed, pods_changed: true, removed_may_have_changed: true }
         });
         Some(written.result)
     }
@@ -254,27 +255,17 @@ impl<P: PodMeta> Writer<P> {
     fn apply_to(&mut self, moment: Option<Moment>, batch: impl IntoIterator<Item = Operation<P>>) -> Applied {
         let written = self.write(moment, |draft, now| {
             let mut refused = Vec::new();
-            for (operation, change) in batch.into_iter().enumerate() {
-                match change {
-                    Operation::Set(pods) => {
-                        let errors = draft.set(pods, now).into_iter();
-                        refused.extend(errors.map(|(position, error)| Refused {
-                            operation,
-                            position,
-                            error,
-                        }));
-                    }
-                    Operation::Upsert(pod) => {
-                        if let Err(error) = draft.upsert(&pod, now) {
-                            refused.push(Refused { operation, position: 0, error });
-                        }
-                    }
-                    Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref(), now)),
-                }
+            for (number, operation) in batch.into_iter().enumerate() {
+                let errors = apply_one(draft, operation, now).into_iter();
+                refused.extend(errors.map(|RefusedPod { position, error }| Refused {
+                    operation: number,
+                    position,
+                    error,
+                }));
             }
             let pods_changed = draft.pods_differ();
-            let removed_changed = draft.removed_pods_differ();
-            Written { result: refused, pods_changed, removed_changed }
+            let removed_may_have_changed = draft.removed_pods_differ();
+            Written { result: refused, pods_changed, removed_may_have_changed }
         });
         let Done { result: refused, published, forgotten } = written;
         Applied { generation: self.current().generation(), published, refused, forgotten }
@@ -299,11 +290,7 @@ impl<P: PodMeta> Writer<P> {
         let is_due = self.next_deadline().is_some_and(|deadline| moment.instant >= deadline);
         if !is_due && self.is_ordinary(&moment) {
             self.steps.has_stepped(&moment);
-            if let Some(times) = &self.current().times
-                && let Some(coverage) = times.believed(&moment)
-            {
-                times.cover(coverage);
-            }
+            self.cover_current(self.current().times.as_ref().and_then(|times| times.believed(&moment)));
             return 0;
         }
         self.apply_at(moment, []).forgotten
@@ -322,54 +309,115 @@ impl<P: PodMeta> Writer<P> {
         self.current().removed.is_some().then(Moment::now)
     }
 
-    /// One write: time passes, then the pods change, then something is published or nothing.
+    /// One write: time passes, then the pods change, then the coverage of the moment is noted. What came of it is published,
+    /// unless it is nothing.
     fn write<R>(
         &mut self,
         moment: Option<Moment>,
         change: impl FnOnce(&mut Draft<'_, P>, Option<&Moment>) -> Written<R>,
     ) -> Done<R> {
+        // An index that keeps nothing of the past reads no moment.
         let moment = moment.filter(|_| self.current().removed.is_some());
+        let moment = moment.as_ref();
         let mut steps = self.steps;
         let mut draft = self.versions.draft();
-        let mut forgotten = 0;
-        let mut past_changed = false;
-        if let Some(now) = &moment {
-            if draft.times.is_some() && steps.has_stepped(now) {
-                draft.begin_times_anew(now);
-                past_changed = true;
-            }
-            forgotten = draft.forget(now);
-        }
-        let Written { result, pods_changed, removed_changed } = change(&mut draft, moment.as_ref());
-        let coverage = moment.as_ref().and_then(|now| draft.times.as_ref()?.believed(now));
-        if let (Some(now), Some(coverage)) = (&moment, coverage) {
-            past_changed |= draft.cover(coverage, now);
-        }
-        let published = pods_changed || removed_changed || forgotten > 0 || past_changed;
-        if !pods_changed {
+        let passed = moment.map_or_else(Passed::default, |now| pass_time(&mut draft, &mut steps, now));
+        let written = change(&mut draft, moment);
+        let noted = moment.map_or_else(Noted::default, |now| note_coverage(&mut draft, now));
+
+        let published = passed.changes_anything() || written.changes_anything() || noted.changed_past;
+        if !written.pods_changed {
             draft.keeps_pods();
         }
-        // A panic so far undoes the write.
+        // A panic until here, and one of a draft that is dropped, undoes the write: the steps of the clock, too.
         if published {
             self.steps = steps;
             publish(draft, &self.announcer);
         } else {
             drop(draft);
             self.steps = steps;
-            if let (Some(times), Some(coverage)) = (&self.current().times, coverage) {
-                times.cover(coverage);
-            }
+            self.cover_current(noted.coverage);
         }
-        Done { result, published, forgotten }
+        Done { result: written.result, published, forgotten: passed.forgotten }
     }
+
+    /// Moves the coverage of the current snapshot on, which needs no publication.
+    fn cover_current(&self, coverage: Option<Coverage>) {
+        if let (Some(times), Some(coverage)) = (&self.current().times, coverage) {
+            times.cover(coverage);
+        }
+    }
+}
+
+/// Applies an operation of a batch. Returns the pods that were refused.
+fn apply_one<P: PodMeta>(
+    draft: &mut Draft<'_, P>,
+    operation: Operation<P>,
+    now: Option<&Moment>,
+) -> Vec<RefusedPod> {
+    match operation {
+        Operation::Set(pods) => draft.set(pods, now),
+        Operation::Upsert(pod) => match draft.upsert(&pod, now) {
+            Ok(_) => Vec::new(),
+            Err(error) => vec![RefusedPod { position: 0, error }],
+        },
+        Operation::Remove(uid) => {
+            drop(draft.remove(uid.as_uid_ref(), now));
+            Vec::new()
+        }
+    }
+}
+
+/// What the passing of time did to a draft.
+#[derive(Default)]
+struct Passed {
+    /// Number of removed pods that were too old.
+    forgotten: usize,
+    /// The wall clock was set, so that all times begin anew.
+    clock_was_set: bool,
+}
+
+impl Passed {
+    fn changes_anything(&self) -> bool {
+        self.forgotten > 0 || self.clock_was_set
+    }
+}
+
+/// Lets time pass until this moment: notices a step of the wall clock, and forgets what is too old.
+fn pass_time<P: PodMeta>(draft: &mut Draft<'_, P>, steps: &mut StepDetector, now: &Moment) -> Passed {
+    let clock_was_set = draft.times.is_some() && steps.has_stepped(now);
+    if clock_was_set {
+        draft.begin_times_anew(now);
+    }
+    Passed { forgotten: draft.forget(now), clock_was_set }
 }
 
 /// What a write did to its draft.
 struct Written<R> {
     result: R,
     pods_changed: bool,
-    /// Or may have.
-    removed_changed: bool,
+    removed_may_have_changed: bool,
+}
+
+impl<R> Written<R> {
+    fn changes_anything(&self) -> bool {
+        self.pods_changed || self.removed_may_have_changed
+    }
+}
+
+/// What the coverage of a moment did to a draft.
+#[derive(Default)]
+struct Noted {
+    coverage: Option<Coverage>,
+    /// It begins after a gap.
+    changed_past: bool,
+}
+
+/// Notes the coverage of a moment, as far as it can be believed.
+fn note_coverage<P: PodMeta>(draft: &mut Draft<'_, P>, now: &Moment) -> Noted {
+    let coverage = draft.times.as_ref().and_then(|times| times.believed(now));
+    let changed_past = coverage.is_some_and(|coverage| draft.cover(coverage, now));
+    Noted { coverage, changed_past }
 }
 
 /// What came of a write.
@@ -390,7 +438,8 @@ impl<P> Writer<P> {
     /// Frees the replaced snapshots that no reader holds, and returns how many are left.
     ///
     /// # Complexity
-    /// O(retired snapshots), plus dropping the pods that only those held.
+    /// O(retired snapshots), plus freeing what only those had: their pages, and their pods with their `Drop`. After a large
+    /// snapshot was held for long, that is a long call: see [`OwnedSnapshot`](crate::OwnedSnapshot#what-it-costs-to-hold-one).
     pub fn reclaim(&mut self) -> usize {
         self.versions.reclaim_all();
         self.versions.retired()
@@ -406,16 +455,54 @@ impl<P> Writer<P> {
         self.versions.current().next_deadline()
     }
 
-    /// Number of replaced snapshots that readers still hold.
+    /// Number of replaced snapshots that are not freed yet: readers hold them, or no publication has looked at them since they
+    /// were let go.
     ///
     /// After [`reclaim`](Self::reclaim), at most the number of live guards, cached readers, kept snapshots, and followers
     /// ([`Changes`](crate::Changes), [`Step`](crate::Step)). Before, about a third more, because a publication checks only a few.
     ///
-    /// It counts snapshots. A reader that holds one for an hour counts as one, however much has changed since, so the number does
-    /// not say how old the oldest is, nor how much memory they take. A growing number means that more and more are held.
+    /// A growing number means that more and more are held. It counts snapshots: a reader that holds one for an hour counts as one,
+    /// however much has changed since. [`oldest_retired`](Self::oldest_retired) notices that reader.
+    ///
+    /// # Complexity
+    /// O(1).
     #[must_use]
     pub fn retired_snapshots(&self) -> usize {
         self.versions.retired()
+    }
+
+    /// The [`generation`](Snapshot::generation) of the oldest replaced snapshot that is not freed yet. `None` if all are.
+    ///
+    /// Does a reader hold a snapshot for too long? Note when this value last changed. While pods change, the value moves on with
+    /// them; if it stands still for a minute, a reader has held that snapshot for as long. This works for one reader among many,
+    /// which [`retired_snapshots`](Self::retired_snapshots) does not show.
+    ///
+    /// # Complexity
+    /// O(1).
+    ///
+    /// # Examples
+    /// ```
+    /// use pod_index::SimplePod;
+    ///
+    /// let (mut writer, reader) = pod_index::new();
+    /// let forgotten = reader.snapshot();
+    /// for version in 0..100 {
+    ///     let mut pod = SimplePod::new("u1", "shop", "web-0");
+    ///     pod.annotations.insert("version".into(), version.to_string());
+    ///     writer.upsert_pod(pod)?;
+    ///     writer.reclaim();
+    /// }
+    /// assert_eq!(writer.oldest_retired(), Some(forgotten.generation())); // the empty snapshot, since the beginning
+    /// drop(forgotten);
+    /// writer.reclaim();
+    /// assert_eq!(writer.oldest_retired(), None);
+    /// # Ok::<(), pod_index::Error>(())
+    /// ```
+    ///
+    /// Kubelet: none; Go's garbage collector frees what nobody reads.
+    #[must_use]
+    pub fn oldest_retired(&self) -> Option<u64> {
+        self.versions.oldest_retired().map(Snapshot::generation)
     }
 }
 

@@ -15,8 +15,8 @@
 //! 1. The nodes of a published version are never written to. A draft writes only to nodes born in it, which nothing else
 //!    can reach.
 //! 2. What dies in draft `d` goes to the [`DeadList`] of version `d - 1`, which still has it.
-//! 3. When a version is dropped, each item on its dead list moves to the dead list of the next older
-//!    remaining version, if that one has it, that is, if the item was born no later. Otherwise the item is
+//! 3. When a version is dropped, what is on its dead list moves to the dead list of the next older
+//!    remaining version, if that one has it, that is, if it was born no later. Otherwise it is
 //!    freed: newer versions do not have it, and the remaining older ones are older than its birth.
 //! 4. A parent is never older than its children, because changing a child changes the link to it. So a
 //!    version that has a node has everything below it.

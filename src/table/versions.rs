@@ -159,8 +159,14 @@ impl<S: State> Versions<S> {
         &self.current
     }
 
+    /// Number of replaced versions that are not freed yet.
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
+    }
+
+    /// The oldest replaced version that is not freed yet.
+    pub(crate) fn oldest_retired(&self) -> Option<&S> {
+        self.retired.front().map(|oldest| &**oldest.version)
     }
 
     /// Starts a draft of the next version, based on the current one.

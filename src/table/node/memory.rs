@@ -23,8 +23,8 @@ pub(crate) struct Memory<P> {
     spare: DeadList<P>,
 }
 
-/// Maximum number of items for which an empty list keeps its memory.
-const SPARE_ITEMS: usize = 1 << 12;
+/// Maximum length for which an empty list keeps its memory.
+const SPARE_LEN: usize = 1 << 12;
 
 /// What a version has and the next newer one that remains does not, each with its birth. Dropping the list leaks its content.
 pub(crate) struct DeadList<P>(Vec<(u64, ManuallyDrop<Dead<P>>)>);
@@ -109,7 +109,7 @@ impl<P> Memory<P> {
                 }
             }
         }
-        self.freed.shrink_to(SPARE_ITEMS);
+        self.freed.shrink_to(SPARE_LEN);
         // During another panic, a second one would abort the process.
         match panic {
             Some(panic) if std::thread::panicking() => discard(panic),
@@ -158,7 +158,7 @@ impl<P> Memory<P> {
             // SAFETY: newer versions do not have it. Older ones have nothing that was born in `first` or later: rule 3.
             unsafe { sweep.end(born, ManuallyDrop::into_inner(dead)) };
         }
-        if dead.0.capacity() <= SPARE_ITEMS {
+        if dead.0.capacity() <= SPARE_LEN {
             self.spare = dead;
         }
     }
