@@ -3,6 +3,7 @@
 //! This module knows which object belongs to which pod. It does not know sources, and it reads nothing.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use k8s_openapi::Metadata;
@@ -16,6 +17,7 @@ use super::attributes::{Layer, Shared};
 use super::extract::{Around, Extract, FromKind, Owner, is_ignored, without};
 use super::record::{Layers, Record, Workload};
 use crate::sources::SourceUpdate;
+use crate::text::PANICKED;
 
 /// Maximum number of owners of a pod that are joined. Pods have one; the API server accepts 20,000.
 const OWNERS: usize = 8;
@@ -277,7 +279,12 @@ impl<P: FromRecord> Join<P> {
                 Change::Pod(operation) => of_pods.push(operation),
                 Change::Namespaces(update) => {
                     let layer = |object: &ObjectMeta| {
-                        self.extract.objects.layer(FromKind::Namespace, object, None, &mut self.shared)
+                        let layer = || {
+                            #[cfg(test)]
+                            tests::panic_if_asked("layer", object);
+                            self.extract.objects.layer(FromKind::Namespace, object, None, &mut self.shared)
+                        };
+                        contained("Namespace", object, layer).flatten()
                     };
                     touched.extend(
                         self.namespaces.update(update, name_of, layer).into_iter().map(Input::Namespace),
@@ -290,7 +297,9 @@ impl<P: FromRecord> Join<P> {
                     let layer = |object: &ObjectMeta| {
                         let uid = uid(object);
                         let first = uid.as_deref().map(|uid| ("k8s.node.uid", uid));
-                        self.extract.objects.layer(FromKind::Node, object, first, &mut self.shared)
+                        let layer =
+                            || self.extract.objects.layer(FromKind::Node, object, first, &mut self.shared);
+                        contained("Node", object, layer).flatten()
                     };
                     touched.extend(self.nodes.update(update, name_of, layer).into_iter().map(Input::Node));
                 }
@@ -392,15 +401,19 @@ impl<P: FromRecord> Join<P> {
         let mut again = Vec::with_capacity(due.len());
         for (uid, is_of_the_pod) in due {
             let Some(known) = self.pods.get(&uid) else { continue };
+            let pod = Arc::clone(&known.record.pod);
             let record = if is_of_the_pod {
-                let pod = Arc::clone(&known.record.pod);
-                self.joined(&pod)
+                Some(self.joined(&pod))
             } else {
                 let mut record = Record::clone(&known.record);
-                self.surround(&mut record);
-                record
+                let surrounded = || {
+                    self.surround(&mut record);
+                    record
+                };
+                contained("pod", &pod.metadata, surrounded)
             };
-            again.push(self.keep(uid, record));
+            // After a panic, the record stays as it was.
+            again.extend(record.map(|record| self.keep(uid, record)));
         }
         again
     }
@@ -427,8 +440,21 @@ impl<P: FromRecord> Join<P> {
         inputs
     }
 
-    /// The record of a pod, from what is known now.
+    /// The record of a pod, from what is known now. Of a pod on which that panics, the pod alone.
     fn joined(&mut self, pod: &Arc<Pod>) -> Record {
+        contained("pod", &pod.metadata, || self.made(pod)).unwrap_or_else(|| Record {
+            pod: Arc::clone(pod),
+            namespace: None,
+            node: None,
+            workload: None,
+            layers: Layers::default(),
+            containers: Arc::default(),
+        })
+    }
+
+    fn made(&mut self, pod: &Arc<Pod>) -> Record {
+        #[cfg(test)]
+        tests::panic_if_asked("made", &pod.metadata);
         let owners: Vec<_> = owners_of(pod)
             .map(|reference| Owner { reference, read: self.owners.of_pod(pod, reference) })
             .collect();
@@ -465,6 +491,8 @@ impl<P: FromRecord> Join<P> {
     fn surround(&mut self, record: &mut Record) {
         let pod = Arc::clone(&record.pod);
         let node = node_of(&pod).unwrap_or_default();
+        #[cfg(test)]
+        tests::panic_if_asked("surrounded", &pod.metadata);
         record.namespace = self.namespaces.metadata(pod.namespace()).cloned();
         record.node = self.nodes.metadata(node).cloned();
         if is_ignored(&pod) {
@@ -508,6 +536,20 @@ impl<P: FromRecord> Join<P> {
     }
 }
 
+/// Does what follows from an object that a stranger may have written. If that panics, then without what follows from this
+/// object: others, and who calls this, go on. `None` after a panic, which is logged with the object's name.
+///
+/// What a panic leaves behind is right: the caches of [`Shared`] are changed by single insertions, and all else is made anew.
+fn contained<T>(kind: &str, object: &ObjectMeta, make: impl FnOnce() -> T) -> Option<T> {
+    let done = catch_unwind(AssertUnwindSafe(make));
+    if done.is_err() {
+        let namespace = object.namespace.as_deref();
+        let name = object.name.as_deref();
+        tracing::error!(namespace, name, "a {kind} is not joined: {PANICKED}");
+    }
+    done.ok()
+}
+
 fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
@@ -519,4 +561,81 @@ fn owners_of(pod: &Pod) -> impl Iterator<Item = &OwnerReference> {
     let others =
         others.filter(move |other| controller.is_none_or(|controller| !std::ptr::eq(controller, *other)));
     controller.into_iter().chain(others).take(OWNERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{from_value, json};
+
+    use super::*;
+    use crate::records::Rules;
+
+    /// The annotation of an object on which the join panics, and where.
+    const PANIC: &str = "test/panic";
+
+    pub(super) fn panic_if_asked(place: &str, object: &ObjectMeta) {
+        let asked = object.annotations.as_ref().and_then(|all| all.get(PANIC));
+        assert!(asked.is_none_or(|asked| asked != place), "the test's panic");
+    }
+
+    fn metadata(name: &str, label: &str, panics: &str) -> ObjectMeta {
+        from_value(json!({
+            "uid": name, "namespace": "shop", "name": name,
+            "labels": { "team": label }, "annotations": { PANIC: panics },
+        }))
+        .unwrap()
+    }
+
+    fn pod(name: &str, panics: &str) -> Change {
+        let pod = Pod { metadata: metadata(name, "pods", panics), ..Pod::default() };
+        Change::Pod(Operation::Upsert(Arc::new(pod)))
+    }
+
+    /// The Namespace `shop`. This panics with `layer`.
+    fn namespace(label: &str, panics: &str) -> Change {
+        let object = ObjectMeta { namespace: None, ..metadata("shop", label, panics) };
+        Change::Namespaces(SourceUpdate::Upsert(vec![object.into()]))
+    }
+
+    /// What the pods are tagged with, by their names.
+    fn tags(snapshot: &pod_index::Snapshot<Record>) -> Vec<String> {
+        let mut all: Vec<_> = snapshot
+            .pods()
+            .map(|pod| {
+                let tags: Vec<_> = pod.attributes().map(ToString::to_string).collect();
+                format!("{}: {}", pod.name(), tags.join(" "))
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn a_panic_on_one_object_costs_what_follows_from_it_and_nothing_else() {
+        let rules =
+            "extract: {metadata: [k8s.pod.name], labels: [{key: team, from: namespace, tag_name: team}]}";
+        let mut join = Join::new(Rules::parse(rules).unwrap().extract);
+        let (mut writer, reader) = pod_index::new::<Record>();
+        let mut written = |changes: Vec<Change>| {
+            assert!(join.write(&mut writer, changes).refused.is_empty());
+            tags(&reader.load())
+        };
+
+        let all = vec![pod("a", ""), pod("b", "made"), namespace("one", ""), pod("c", "")];
+        assert_eq!(written(all), ["a: k8s.pod.name=a team=one", "b: ", "c: k8s.pod.name=c team=one"]);
+
+        // Another version of a pod is joined as any other.
+        let again = vec![pod("b", ""), pod("c", "surrounded")];
+        assert_eq!(written(again), ["a: k8s.pod.name=a team=one", "b: k8s.pod.name=b team=one", "c: "]);
+        // Joined again with its Namespace, it stays as it was, and the others do not.
+        let expected = ["a: k8s.pod.name=a team=two", "b: k8s.pod.name=b team=two", "c: "];
+        assert_eq!(written(vec![namespace("two", "")]), expected);
+
+        // Without the Namespace's label, and no longer with the label before.
+        let expected = ["a: k8s.pod.name=a", "b: k8s.pod.name=b", "c: k8s.pod.name=c"];
+        assert_eq!(written(vec![pod("c", ""), namespace("three", "layer")]), expected);
+        let expected =
+            ["a: k8s.pod.name=a team=four", "b: k8s.pod.name=b team=four", "c: k8s.pod.name=c team=four"];
+        assert_eq!(written(vec![namespace("four", "")]), expected);
+    }
 }
