@@ -58,8 +58,10 @@ pub(crate) fn waits_for(status: &SourceStatus) -> String {
     match status.until_next_try() {
         // Rounded up: nobody should come back too early.
         Some(pause) => format!("its next try in {} s", pause.as_secs() + 1),
-        None if status.source == Source::File => "an answer of the file system".to_owned(),
-        None => "an answer of the server".to_owned(),
+        None => match status.source {
+            Source::File => "an answer of the file system".to_owned(),
+            Source::Http | Source::Kubelet | Source::Api => "an answer of the server".to_owned(),
+        },
     }
 }
 

@@ -40,10 +40,7 @@ use crate::api::table;
 use crate::config::failure::Failure;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
-use pod_index_kubelet::sources::{NodeName, Problem};
-
-/// The error without a source, and without a configuration file.
-pub(crate) const NO_SOURCES: &str = "no pods to read: give --pod-manifest-path, --manifest-url, --kubelet, --kubelet-socket, --kubeconfig or --api-server";
+use pod_index_kubelet::sources::{NodeName, Problem, Source};
 
 /// The agent's settings.
 #[derive(Clone, Debug)]
@@ -109,17 +106,6 @@ impl Given {
         let definitions = definitions(&subjects);
         Settings::of(given, server, written, &definitions, self)
     }
-
-    /// The error without a source.
-    fn no_sources(&self) -> String {
-        match &self.run.config.path {
-            Some(path) => format!(
-                "{}: no pods to read: set staticPodPath, staticPodURL, kubelet, kubeletSocket, kubeconfig or apiServer",
-                path.display()
-            ),
-            None => NO_SOURCES.to_owned(),
-        }
-    }
 }
 
 impl Settings {
@@ -160,7 +146,13 @@ impl Settings {
         )?;
         let node = node_name(given.node.name.as_deref(), &written)?;
         selection::check(&given.api_server, &written)?;
-        rule(given.manifests.path.is_some() || given.asks_a_server(), command_line.no_sources())?;
+        rule(
+            rules::has_source(&written),
+            match &command_line.run.config.path {
+                Some(file) => rules::no_sources_in(file, definitions),
+                None => rules::no_sources(),
+            },
+        )?;
         rule(
             !(given.api_server.all_nodes && given.pod_api.serve_resources.contains(&Extra::Owners)),
             format!(
@@ -206,14 +198,19 @@ impl Settings {
         Failure::Usage(format!("{}: {problem}", self.written.name(flag)))
     }
 
+    /// Whether a source is a server.
+    pub(crate) fn asks_a_server(&self) -> bool {
+        rules::asks_a_server(&self.written)
+    }
+
     /// How often a source is read, or, of the kubelet's socket, listed beside its events. Zero for the API server, which is only
     /// followed.
-    pub(crate) fn period_of(&self, source: &str) -> Duration {
+    pub(crate) fn period_of(&self, source: Source) -> Duration {
         let period = match source {
-            "file" => self.given.manifests.check_frequency,
-            "http" => self.given.manifest_url.check_frequency,
-            "kubelet" => self.given.kubelet.check_frequency,
-            _ => return Duration::ZERO,
+            Source::File => self.given.manifests.check_frequency,
+            Source::Http => self.given.manifest_url.check_frequency,
+            Source::Kubelet => self.given.kubelet.check_frequency,
+            Source::Api => return Duration::ZERO,
         };
         // Zero means the default, as in the kubelet.
         if period.is_zero() { Duration::from_secs(20) } else { period }

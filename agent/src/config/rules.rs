@@ -1,12 +1,67 @@
 //! Which settings need each other, and which exclude each other.
 
+use std::path::Path;
+
 use super::define::Definition;
 use super::rule;
 use super::written::Written;
 use crate::config::failure::Failure;
+use pod_index_kubelet::sources::Source;
+
+/// The flags that make a source of this role. Each is enough.
+pub(super) const fn flags_of(source: Source) -> &'static [&'static str] {
+    match source {
+        Source::File => &["pod-manifest-path"],
+        Source::Http => &["manifest-url"],
+        Source::Kubelet => &["kubelet", "kubelet-socket"],
+        Source::Api => &["kubeconfig", "api-server"],
+    }
+}
+
+/// Whether a source is configured.
+pub(super) fn has_source(written: &Written) -> bool {
+    Source::ALL.into_iter().any(|source| is_configured(source, written))
+}
+
+/// Whether a source is a server.
+pub(super) fn asks_a_server(written: &Written) -> bool {
+    let is_server = |source: &Source| match source {
+        Source::File => false,
+        Source::Http | Source::Kubelet | Source::Api => true,
+    };
+    Source::ALL.into_iter().filter(is_server).any(|source| is_configured(source, written))
+}
+
+fn is_configured(source: Source, written: &Written) -> bool {
+    flags_of(source).iter().any(|flag| written.is_on(flag))
+}
+
+/// The error without a source, and without a configuration file.
+pub(crate) fn no_sources() -> String {
+    let flags: Vec<_> = Source::ALL.into_iter().flat_map(flags_of).map(|flag| format!("--{flag}")).collect();
+    format!("no pods to read: give {}", one_of(&flags))
+}
+
+/// The same with a configuration file: its keys can name the sources as well.
+pub(super) fn no_sources_in(file: &Path, definitions: &[&'static Definition]) -> String {
+    let key_of = |flag: &&str| {
+        let definition = definitions.iter().find(|definition| definition.flag == *flag);
+        definition.and_then(|definition| definition.key()).unwrap_or_else(|| format!("--{flag}"))
+    };
+    let keys: Vec<_> = Source::ALL.into_iter().flat_map(flags_of).map(key_of).collect();
+    format!("{}: no pods to read: set {}", file.display(), one_of(&keys))
+}
+
+/// Names in a sentence: `a, b or c`.
+fn one_of(names: &[String]) -> String {
+    match names {
+        [names @ .., last] if !names.is_empty() => format!("{} or {last}", names.join(", ")),
+        names => names.concat(),
+    }
+}
 
 /// The flags of an API server.
-const API: &[&str] = &["kubeconfig", "api-server"];
+const API: &[&str] = flags_of(Source::Api);
 /// The flags that make clients known.
 const CLIENTS: &[&str] = &["client-ca-file", "authentication-token-webhook"];
 

@@ -54,16 +54,6 @@ subjects! {
     log: LogSettings,
 }
 
-impl Subjects {
-    /// Whether a source is a server.
-    pub(crate) fn asks_a_server(&self) -> bool {
-        self.api_server.is_configured()
-            || self.manifest_url.url.is_some()
-            || self.kubelet.url.is_some()
-            || self.kubelet.socket.is_some()
-    }
-}
-
 /// The definitions of several subjects.
 pub(crate) fn definitions(subjects: &[&mut dyn Subject]) -> Vec<&'static Definition> {
     subjects.iter().flat_map(|subject| subject.definitions()).collect()

@@ -97,7 +97,9 @@ pub(crate) enum Extra {
 }
 
 impl Extra {
-    pub(crate) const ALL: [Self; 3] = [Self::Nodes, Self::Namespaces, Self::Owners];
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied()
+    }
 
     /// Its resources, each with its group.
     pub(crate) fn resources(self) -> &'static [(&'static str, &'static str)] {
@@ -117,7 +119,10 @@ impl Extra {
 
     /// What the agent does with them on the API server.
     pub(crate) fn verbs(self) -> &'static [&'static str] {
-        if self == Self::Owners { &["get"] } else { &["list", "watch"] }
+        match self {
+            Self::Nodes | Self::Namespaces => &["list", "watch"],
+            Self::Owners => &["get"],
+        }
     }
 
     /// What it takes to serve it.

@@ -55,6 +55,7 @@ async fn read(settings: &Settings, mut source: Updates<Pod>, findings: &mut Vec<
             "see whether the kubelet runs and serves its Pods API (Kubernetes 1.37; before, its feature gate PodsAPI); in a \
              container, mount the socket's directory, not the socket, and run as root",
         ),
+        // The API server is no source here: see `settings`. What it answers is checked by `rights`.
         Source::Kubelet | Source::Api => (
             "kubelet's pods",
             "see whether the kubelet runs, and whether the URL is the kubelet's; for 403, grant the token's user to get \

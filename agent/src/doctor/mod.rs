@@ -19,8 +19,9 @@ use pod_index_kubelet::sources::api_server::server_url;
 use self::report::{Finding, Outcome, Report};
 use crate::cli::{self, format};
 use crate::config::failure::Failure;
+use crate::config::rules::no_sources;
 use crate::config::subjects::{ClientTls, ServerAddress};
-use crate::config::{Given, NO_SOURCES, Settings, rule};
+use crate::config::{Given, Settings, rule};
 use crate::pipeline::sources;
 use crate::run::check;
 
@@ -62,7 +63,7 @@ async fn findings(given: &Given, server: &ServerAddress, client: &ClientTls) -> 
     let written = settings.map_or(&given.written, |settings| &settings.written);
     let answers = running::ask(at, client, written).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
-    if answers.is_ok() && given.run.config.path.is_none() && findings[0].message == NO_SOURCES {
+    if answers.is_ok() && given.run.config.path.is_none() && findings[0].message == no_sources() {
         findings[0] = Finding::skipped(configuration::SETTINGS, configuration::NOT_GIVEN);
     }
     running::check(answers.as_ref(), settings, &mut findings);

@@ -11,6 +11,7 @@ use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
 use crate::config::written::Written;
 use crate::pipeline::readiness::FAILING_AFTER;
+use pod_index_kubelet::sources::Source as Role;
 
 const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
@@ -69,11 +70,19 @@ pub(super) fn check(
         _ => Finding::ok(AGENT, answer),
     });
     findings.extend(sources.sources.iter().map(|source| {
-        let period = settings.map(|settings| settings.period_of(&source.source));
-        // The API server is followed, whatever the settings.
-        judge(source, period.or_else(|| (source.source == "api").then_some(Duration::ZERO)))
+        // An agent of another version may have a source that this one does not know.
+        let role = Role::ALL.into_iter().find(|role| role.as_str() == source.source);
+        judge(source, role.and_then(|role| period_of(role, settings)))
     }));
     findings.push(static_pods(mirrors));
+}
+
+/// How often a source is read; zero if it is followed. `None`: unknown without the agent's settings.
+fn period_of(role: Role, settings: Option<&Settings>) -> Option<Duration> {
+    match role {
+        Role::File | Role::Http | Role::Kubelet => settings.map(|settings| settings.period_of(role)),
+        Role::Api => Some(Duration::ZERO),
+    }
 }
 
 /// `period`: how often the source is read; zero if it is followed. `None`: unknown without the agent's settings.

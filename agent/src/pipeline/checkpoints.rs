@@ -86,7 +86,10 @@ impl Unclaimed {
         sound: &[Source],
         snapshot: &Snapshot<P>,
     ) -> Vec<Operation<Pod>> {
-        let decides = |source: &Source| matches!(source, Source::Api | Source::Kubelet);
+        let decides = |source: &Source| match source {
+            Source::Api | Source::Kubelet => true,
+            Source::File | Source::Http => false,
+        };
         if sound.iter().any(decides) || !self.unheard.iter().any(decides) {
             let held = mem::take(&mut self.held).into_values();
             return held.map(Operation::Upsert).chain(operations).collect();

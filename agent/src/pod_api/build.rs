@@ -81,7 +81,7 @@ impl Built {
         let owners = Owners::default();
         let mut missing = Vec::new();
         let mut tasks = Vec::new();
-        for extra in Extra::ALL {
+        for extra in Extra::all() {
             let client = inputs.client.filter(|_| given.serve_resources.contains(&extra));
             let Some(client) = client else {
                 missing.push(extra);

@@ -42,7 +42,7 @@ pub(crate) fn check(given: &Given, settings: &Settings) -> Result<(), Failure> {
         keeps(settings, path)?;
     }
     format::print("\nThe configuration is valid.\n")?;
-    let asks = settings.given.asks_a_server();
+    let asks = settings.asks_a_server();
     if asks { format::print("No server was asked (use doctor).\n") } else { Ok(()) }
 }
 

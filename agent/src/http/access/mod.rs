@@ -226,7 +226,7 @@ fn rights_for(request: &Parts) -> Vec<Right> {
 fn resource(path: &str, query: Option<&str>) -> Option<Right> {
     let (group, resource, is_named) = request::resource(path)?;
     // Not the client's own words: each right is cached.
-    let mut known = Extra::ALL.into_iter().flat_map(Extra::resources).copied().chain([("", "pods")]);
+    let mut known = Extra::all().flat_map(Extra::resources).copied().chain([("", "pods")]);
     let (group, resource) = known.find(|known| *known == (group, resource))?;
     let verb = match () {
         () if is_named => "get",

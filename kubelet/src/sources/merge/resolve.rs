@@ -29,7 +29,9 @@ const DELETED_BY_KUBELET_WITHIN: Duration = Duration::from_secs(10);
 const OLD: Duration = Duration::from_secs(60);
 
 /// Sources of manifests, the preferred one first.
-const MANIFESTS: [Source; 2] = [Source::File, Source::Http];
+fn manifest_sources() -> impl Iterator<Item = Source> {
+    Source::ALL.into_iter().filter(|source| source.has_manifests())
+}
 
 impl Merge {
     /// Applies the changes in one source.
@@ -59,7 +61,7 @@ impl Merge {
         let is_due = |source: &Source| match source {
             Source::Kubelet => concerns_kubelet,
             Source::Api => false,
-            manifests => awaits(*manifests),
+            Source::File | Source::Http => awaits(*source),
         };
         merged.due = self.configured.iter().copied().filter(is_due).collect();
         merged
@@ -192,9 +194,9 @@ impl Merge {
 
     /// Whether there are sources of manifests, and all of them were read as a whole after the claim was seen.
     fn manifests_read(&self, claimed: &Claimed) -> bool {
-        let mut configured = MANIFESTS.iter().filter(|source| self.configured.contains(source)).peekable();
+        let mut configured = manifest_sources().filter(|source| self.configured.contains(source)).peekable();
         let is_later =
-            |source| self.readings.get(source).and_then(|reading| reading.last_complete) > claimed.seen;
+            |source| self.readings.get(&source).and_then(|reading| reading.last_complete) > claimed.seen;
         configured.peek().is_some() && configured.all(is_later)
     }
 
@@ -205,7 +207,7 @@ impl Merge {
 
     /// The manifest of this name that is used.
     fn manifest(&self, name: &FullName) -> Option<&KnownPod> {
-        MANIFESTS.into_iter().find_map(|source| self.named(source, name)).map(|(_, manifest)| manifest)
+        manifest_sources().find_map(|source| self.named(source, name)).map(|(_, manifest)| manifest)
     }
 
     /// Whether a static pod of the own node may be derived from this mirror pod.
@@ -279,7 +281,7 @@ impl Merge {
 
     /// The UIDs under which static pods of this name are known.
     fn known_uids(&self, name: &FullName, uids: &mut Vec<PodUid>) {
-        for source in [Source::File, Source::Http, Source::Kubelet] {
+        for source in Source::ALL.into_iter().filter(|source| source.lists_static_pods()) {
             uids.extend(self.named(source, name).map(|(uid, _)| uid.clone()));
         }
         uids.extend(self.claims.named(name).into_iter().map(|(_, claimed)| claimed.claim.uid.clone()));
@@ -348,9 +350,10 @@ impl Merge {
     fn kept(&self, name: &FullName) -> Option<&KeptPod> {
         let kept = self.kept.named(name)?;
         let is_other = |pod: &KnownPod| pod.name != *name;
-        let is_taken = self.holder(Source::Api, &kept.uid).is_some()
-            || self.holder(Source::Kubelet, &kept.uid).is_some()
-            || MANIFESTS.into_iter().any(|source| self.holder(source, &kept.uid).is_some_and(is_other));
+        let is_taken = Source::ALL.into_iter().any(|source| {
+            let holder = self.holder(source, &kept.uid);
+            holder.is_some_and(|pod| !source.has_manifests() || is_other(pod))
+        });
         (!is_taken).then_some(kept)
     }
 
@@ -381,6 +384,17 @@ impl Merge {
     /// Why a claim cannot be true: the field, and what is wrong with it.
     fn objection(&self, uid: &PodUid, claimed: &Claimed) -> Option<(&'static str, &'static str)> {
         let is_other = |pod: &KnownPod| pod.name != claimed.name;
+        // The API server has the mirror pod itself, but never its static pod.
+        let taken = |source| {
+            let holder = self.holder(source, uid)?;
+            match source {
+                Source::Api => Some("the API server has a pod with that UID"),
+                Source::Kubelet => is_other(holder).then_some("the kubelet has another pod with that UID"),
+                Source::File | Source::Http => {
+                    is_other(holder).then_some("a manifest has another pod with that UID")
+                }
+            }
+        };
         let is_leaving = |other: &Claimed| matches!(other.stage, Stage::Leaving(_));
         let is_own = self.all_seen && self.is_of_own_node(claimed);
         let is_read = self.readings.get(&Source::Kubelet).is_some_and(|it| Some(it.began) > claimed.seen);
@@ -388,12 +402,8 @@ impl Merge {
             "it is being deleted, and no kubelet has replaced it"
         } else if claimed.ownership == Ownership::Refuted {
             return Some((OWNERS, "must have the UID of the Node object"));
-        } else if self.holder(Source::Api, uid).is_some() {
-            "the API server has a pod with that UID"
-        } else if self.holder(Source::Kubelet, uid).is_some_and(is_other) {
-            "the kubelet has another pod with that UID"
-        } else if MANIFESTS.into_iter().any(|source| self.holder(source, uid).is_some_and(is_other)) {
-            "a manifest has another pod with that UID"
+        } else if let Some(taken) = Source::ALL.into_iter().rev().find_map(taken) {
+            taken
         } else if self
             .kept
             .name_of(uid)

@@ -53,8 +53,8 @@ impl Step {
         let mut before = std::mem::take(known).pods;
         for pod in pods {
             let Some((uid, name)) = self.identify(&pod) else { continue };
-            // The kubelet may list two pods of one name.
-            let (field, message) = if self.source != Source::Kubelet && known.names.contains_key(&name) {
+            let is_named_twice = !self.source.may_repeat_names() && known.names.contains_key(&name);
+            let (field, message) = if is_named_twice {
                 ("metadata.name", "another pod of the set has this name")
             } else if known.pods.contains_key(&uid) {
                 ("metadata.uid", "another pod of the set has this UID")
@@ -157,14 +157,14 @@ impl Step {
     /// Whether another source reports this pod of the kubelet's node.
     fn is_of_kubelet(&self, pod: &Pod) -> bool {
         let is_own = |own: &NodeName| node(pod).is_none_or(|node| node == own.as_str());
-        self.source != Source::Kubelet && self.own.as_ref().is_none_or(is_own)
+        self.source.may_know_before_kubelet() && self.own.as_ref().is_none_or(is_own)
     }
 
     /// Marks a pod with its source and the time when it was first seen. A mirror pod from the API server carries its
     /// static pod's marks, which it keeps under other names; otherwise it would count as a static pod itself. The
     /// kubelet's pods have the kubelet's marks.
     fn mark(&self, pod: &mut Arc<Pod>, old: Option<&Pod>) {
-        if self.source == Source::Kubelet {
+        if self.source.has_marks_of_kubelet() {
             return;
         }
         // Only the kubelet can tell.
@@ -183,7 +183,7 @@ impl Step {
         let seen = match old {
             Some(old) => old.annotation(CONFIG_SEEN_ANNOTATION),
             // Manifests are marked when they are read.
-            None if self.source != Source::Api && pod.annotation(CONFIG_SEEN_ANNOTATION).is_some() => None,
+            None if self.source.has_manifests() && pod.annotation(CONFIG_SEEN_ANNOTATION).is_some() => None,
             None => Some(&*self.now),
         };
         if let Some(seen) = seen {
