@@ -100,8 +100,13 @@ async fn live(given: Given, settings: Arc<Settings>, log: Log) -> Result<(), Fai
     {
         tracing::error!("shutting down: {message}");
     }
-    let budget = if vitals.are_well(Instant::now()) { BUDGET } else { STUCK };
+    let hung = vitals.stopped(Instant::now());
+    let budget = if hung.is_empty() { BUDGET } else { STUCK };
     end(Ending { stop, server, commands, follower, checkpoints }, budget).await;
+    // It cannot have done all that the end asks of it.
+    if let (Ok(()), Some(part)) = (&done, hung.first()) {
+        return Err(Failure::unable("a part of the agent hung", part));
+    }
     done
 }
 

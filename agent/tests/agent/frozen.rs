@@ -159,8 +159,9 @@ fn notices_frozen(case: Frozen) {
     assert_eq!(watchdog(), 0, "{what}: systemd is told that all is well");
     agent.signal("TERM");
     let signalled = Instant::now();
-    agent.wait();
+    let code = agent.wait();
     println!("{what}: ended {:.1} s after SIGTERM", signalled.elapsed().as_secs_f64());
+    assert_eq!(code, Some(3), "{what}: as if nothing had hung");
     assert!(signalled.elapsed() < ENDED, "{what}: {:?}", signalled.elapsed());
 }
 
