@@ -10,6 +10,8 @@ pub(crate) mod signals;
 mod start;
 mod systemd;
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ use pod_index_kubelet::api_client::end_plugins;
 use pod_index_kubelet::checkpoint::Checkpointing;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use self::guard::Deadline;
 use self::reload::Reload;
@@ -39,6 +41,9 @@ use crate::vitals::{Part, Vitals};
 /// each name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no
 /// free thread waits.
 const BLOCKING: usize = 16;
+
+/// A start that takes longer is reported. The agent serves nothing before it, so nothing else says why.
+const LATE_START: Duration = Duration::from_secs(10);
 
 /// Runs the agent to its end. `settings`: those of `given`.
 pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
@@ -74,6 +79,7 @@ async fn live(given: Given, settings: Arc<Settings>, log: Log) -> Result<(), Fai
     let started = tokio::select! {
         started = start => started.map_err(|error| Failure::unable("cannot start", error))??,
         signal = signals.end() => return unfinished(&settings, signal, "the start is complete"),
+        never = report_late_start() => match never {},
         never = &mut beats => match never {},
     };
     let Started { mut tasks, reader, readiness, access, server, commands, checkpoints, follower } = started;
@@ -108,6 +114,15 @@ async fn live(given: Given, settings: Arc<Settings>, log: Log) -> Result<(), Fai
         return Err(Failure::unable("a part of the agent hung", part));
     }
     done
+}
+
+async fn report_late_start() -> Infallible {
+    sleep(LATE_START).await;
+    tracing::warn!(
+        "the start is not complete after {LATE_START:?}: it reads the files that the settings name, and the checkpoints; \
+         a disk may hang"
+    );
+    pending().await
 }
 
 /// Starts the threads that receive signals and watch over all others.

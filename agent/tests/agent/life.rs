@@ -1,7 +1,11 @@
 //! Start, shutdown and exit codes.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
 use nix::sys::stat::Mode;
 use pod_index_test_support::files::names;
@@ -65,6 +69,28 @@ fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
     agent.wait_for_log("shutting down without writing the last checkpoints");
     assert_eq!(agent.wait(), Some(0));
     assert_eq!(saved(), 1, "the disk did hang");
+}
+
+/// A named pipe that nobody writes: who opens it waits, as on a disk that hangs.
+#[test]
+fn a_start_that_waits_for_a_disk_says_so_and_obeys_signals() {
+    let directory = Directory::new();
+    let authorities = directory.0.join(".authorities.pem");
+    nix::unistd::mkfifo(&authorities, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let kubelet = format!("--kubelet https://127.0.0.1:1 --kubelet-ca {}", authorities.display());
+    let mut command = binary(&format!("{kubelet} --port 0 {}", node_1(&shipped())));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let (sender, lines) = mpsc::channel();
+    let reader =
+        thread::spawn(move || log.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+    let says_so = |line: &String| line.contains("the start is not complete after 10s");
+    let is_said = std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok()).any(|line| says_so(&line));
+    let killed = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    reader.join().unwrap();
+    assert!(is_said);
 }
 
 /// In a group of its own, it gets no Ctrl-C. It must not run on while nobody asks for its answer.
