@@ -108,6 +108,27 @@ fn after_an_outage_no_key_is_said_to_have_been_nobodys_before() {
     assert_eq!(told.who(600, ip(8)), "TooEarly");
 }
 
+/// The guide's rule for asking again (docs/embedders.md): the kind of the answer does not decide it.
+#[test]
+fn a_time_that_is_too_new_is_ambiguous_if_a_pod_has_the_ip_and_certain_once_it_is_known() {
+    let mut told = Told::new();
+    let ran = Life { ip_by: Some(time(90)), ..Life::default() };
+    told.tell(100, [add(pod("web", ran))]);
+    let asked = 400;
+    let asks_again = |told: &Told| {
+        let known = told.known();
+        known.is_none_or(|known| time(asked).saturating_add(span(SKEW)) >= known.until)
+    };
+    for tick in [asked, asked + SKEW + DELAY] {
+        told.hear(tick);
+        assert_eq!([7, 8].map(|of| told.who(asked, ip(of))), ["web?", "TooLate"], "{tick}");
+        assert!(asks_again(&told), "{tick}");
+    }
+    told.hear(asked + SKEW + DELAY + 1);
+    assert_eq!([7, 8].map(|of| told.who(asked, ip(of))), ["web", "NoPod"]);
+    assert!(!asks_again(&told));
+}
+
 /// In the gap, it may have lost its sandbox, another pod may have had the IP, and then it may have got it again.
 #[test]
 fn a_pod_that_started_again_in_a_gap_had_its_ip_throughout_for_no_certain() {
