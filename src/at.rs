@@ -394,47 +394,47 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
     fn judge(&self, key: ClaimedKeyRef<'_>, by: FoundBy) -> Verdict<'a, P> {
         let Some(times) = self.snapshot.times.as_deref() else { return Verdict::Nobody(NotFound::NoTimes) };
-        let range @ Range { first, last } = self.range();
-        if first < times.clock_set() {
+        let range = self.range();
+        if range.first < times.clock_set() {
             return Verdict::Nobody(NotFound::TooEarly);
         }
         let known = self.known();
-        let is_complete = known.is_some_and(|known| known.since <= first);
+        let is_complete = known.is_some_and(|known| known.since <= range.first);
         let stays = self.stays(key);
-        let certain = stays.iter().filter(|stay| stay.window.contains(range));
-        let possible = stays.iter().filter(|stay| stay.window.touches(range)).count();
         let is_exclusive = key.tenure().is_exclusive;
-        let is_any_current = certain.clone().any(|stay| stay.is_current);
-        let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
-        if let (Some(stay), None) = (certain.next(), certain.next())
-            && (is_exclusive || (possible == 1 && is_complete))
+        if let Some(stay) = certain(&stays, range)
+            && (is_exclusive || (is_complete && is_only_possible(&stays, range)))
         {
             let found = stay.found.map(|found| Verdict::Holder(Holder::Pod(Found { by, ..found })));
             return found.unwrap_or(Verdict::Forgotten);
         }
-        let mut windows: Vec<_> = stays.iter().map(|stay| stay.window).collect();
-        if is_exclusive {
-            narrow(&mut windows);
-        }
-        let touching = stays.into_iter().zip(windows).filter(|(_, window)| window.touches(range));
-        let touching: Vec<_> = touching.map(|(stay, _)| stay).collect();
-        let forgotten = touching.iter().filter(|stay| stay.found.is_none()).count();
-        let mut candidates = self.listed(touching.into_iter());
-        // A pod may have had it twice.
-        let mut seen = HashSet::new();
-        candidates.retain(|candidate| seen.insert(Arc::as_ptr(candidate.pod)));
-        if !candidates.is_empty() {
-            let unlikely = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
-            candidates.truncate(Self::MAX_CANDIDATES);
-            return Verdict::Holder(Holder::Ambiguous { candidates, more: unlikely + forgotten });
+        let possible = possible(stays, range, is_exclusive);
+        let is_any_possible = !possible.is_empty();
+        if let Some(ambiguous) = self.ambiguous(possible) {
+            return Verdict::Holder(ambiguous);
         }
         Verdict::Nobody(match known {
-            Some(known) if last >= known.until => NotFound::TooLate,
-            // A forgotten pod may have had it.
-            Some(_) if is_complete && forgotten == 0 => NotFound::NoPod,
+            Some(known) if range.last >= known.until => NotFound::TooLate,
+            Some(_) if is_complete && !is_any_possible => NotFound::NoPod,
+            // Or a forgotten pod may have had it.
             Some(_) => NotFound::TooEarly,
             None => NotFound::TooLate,
         })
+    }
+
+    /// The pods of these stays, of which each may have had the key. `None` if all of them are forgotten.
+    fn ambiguous(&self, possible: Vec<Bounded<'a, P>>) -> Option<Holder<'a, P>> {
+        let forgotten = possible.iter().filter(|stay| stay.found.is_none()).count();
+        let mut candidates = self.listed(possible.into_iter());
+        // A pod may have had it twice.
+        let mut seen = HashSet::new();
+        candidates.retain(|candidate| seen.insert(Arc::as_ptr(candidate.pod)));
+        if candidates.is_empty() {
+            return None;
+        }
+        let unlikely = candidates.len().saturating_sub(Self::MAX_CANDIDATES);
+        candidates.truncate(Self::MAX_CANDIDATES);
+        Some(Holder::Ambiguous { candidates, more: unlikely + forgotten })
     }
 
     /// The pods that had a key.
@@ -506,6 +506,31 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         };
         kept.into_iter().map(candidate).collect()
     }
+}
+
+/// The stay in which a pod had the key for certain. `None` if there is none, or if clocks that contradict each other make several
+/// certain; then a current one comes first.
+fn certain<'s, 'a, P>(stays: &'s [Bounded<'a, P>], range: Range) -> Option<&'s Bounded<'a, P>> {
+    let certain = stays.iter().filter(|stay| stay.window.contains(range));
+    let is_any_current = certain.clone().any(|stay| stay.is_current);
+    let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
+    let first = certain.next()?;
+    certain.next().is_none().then_some(first)
+}
+
+/// Whether a pod may have had the key in one of the stays only.
+fn is_only_possible<P>(stays: &[Bounded<'_, P>], range: Range) -> bool {
+    stays.iter().filter(|stay| stay.window.touches(range)).count() == 1
+}
+
+/// The stays in which a pod may have had the key.
+fn possible<P>(stays: Vec<Bounded<'_, P>>, range: Range, is_exclusive: bool) -> Vec<Bounded<'_, P>> {
+    let mut windows: Vec<_> = stays.iter().map(|stay| stay.window).collect();
+    if is_exclusive {
+        narrow(&mut windows);
+    }
+    let possible = stays.into_iter().zip(windows).filter(|(_, window)| window.touches(range));
+    possible.map(|(stay, _)| stay).collect()
 }
 
 /// What pods, and mirror pods, claim with a key that needs a time.

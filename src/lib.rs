@@ -180,7 +180,7 @@ pub use options::Options;
 pub use pod::{
     API_SERVER_SOURCE, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION,
     CONFIG_SOURCE_ANNOTATION, CustomKeyKind, ENDED_ANNOTATION, Life, MAX_KEY_LENGTH, MAX_KEYS_PER_POD,
-    PodKeys, PodMeta, SimplePod, Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
+    PodKeys, PodMeta, SimpleContainer, SimplePod, Time, is_mirror_pod, is_mirror_pod_of, is_static_pod,
 };
 #[cfg(feature = "k8s-openapi")]
 pub use pod::{claim_keys, workload};

@@ -256,12 +256,16 @@ impl<P: PodMeta> Writer<P> {
         let written = self.write(moment, |draft, now| {
             let mut refused = Vec::new();
             for (number, operation) in batch.into_iter().enumerate() {
-                let errors = apply_one(draft, operation, now).into_iter();
-                refused.extend(errors.map(|RefusedPod { position, error }| Refused {
-                    operation: number,
-                    position,
-                    error,
-                }));
+                let refuse = |RefusedPod { position, error }| Refused { operation: number, position, error };
+                match operation {
+                    Operation::Set(pods) => refused.extend(draft.set(pods, now).into_iter().map(refuse)),
+                    Operation::Upsert(pod) => {
+                        if let Err(error) = draft.upsert(&pod, now) {
+                            refused.push(refuse(RefusedPod { position: 0, error }));
+                        }
+                    }
+                    Operation::Remove(uid) => drop(draft.remove(uid.as_uid_ref(), now)),
+                }
             }
             let pods_changed = draft.pods_differ();
             let removed_may_have_changed = draft.removed_pods_differ();
@@ -345,25 +349,6 @@ impl<P: PodMeta> Writer<P> {
     fn cover_current(&self, coverage: Option<Coverage>) {
         if let (Some(times), Some(coverage)) = (&self.current().times, coverage) {
             times.cover(coverage);
-        }
-    }
-}
-
-/// Applies an operation of a batch. Returns the pods that were refused.
-fn apply_one<P: PodMeta>(
-    draft: &mut Draft<'_, P>,
-    operation: Operation<P>,
-    now: Option<&Moment>,
-) -> Vec<RefusedPod> {
-    match operation {
-        Operation::Set(pods) => draft.set(pods, now),
-        Operation::Upsert(pod) => match draft.upsert(&pod, now) {
-            Ok(_) => Vec::new(),
-            Err(error) => vec![RefusedPod { position: 0, error }],
-        },
-        Operation::Remove(uid) => {
-            drop(draft.remove(uid.as_uid_ref(), now));
-            Vec::new()
         }
     }
 }

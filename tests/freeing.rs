@@ -513,3 +513,33 @@ fn a_publication_skips_no_version_after_one_that_it_frees() {
     let borders = freed.windows(2).filter(|two| two[0] != two[1]).count();
     assert!(borders <= 2, "{freed:?}");
 }
+
+/// In the number of retired snapshots, one that is held for long looks like those that are replaced meanwhile.
+#[test]
+fn the_oldest_retired_snapshot_stands_still_while_a_reader_holds_it() {
+    let ledger = Ledger::default();
+    let (mut writer, reader) = pod_index::new();
+    let publish =
+        |writer: &mut Writer<Pod>| writer.upsert_pod(ledger.pod(1, 1, Kind::Plain)).expect("a good pod");
+    let mut cached = reader.cached();
+    let mut before = None;
+    for _ in 0..10 {
+        publish(&mut writer);
+        // What a cached reader had until its next lookup.
+        assert!(writer.oldest_retired() > before, "{:?} after {before:?}", writer.oldest_retired());
+        before = writer.oldest_retired();
+        cached.refresh();
+    }
+    let held = reader.snapshot();
+    for _ in 0..50 {
+        publish(&mut writer);
+        cached.refresh();
+        publish(&mut writer);
+        assert_eq!(writer.oldest_retired(), Some(held.generation()));
+        assert!(writer.retired_snapshots() <= 3, "{}", writer.retired_snapshots());
+    }
+    drop(held);
+    cached.refresh();
+    writer.reclaim();
+    assert_eq!(writer.oldest_retired(), None);
+}

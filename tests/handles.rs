@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pod_index::{
     FoundBy, FullName, Holder, MirrorPodUid, Operation, Options, PodManager, PodUid, Reader, ResolvedPodUid,
-    SimplePod, Snapshot, Time, UidRef, Upserted, Writer,
+    SimpleContainer, SimplePod, Snapshot, Time, UidRef, Upserted, Writer,
 };
 use support::TestPod;
 
@@ -301,7 +301,7 @@ fn uids_and_full_names_are_formatted_and_hashed_like_their_strings() {
 
 /// A pod with an IP and a container.
 fn identified(uid: &str) -> SimplePod {
-    let containers = vec![("app".to_owned(), "3e5f0b1c".repeat(8))];
+    let containers = vec![SimpleContainer { name: "app".into(), id: "3e5f0b1c".repeat(8) }];
     SimplePod { containers, ips: vec![[10, 0, 0, 7].into()], ..SimplePod::new(uid, "shop", "web-0") }
 }
 

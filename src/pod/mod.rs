@@ -18,7 +18,7 @@ pub(crate) use life::nanos;
 pub use life::{Life, Time};
 #[cfg(feature = "k8s-openapi")]
 pub use openapi::claim_keys;
-pub use simple::SimplePod;
+pub use simple::{SimpleContainer, SimplePod};
 
 /// Names the pod's source: `file`, `http` or `api`. A pod with another value than `api` is static.
 ///

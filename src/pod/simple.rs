@@ -9,11 +9,13 @@ use super::{PodKeys, PodMeta};
 ///
 /// # Examples
 /// ```
-/// use pod_index::SimplePod;
+/// use pod_index::{SimpleContainer, SimplePod};
 ///
 /// let (mut writer, reader) = pod_index::new();
+/// let id = format!("containerd://{}", "3e5f0b1c".repeat(8));
+/// let containers = vec![SimpleContainer { name: "nginx".into(), id }];
 /// let ips = vec![[10, 0, 0, 7].into()];
-/// writer.upsert_pod(SimplePod { ips, ..SimplePod::new("u1", "shop", "web-0") })?;
+/// writer.upsert_pod(SimplePod { containers, ips, ..SimplePod::new("u1", "shop", "web-0") })?;
 /// assert_eq!(reader.load().pod_by_ip([10, 0, 0, 7].into()).unwrap().name, "web-0");
 /// # Ok::<(), pod_index::Error>(())
 /// ```
@@ -27,10 +29,22 @@ pub struct SimplePod {
     pub name: String,
     /// `metadata.annotations`, at least those that [`PodMeta`] names.
     pub annotations: BTreeMap<String, String>,
-    /// The names and the IDs of its containers.
-    pub containers: Vec<(String, String)>,
+    /// Its containers.
+    pub containers: Vec<SimpleContainer>,
     /// Its IPs, unless it uses its node's.
     pub ips: Vec<IpAddr>,
+}
+
+/// A container of a [`SimplePod`].
+///
+/// # Examples
+/// See [`SimplePod`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SimpleContainer {
+    /// Its name.
+    pub name: String,
+    /// Its ID, as [`PodKeys::container_id`] takes it.
+    pub id: String,
 }
 
 impl SimplePod {
@@ -56,7 +70,7 @@ impl PodMeta for SimplePod {
         self.annotations.get(key).map(String::as_str)
     }
     fn keys(&self, keys: &mut PodKeys<'_>) {
-        self.containers.iter().for_each(|(name, id)| keys.container_id(name, id));
+        self.containers.iter().for_each(|container| keys.container_id(&container.name, &container.id));
         self.ips.iter().for_each(|ip| keys.ip(*ip));
     }
 }

@@ -13,11 +13,11 @@ use crate::pod::{ClaimedKeyRef, CustomKeyKind, PodKind, ip_number};
 ///
 /// # Examples
 /// ```
-/// use pod_index::{FoundBy, SimplePod};
+/// use pod_index::{FoundBy, SimpleContainer, SimplePod};
 ///
 /// let (mut writer, reader) = pod_index::new();
 /// let id = "3e5f0b1c".repeat(8);
-/// let containers = vec![("nginx".to_owned(), format!("containerd://{id}"))];
+/// let containers = vec![SimpleContainer { name: "nginx".into(), id: format!("containerd://{id}") }];
 /// writer.upsert_pod(SimplePod { containers, ..SimplePod::new("u1", "shop", "web-0") })?;
 ///
 /// let pods = reader.load();

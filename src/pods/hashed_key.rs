@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use crate::identity::ContainerId;
 use crate::pod::{CustomKeyKind, PodKind};
-use crate::table::{Hashing, Words, any_tag, tag};
+use crate::table::{Hashing, Tags, Words, any_tag};
 
 /// A key as it is looked up in the table of its kind.
 #[derive(Clone, Copy)]
@@ -53,16 +53,19 @@ impl HashedKey<KindBytes> {
     }
 }
 
+/// Names of pods have the lower half of the tags, those of mirror pods the upper.
+const OF_PODS: Tags = Tags { first: NonZero::new(1).unwrap(), count: 128 };
+const OF_MIRRORS: Tags = Tags { first: NonZero::new(129).unwrap(), count: 127 };
+
 impl HashedName {
-    /// Names of pods have the lower half of the tags, those of mirror pods the upper.
     #[expect(clippy::inline_always, reason = "a call would pass the texts through memory")]
     #[inline(always)]
     pub(crate) fn new(kind: PodKind, name: &str, namespace: &str, hashing: &Hashing) -> Self {
         let hash = hashing.pair(name, namespace);
-        let (first, count) = match kind {
-            PodKind::Pod => (NonZero::<u8>::MIN, 128),
-            PodKind::Mirror => (NonZero::<u8>::MIN.saturating_add(128), 127),
+        let tags = match kind {
+            PodKind::Pod => OF_PODS,
+            PodKind::Mirror => OF_MIRRORS,
         };
-        Self { tag: tag(hash, first, count), hash }
+        Self { tag: tags.of(hash), hash }
     }
 }

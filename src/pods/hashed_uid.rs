@@ -4,7 +4,7 @@ use std::num::NonZero;
 
 use crate::id::{Form, Packed, UidRef};
 use crate::pod::PodMeta;
-use crate::table::{Hashing, Value, Words, tag};
+use crate::table::{Hashing, Tags, Value, Words};
 
 /// A UID as compared in the tables. The tag identifies the spelling: each has its own tags, so equal words of
 /// two spellings never match.
@@ -16,10 +16,10 @@ pub(crate) struct HashedUid<'u> {
     pub(crate) uid: UidRef<'u>,
 }
 
-/// The tags of the spellings: the first one, and their number.
-const UUID: (NonZero<u8>, u8) = (NonZero::new(1).unwrap(), 120);
-const HEX: (NonZero<u8>, u8) = (NonZero::new(121).unwrap(), 120);
-const OTHER: (NonZero<u8>, u8) = (NonZero::new(241).unwrap(), 15);
+/// The tags of the spellings.
+const UUID: Tags = Tags { first: NonZero::new(1).unwrap(), count: 120 };
+const HEX: Tags = Tags { first: NonZero::new(121).unwrap(), count: 120 };
+const OTHER: Tags = Tags { first: NonZero::new(241).unwrap(), count: 15 };
 
 impl<'u> HashedUid<'u> {
     pub(crate) fn new(uid: UidRef<'u>, hashing: &Hashing) -> Self {
@@ -32,10 +32,10 @@ impl<'u> HashedUid<'u> {
     /// The key of a UID in a usual spelling, which is the UID itself.
     #[inline]
     pub(crate) fn packed(uid: Packed, hashing: &Hashing) -> Self {
-        let (first, count) = if uid.form == Form::Uuid { UUID } else { HEX };
+        let tags = if uid.form == Form::Uuid { UUID } else { HEX };
         let hash = hashing.words(uid.words);
         let words = Words(uid.words.0, uid.words.1);
-        let tag = tag(hash, first, count);
+        let tag = tags.of(hash);
         Self { words, tag, hash, uid: UidRef { usual: Some(uid), other: "" } }
     }
 
@@ -44,7 +44,7 @@ impl<'u> HashedUid<'u> {
     fn text(uid: UidRef<'u>, hashing: &Hashing) -> Self {
         let words = hashing.fingerprint(uid.other);
         let hash = hashing.words(words);
-        Self { words: Words(words.0, words.1), tag: tag(hash, OTHER.0, OTHER.1), hash, uid }
+        Self { words: Words(words.0, words.1), tag: OTHER.of(hash), hash, uid }
     }
 
     /// Whether this is the UID of an entry with this tag, these words and this value.
@@ -110,7 +110,7 @@ mod tests {
             );
             let tag = |uid: &str| HashedUid::new(uid.into(), &hashing).tag.get();
             assert!((1..=120).contains(&tag(&uuid)) && (121..=240).contains(&tag(&digits)));
-            assert!(tag("any other") >= OTHER.0.get());
+            assert!(tag("any other") >= OTHER.first.get());
         }
     }
 

@@ -164,19 +164,27 @@ impl<P> Value for Arc<P> {
     }
 }
 
-/// The tag of a hash, in the range that starts at `first`. Different kinds of keys in one table have
-/// different tags, so equal words of two kinds never match.
-#[inline]
-pub(crate) fn tag(hash: u64, first: NonZero<u8>, count: u8) -> NonZero<u8> {
-    #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
-    let nth = (((hash & 0xff) * u64::from(count)) >> 8) as u8;
-    first.saturating_add(nth)
+/// The tags of a kind of key. Different kinds in one table have different tags, so equal words of two kinds never match.
+#[derive(Clone, Copy)]
+pub(crate) struct Tags {
+    pub(crate) first: NonZero<u8>,
+    pub(crate) count: u8,
+}
+
+impl Tags {
+    /// The tag of a hash.
+    #[inline]
+    pub(crate) fn of(self, hash: u64) -> NonZero<u8> {
+        #[expect(clippy::cast_possible_truncation, reason = "less than `count`")]
+        let nth = (((hash & 0xff) * u64::from(self.count)) >> 8) as u8;
+        self.first.saturating_add(nth)
+    }
 }
 
 /// The tag of a hash in a table with one kind of key.
 #[inline]
 pub(crate) fn any_tag(hash: u64) -> NonZero<u8> {
-    tag(hash, NonZero::<u8>::MIN, u8::MAX)
+    Tags { first: NonZero::<u8>::MIN, count: u8::MAX }.of(hash)
 }
 
 #[cfg(test)]

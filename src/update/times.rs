@@ -6,8 +6,14 @@ use std::sync::Arc;
 use super::Draft;
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
-use crate::pod::{ClaimedKeyRef, Claims, Lasts, OwnedClaimedKey, PodKind, PodMeta};
+use crate::pod::{ClaimedKeyRef, Claims, Lasts, Life, OwnedClaimedKey, PodKind, PodMeta};
 use crate::pods::EndCause;
+
+/// What the old object of a pod says.
+struct Before {
+    keys: Vec<OwnedClaimedKey>,
+    life: Life,
+}
 
 impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
@@ -15,16 +21,16 @@ impl<P: PodMeta> Draft<'_, P> {
         let Some(times) = self.times_mut() else { return };
         let uid = PodUid::from(new.uid());
         let life = new.life();
-        let before = old.map(|old| (keys(&**old), old.life()));
+        let before = old.map(|old| Before { keys: keys(&**old), life: old.life() });
         let new_keys = keys(&**new);
-        if let Some((old_keys, life)) = &before {
-            for key in old_keys.iter().filter(|key| new_keys.binary_search(key).is_err()) {
-                times.end(key, &uid, *life, EndCause::KeyLost, now);
+        if let Some(before) = &before {
+            for key in before.keys.iter().filter(|key| new_keys.binary_search(key).is_err()) {
+                times.end(key, &uid, before.life, EndCause::KeyLost, now);
             }
         }
         for key in new_keys {
-            let had = before.as_ref().filter(|(old_keys, _)| old_keys.binary_search(&key).is_ok());
-            times.begin(key, &uid, had.map(|(_, life)| *life), &life, now);
+            let had = before.as_ref().filter(|before| before.keys.binary_search(&key).is_ok());
+            times.begin(key, &uid, had.map(|before| before.life), &life, now);
         }
     }
 
