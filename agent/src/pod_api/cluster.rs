@@ -68,6 +68,10 @@ impl Item for Node {
         let or_unknown = |text: Option<&String>| {
             text.filter(|text| !text.is_empty()).cloned().unwrap_or_else(|| "<unknown>".to_owned())
         };
+        let mut kernel = or_unknown(info.map(|info| &info.kernel_version));
+        if let Some(info) = info.filter(|info| !info.architecture.is_empty()) {
+            kernel = format!("{kernel} ({})", info.architecture);
+        }
         let address = |kind: &str| {
             let mut addresses = status.and_then(|status| status.addresses.as_ref()).into_iter().flatten();
             let found = addresses.find(|address| address.type_ == kind);
@@ -82,7 +86,7 @@ impl Item for Node {
             address("InternalIP"),
             address("ExternalIP"),
             or_unknown(info.map(|info| &info.os_image)),
-            or_unknown(info.map(|info| &info.kernel_version)),
+            kernel,
             or_unknown(info.map(|info| &info.container_runtime_version)),
         ]
     }
@@ -157,7 +161,7 @@ mod tests {
                     { "type": "InternalIP", "address": "fd00::1" }, { "type": "ExternalIP", "address": "192.0.2.1" },
                 ],
                 "nodeInfo": {
-                    "architecture": "", "bootID": "", "machineID": "", "operatingSystem": "", "systemUUID": "",
+                    "architecture": "amd64", "bootID": "", "machineID": "", "operatingSystem": "", "systemUUID": "",
                     "kubeProxyVersion": "", "kubeletVersion": "v1.36.2", "osImage": "Debian GNU/Linux 12",
                     "kernelVersion": "6.1.0", "containerRuntimeVersion": "containerd://2.1.4",
                 },
@@ -174,7 +178,7 @@ mod tests {
                 "10.0.0.1",
                 "192.0.2.1",
                 "Debian GNU/Linux 12",
-                "6.1.0",
+                "6.1.0 (amd64)",
                 "containerd://2.1.4",
             ]
         );
