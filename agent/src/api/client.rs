@@ -22,7 +22,7 @@ use super::encoder::Encoder;
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
-/// Request bodies in memory: of one client, and of all.
+/// Request bodies in memory, and answers of the Pods API: of one client, and of all.
 const BODIES: usize = 16;
 const ALL_BODIES: usize = 64;
 /// Large responses in memory: of one client, and of all. One may take 5 MB.
@@ -158,7 +158,7 @@ impl ClientLimits {
         Some(done)
     }
 
-    /// Waits for permission to keep a request's body in memory. `None`: the agent ends.
+    /// Waits for permission to keep a request's body, or an answer of the Pods API, in memory. `None`: the agent ends.
     pub(crate) async fn body(&self) -> Option<BodyPermit> {
         let of_client = self.bodies.acquire().await?;
         let of_all = self.shared.bodies.acquire().await?;
@@ -183,7 +183,7 @@ impl ClientLimits {
     }
 }
 
-/// Permission to keep a request's body in memory: one of the client's, and one of all.
+/// Permission to keep a request's body, or an answer of the Pods API, in memory: one of the client's, and one of all.
 #[derive(Debug)]
 pub(crate) struct BodyPermit {
     of_client: ContendedPermit,

@@ -1,109 +1,129 @@
 //! One call: its request, its answer as messages, and its status.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::stream::{self, BoxStream, StreamExt};
-use http_body_util::{BodyExt, Limited, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
+use h2::RecvStream;
+use h2::server::SendResponse;
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response};
 use pod_index::PodMeta;
 use pod_index_kubelet::protobuf::message;
+use tokio::time::timeout;
 
 use super::KubeletApi;
+use super::answer::{Answer, End};
+use super::connection::Caller;
 use super::events;
-use super::wire::{Code, PREFIX, Status, encoded, frame};
+use super::wire::{Code, Form, PREFIX, Status, prefix};
 
 /// Maximum size of a request: a UID.
 const LARGEST_REQUEST: usize = 4096;
 /// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Frames = BoxStream<'static, Frame<Bytes>>;
-type Body = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
-
 /// Answers a call.
 pub(super) async fn answer(
-    api: KubeletApi,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
-    let frames = answered(api, request)
-        .await
-        .unwrap_or_else(|status| stream::once(async move { status.frame() }).boxed());
-    let mut response = Response::new(StreamBody::new(frames.map(Ok).boxed()));
+    api: Arc<KubeletApi>,
+    caller: Arc<Caller>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let mut response = Response::new(());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    Ok(response)
+    // Fails if the client has ended the call.
+    let Ok(stream) = respond.send_response(response, false) else { return };
+    let mut answer = Answer::new(stream);
+    let end = answered(&api, &caller, request, &mut answer).await;
+    answer.end(end);
 }
 
-async fn answered(api: KubeletApi, request: Request<Incoming>) -> Result<Frames, Status> {
+async fn answered(
+    api: &KubeletApi,
+    caller: &Arc<Caller>,
+    request: Request<RecvStream>,
+    answer: &mut Answer,
+) -> Result<(), End> {
     let (head, body) = request.into_parts();
-    let request = read(body).await?;
+    let request = timeout(REQUEST_TIMEOUT, read(body)).await.unwrap_or_else(|_elapsed| Err(unreadable()))?;
     if !api.readiness.has_pods() {
-        return Err(Status::new(Code::FailedPrecondition, "not all sources were read yet"));
+        return Err(Status::new(Code::FailedPrecondition, "not all sources were read yet").into());
     }
     match head.uri.path() {
-        "/v1alpha1.Pods/ListPods" => list(api).await,
-        "/v1alpha1.Pods/GetPod" => get(&api, &request),
+        "/v1alpha1.Pods/ListPods" => list(api, caller, answer).await,
+        "/v1alpha1.Pods/GetPod" => get(api, caller, &request, answer).await,
         "/v1alpha1.Pods/WatchPods" => {
-            let Ok(permit) = Arc::clone(&api.watches).try_acquire_owned() else {
-                return Err(Status::new(
-                    Code::ResourceExhausted,
-                    "there are too many watches (--max-watches)",
-                ));
-            };
-            Ok(events::watch(api.reader, permit))
+            let permit = api.watch_limits.acquire(caller.limits()).map_err(|limit| {
+                Status::new(Code::ResourceExhausted, format!("there are too many watches: {limit}"))
+            })?;
+            let _watching = caller.begin_watch(permit);
+            events::watch(api, caller.limits(), answer).await
         }
-        _ => Err(Status::new(Code::Unimplemented, "the Pods API has ListPods, GetPod and WatchPods")),
+        _ => {
+            let message = "the Pods API has ListPods, GetPod and WatchPods";
+            Err(Status::new(Code::Unimplemented, message).into())
+        }
     }
 }
 
 /// The message of a request.
-async fn read(body: Incoming) -> Result<Vec<u8>, Status> {
-    let wrong = Status::new(Code::InvalidArgument, "the request is not one message of at most 4 kB");
-    let body = tokio::time::timeout(REQUEST_TIMEOUT, Limited::new(body, LARGEST_REQUEST).collect());
-    let body = body.await.map_err(|_elapsed| wrong)?.map_err(|_| wrong)?.to_bytes();
-    let (prefix, message) = body.split_first_chunk::<PREFIX>().ok_or(wrong)?;
+async fn read(mut body: RecvStream) -> Result<Vec<u8>, Status> {
+    let mut bytes = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part.map_err(|_| unreadable())?;
+        if bytes.len() + part.len() > LARGEST_REQUEST {
+            return Err(unreadable());
+        }
+        bytes.extend_from_slice(&part);
+        // Fails if the client has ended the call.
+        let _ = body.flow_control().release_capacity(part.len());
+    }
+    let (prefix, message) = bytes.split_first_chunk::<PREFIX>().ok_or_else(unreadable)?;
     let [is_compressed, length @ ..] = *prefix;
     if is_compressed != 0 {
         return Err(Status::new(Code::Unimplemented, "compressed requests are not read"));
     }
     if usize::try_from(u32::from_be_bytes(length)) != Ok(message.len()) {
-        return Err(wrong);
+        return Err(unreadable());
     }
     Ok(message.to_vec())
 }
 
-async fn list(api: KubeletApi) -> Result<Frames, Status> {
-    let unavailable = Status::new(Code::Unavailable, "the agent is shutting down");
-    let permit = Arc::clone(&api.lists).acquire_owned().await.map_err(|_| unavailable)?;
-    let encoded = tokio::task::spawn_blocking(move || {
-        let snapshot = api.reader.snapshot();
-        let mut pods: Vec<_> = snapshot.pods().collect();
-        // As the kubelet sorts them.
-        pods.sort_unstable_by(|one, other| one.uid().cmp(other.uid()));
-        let mut list = Vec::new();
-        for pod in pods {
-            message::put(&mut list, 1, &encoded(pod));
-        }
-        frame(&list)
-    });
-    let message = encoded.await.map_err(|_| unavailable)?;
-    let end = stream::once(async move {
-        drop(permit);
-        Status::OK.frame()
-    });
-    Ok(stream::once(async { message }).chain(end).boxed())
+fn unreadable() -> Status {
+    Status::new(Code::InvalidArgument, "the request is not one message of at most 4 kB")
 }
 
-fn get(api: &KubeletApi, request: &[u8]) -> Result<Frames, Status> {
-    let uid = message::text(request, 1).unwrap_or_default();
-    let snapshot = api.reader.load();
-    let Some(pod) = snapshot.pod_by_uid(&*uid) else {
-        return Err(Status::new(Code::NotFound, "pod not found"));
+/// Encodes each pod twice: for the length of the message, and when the client reads it. So an unread list is a list of pods, and no
+/// bytes.
+async fn list(api: &KubeletApi, caller: &Caller, answer: &mut Answer) -> Result<(), End> {
+    let limits = caller.limits();
+    answer.take_place(limits).await?;
+    let pods = {
+        let snapshot = api.reader.snapshot();
+        let mut pods: Vec<_> = snapshot.pods().cloned().collect();
+        // As the kubelet sorts them.
+        pods.sort_unstable_by(|one, other| one.uid().cmp(other.uid()));
+        pods
     };
-    let mut answer = Vec::new();
-    message::put(&mut answer, 1, &encoded(pod));
-    Ok(stream::iter([frame(&answer), Status::OK.frame()]).boxed())
+    let mut length = 0;
+    for pod in &pods {
+        length += api.encodings.in_turn(limits, pod, Form::Listed).await?.len();
+    }
+    answer.send(prefix(length).to_vec().into()).await?;
+    for pod in &pods {
+        let encoded = api.encodings.in_turn(limits, pod, Form::Listed).await?;
+        answer.send(encoded).await?;
+    }
+    Ok(())
+}
+
+async fn get(api: &KubeletApi, caller: &Caller, request: &[u8], answer: &mut Answer) -> Result<(), End> {
+    let limits = caller.limits();
+    let uid = message::text(request, 1).unwrap_or_default();
+    answer.take_place(limits).await?;
+    let pod = api.reader.load().pod_by_uid(&*uid).cloned();
+    let pod = pod.ok_or_else(|| Status::new(Code::NotFound, "pod not found"))?;
+    let encoded = api.encodings.in_turn(limits, &pod, Form::Single).await?;
+    answer.send(encoded).await
 }

@@ -10,67 +10,67 @@
 //! | environment variables | with `--redact-env`, without their values | with their values |
 //!
 //! # Limits
+//! A client is a user of the socket.
+//!
 //! | limit | against |
 //! |---|---|
-//! | connections, and calls of a connection | clients that open many |
-//! | watches of all clients (`--max-watches`) | likewise |
-//! | lists at a time | the memory of many encoded lists |
-//! | events that a watch may be behind, and for how long | clients that read slowly or not at all |
+//! | connections; a new one closes another, as over HTTP | clients that open many |
+//! | calls of a connection | likewise |
+//! | watches of a client and of all (`--max-watches-per-client`, `--max-watches`) | likewise |
+//! | lists and single pods of a client and of all, until they are read | likewise |
+//! | a pod is encoded once for all that have yet to read it, and the bytes of all are limited | the memory of what nobody reads |
+//! | the time in which a client must read, and a minimum rate | clients that read slowly or not at all |
 //! | bytes and time of a request | slow and endless requests |
+//! | a thread of its own, in which clients take turns | the time that answers take: they delay no probe |
 //!
 //! This module knows gRPC and the index. It must not know where pods come from.
 
+mod answer;
 mod call;
+mod connection;
+mod encodings;
 mod events;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::watch;
 
-use self::call::answer;
+use self::encodings::Encodings;
+use crate::api::client::Clients;
+use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::config::{Settings, descriptors};
 use crate::http::build::bind_socket;
-use crate::http::serve::Socket;
+use crate::http::serve::{self, Socket, Stream, share_of_descriptors};
 use crate::pipeline::readiness::Readiness;
-use crate::tasks::Tasks;
+use crate::pod_api::watch_limits::WatchLimits;
+use crate::tasks::{Tasks, cannot_start};
 use pod_index::Reader;
 use pod_index_kubelet::records::Record;
 
-/// Maximum number of open connections.
+/// Maximum number of open connections, without those that watch.
 const CONNECTIONS: usize = 64;
-/// Maximum number of calls at a time on a connection.
-const CALLS: u32 = 32;
-/// Maximum number of lists at a time.
-const LISTS: usize = 4;
-/// A connection whose client does not answer a ping is closed.
-const PING: Duration = Duration::from_secs(30);
-/// Pause after a failed accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The name of the thread.
+const NAME: &str = "the Pods API";
 
 /// What the calls need.
-#[derive(Clone)]
 pub(crate) struct KubeletApi {
     reader: Reader<Record>,
     readiness: Arc<Readiness>,
-    watches: Arc<Semaphore>,
-    lists: Arc<Semaphore>,
+    watch_limits: Arc<WatchLimits>,
+    encodings: Encodings,
 }
 
 impl KubeletApi {
     pub(crate) fn build(settings: &Settings, reader: &Reader<Record>, readiness: &Arc<Readiness>) -> Self {
-        let most_watches = settings.given.pod_api.max_watches.min(descriptors::half());
+        let given = &settings.given.pod_api;
+        let most_watches = given.max_watches.min(share_of_descriptors());
         Self {
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
-            watches: Arc::new(Semaphore::new(most_watches.min(Semaphore::MAX_PERMITS))),
-            lists: Arc::new(Semaphore::new(LISTS)),
+            watch_limits: WatchLimits::new(most_watches, given.max_watches_per_client),
+            encodings: Encodings::new(),
         }
     }
 
@@ -82,36 +82,40 @@ impl KubeletApi {
         stopped: &watch::Receiver<bool>,
     ) -> Result<(), Failure> {
         let path = settings.given.listeners.pods_api_socket.as_deref();
-        if let Some(socket) = bind_socket(settings, "pods-api-socket", path)? {
-            tasks.spawn("the server of the Pods API", self.serve(socket, stopped.clone()));
+        if path.is_none() {
+            return Ok(());
         }
-        Ok(())
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| cannot_start(NAME, error))?;
+        let socket = {
+            let _inside = runtime.enter();
+            bind_socket(settings, "pods-api-socket", path)
+        };
+        match socket {
+            Ok(Some(socket)) => {
+                let serve = self.serve(socket, stopped.clone());
+                tasks.thread(NAME, move || runtime.block_on(serve)).map(drop)
+            }
+            failed => {
+                // Dropping it here, inside another runtime, would panic.
+                runtime.shutdown_background();
+                failed.map(drop)
+            }
+        }
     }
 
     /// Serves until `stop` becomes true.
-    async fn serve(self, socket: Socket, mut stop: watch::Receiver<bool>) {
-        // Dropping them closes the connections.
-        let mut connections = JoinSet::new();
-        loop {
-            while connections.try_join_next().is_some() {}
-            let accepted = tokio::select! {
-                _ = stop.wait_for(|stop| *stop) => return,
-                accepted = socket.accept(), if connections.len() < CONNECTIONS => accepted,
-                _ = connections.join_next(), if connections.len() >= CONNECTIONS => continue,
-            };
-            let Ok((stream, _)) = accepted else {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            let api = self.clone();
-            connections.spawn(async move {
-                let service = service_fn(move |request| answer(api.clone(), request));
-                let mut server = http2::Builder::new(TokioExecutor::new());
-                server.timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PING);
-                server.max_concurrent_streams(CALLS);
-                // A client that goes away is no error.
-                drop(server.serve_connection(TokioIo::new(stream), service).await);
-            });
-        }
+    async fn serve(self, socket: Socket, stop: watch::Receiver<bool>) {
+        let api = Arc::new(self);
+        let clients = Clients::new();
+        let next = async move || {
+            let (stream, client) = socket.accept().await?;
+            Ok((Box::new(stream) as Box<dyn Stream>, clients.peer(&client)))
+        };
+        let of_connections = stop.clone();
+        let serve = move |stream, peer, activity| {
+            connection::serve(stream, peer, activity, Arc::clone(&api), of_connections.clone())
+        };
+        serve::accept(next, serve, CONNECTIONS, &Gauge::default(), stop).await;
     }
 }

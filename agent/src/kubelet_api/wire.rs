@@ -1,9 +1,12 @@
-//! What the Pods API sends: gRPC's codes and frames, and pods in protobuf.
+//! What the Pods API sends: gRPC's codes and messages, and pods in protobuf.
 
-use hyper::body::{Bytes, Frame};
+use std::borrow::Cow;
+
+use hyper::body::Bytes;
 use hyper::http::{HeaderMap, HeaderValue};
 use k8s_openapi::api::core::v1::Pod;
-use pod_index_kubelet::protobuf::encode_pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pod_index_kubelet::protobuf::{encode_pod, message};
 
 /// Bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
@@ -21,40 +24,109 @@ pub(super) enum Code {
 }
 
 /// How a call ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Status {
     pub(super) code: Code,
-    pub(super) message: &'static str,
+    /// ASCII without a percent sign, as gRPC's trailers need it.
+    pub(super) message: Cow<'static, str>,
 }
 
 impl Status {
-    pub(super) const OK: Self = Self { code: Code::Ok, message: "" };
+    pub(super) const OK: Self = Self { code: Code::Ok, message: Cow::Borrowed("") };
 
-    pub(super) const fn new(code: Code, message: &'static str) -> Self {
-        Self { code, message }
+    pub(super) fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into() }
     }
 
     /// The end of an answer.
-    pub(super) fn frame(self) -> Frame<Bytes> {
+    pub(super) fn trailers(&self) -> HeaderMap {
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", HeaderValue::from(self.code as u16));
-        trailers.insert("grpc-message", HeaderValue::from_static(self.message));
-        Frame::trailers(trailers)
+        if let Ok(message) = HeaderValue::from_str(&self.message) {
+            trailers.insert("grpc-message", message);
+        }
+        trailers
     }
 }
 
-/// A message of an answer.
-pub(super) fn frame(message: &[u8]) -> Frame<Bytes> {
-    let mut framed = Vec::with_capacity(PREFIX + message.len());
-    framed.push(0);
-    // Longer ones are not made: the index would have to hold 4 GiB.
-    framed.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());
-    framed.extend_from_slice(message);
-    Frame::data(framed.into())
+/// The form in which a pod is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Form {
+    /// The message of a single pod.
+    Single,
+    /// A part of a list, which is one message.
+    Listed,
+    /// The message of an event.
+    Added,
+    Modified,
+    /// Its pod has only what the kubelet guarantees.
+    Deleted,
 }
 
-/// The pod in protobuf, without the agent's own annotations.
-pub(super) fn encoded(pod: &Pod) -> Vec<u8> {
+/// Kinds of events.
+#[derive(Clone, Copy)]
+enum Kind {
+    Added = 1,
+    Modified = 2,
+    Deleted = 3,
+    InitialSyncComplete = 4,
+}
+
+/// What stands before the bytes of a message of this length.
+pub(super) fn prefix(length: usize) -> [u8; PREFIX] {
+    // Longer ones are not made: the index would have to hold 4 GiB.
+    let [a, b, c, d] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
+    [0, a, b, c, d]
+}
+
+/// The pod in this form, without the agent's own annotations.
+pub(super) fn encoded(pod: &Pod, form: Form) -> Vec<u8> {
+    let field = || {
+        let mut field = Vec::new();
+        message::put(&mut field, 1, &without_own_annotations(pod));
+        field
+    };
+    match form {
+        Form::Single => framed(&field()),
+        Form::Listed => field(),
+        Form::Added => framed(&event(Kind::Added, &without_own_annotations(pod))),
+        Form::Modified => framed(&event(Kind::Modified, &without_own_annotations(pod))),
+        Form::Deleted => framed(&event(Kind::Deleted, &identity(pod))),
+    }
+}
+
+/// The event after those of the first pods.
+pub(super) fn initial_sync_complete() -> Bytes {
+    framed(&event(Kind::InitialSyncComplete, &[])).into()
+}
+
+/// A message with its prefix.
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&prefix(message.len())[..], message].concat()
+}
+
+fn event(kind: Kind, pod: &[u8]) -> Vec<u8> {
+    let mut event = Vec::with_capacity(pod.len() + 8);
+    message::put_number(&mut event, 1, kind as u64);
+    if !pod.is_empty() {
+        message::put(&mut event, 2, pod);
+    }
+    event
+}
+
+/// Name, namespace and UID of the pod.
+fn identity(pod: &Pod) -> Vec<u8> {
+    let ObjectMeta { name, namespace, uid, .. } = &pod.metadata;
+    let metadata = ObjectMeta {
+        name: name.clone(),
+        namespace: namespace.clone(),
+        uid: uid.clone(),
+        ..ObjectMeta::default()
+    };
+    encode_pod(&Pod { metadata, ..Pod::default() })
+}
+
+fn without_own_annotations(pod: &Pod) -> Vec<u8> {
     let is_own = |key: &str| key.starts_with("pod-index/");
     let annotations = pod.metadata.annotations.as_ref();
     if annotations.is_none_or(|annotations| !annotations.keys().any(|key| is_own(key))) {

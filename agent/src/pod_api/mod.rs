@@ -33,7 +33,7 @@ mod selection;
 mod shape;
 mod status;
 mod watch;
-mod watch_limits;
+pub(crate) mod watch_limits;
 mod write;
 
 use std::collections::BTreeMap;

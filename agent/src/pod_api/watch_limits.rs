@@ -9,7 +9,7 @@ use crate::api::client::ClientLimits;
 
 /// The limits of watches, and what the watches of all resources have done.
 #[derive(Debug)]
-pub(super) struct WatchLimits {
+pub(crate) struct WatchLimits {
     most: usize,
     most_per_client: usize,
     permits: Arc<Semaphore>,
@@ -25,13 +25,13 @@ pub(super) struct WatchLimits {
 
 /// Permission for one watch: one of all, and one of its client. Dropping it ends the permission.
 #[derive(Debug)]
-pub(super) struct WatchPermit {
+pub(crate) struct WatchPermit {
     _of_all: OwnedSemaphorePermit,
     _of_client: OwnedSemaphorePermit,
 }
 
 impl WatchLimits {
-    pub(super) fn new(most: usize, most_per_client: usize) -> Arc<Self> {
+    pub(crate) fn new(most: usize, most_per_client: usize) -> Arc<Self> {
         let most = most.min(Semaphore::MAX_PERMITS);
         let most_per_client = most_per_client.min(Semaphore::MAX_PERMITS);
         Arc::new(Self {
@@ -47,7 +47,7 @@ impl WatchLimits {
 
     /// Permits a watch. The error names the limit that is reached. It goes to a client, so it names the flag, and not the place
     /// where the operator wrote it: where the agent's files are is no business of its clients.
-    pub(super) fn acquire(&self, client: &ClientLimits) -> Result<WatchPermit, String> {
+    pub(crate) fn acquire(&self, client: &ClientLimits) -> Result<WatchPermit, String> {
         let Self { most, most_per_client, .. } = *self;
         let of_all = Arc::clone(&self.permits)
             .try_acquire_owned()

@@ -18,6 +18,7 @@ mod hostile;
 mod http;
 mod kubelet;
 mod kubelet_socket;
+mod kubelet_socket_limits;
 mod kustomize;
 mod languages;
 mod life;

@@ -18,7 +18,7 @@ pub(super) const CHECK: Duration = Duration::from_secs(5);
 
 /// The state of a connection. The order is that in which connections are closed if there are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum State {
+pub(crate) enum State {
     /// The TLS handshake is not complete.
     Handshake = 0,
     Idle = 1,
@@ -29,7 +29,7 @@ pub(super) enum State {
 
 /// A connection's state and the time since when it has it, in one word: connections change it with each request.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(crate) struct Activity {
     start: Instant,
     /// Milliseconds since `start`, times 4, plus the state.
     word: AtomicU64,
@@ -46,11 +46,11 @@ pub(super) enum Expired {
 
 impl Activity {
     /// A new connection, before the handshake.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { start: Instant::now(), word: AtomicU64::new(0), is_writing: AtomicBool::new(false) }
     }
 
-    pub(super) fn set(&self, state: State) {
+    pub(crate) fn set(&self, state: State) {
         let millis = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX / 4);
         self.word.store(millis * 4 + state as u64, Ordering::Relaxed);
     }

@@ -36,7 +36,7 @@ const HEAD_BYTES: usize = 16 * 1024;
 const HEADERS: usize = 64;
 
 /// A client's connection.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 

@@ -32,20 +32,23 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use futures_util::future::OptionFuture;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, OptionFuture};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::activity::Activity;
-use self::connection::{Served, Stream};
+pub(crate) use self::activity::{Activity, State};
+use self::connection::Served;
+pub(crate) use self::connection::Stream;
 use self::connections::{Connection, Connections};
 use self::host::Hosts;
 pub(crate) use self::measure::Requests;
 use self::measure::measured;
 pub(crate) use self::routes::{health_alone, metrics_alone};
 pub(crate) use self::socket::Socket;
+pub(crate) use self::stall::StallGuard;
 use super::access::{Access, guarded};
 use super::tls::Tls;
 use crate::api::client::{Clients, Peer};
@@ -62,8 +65,9 @@ use pod_index_kubelet::records::Record;
 
 /// Maximum number of open connections of a listener.
 const CONNECTIONS: usize = 256;
-/// Maximum number of listeners: the port, the socket, and the addresses for health and for metrics.
-const LISTENERS: usize = 4;
+/// Who needs descriptors besides the watches of the pod API: the port, the socket, the addresses for health and for metrics, and the
+/// socket of the Pods API, for its connections and for its watches.
+const SHARES: usize = 6;
 /// A listener accepts no new connection while so many closed ones still have their descriptors, because their tasks
 /// have not ended. Otherwise a flood of connections could take more descriptors than `CONNECTIONS`.
 const CLOSING: usize = 4;
@@ -120,14 +124,14 @@ pub(crate) async fn serve(
         Ok((Box::new(stream) as Box<dyn Stream>, clients.at(address)))
     };
     let on_port = Served { router: on_port, hosts, tls, stop: stop.clone() };
-    let port = accept(next, on_port, &connections);
+    let port = accept(next, served(on_port), CONNECTIONS, &connections, stop.clone());
     let socket = socket.map(|socket| {
         let next = async move || {
             let (stream, client) = socket.accept().await?;
             Ok((Box::new(stream) as Box<dyn Stream>, same_clients.peer(&client)))
         };
         let on_socket = Served { router: on_socket, hosts: Hosts::All, tls: None, stop: stop.clone() };
-        accept(next, on_socket, &connections)
+        accept(next, served(on_socket), CONNECTIONS, &connections, stop.clone())
     });
     // Watches do not end by themselves.
     let close = async {
@@ -144,23 +148,33 @@ pub(crate) async fn serve_openly(port: TcpListener, router: Router, node: &str, 
         let (stream, address) = tcp::accept(&port).await?;
         Ok((Box::new(stream) as Box<dyn Stream>, clients.at(address)))
     };
-    let served = Served { router, hosts: Hosts::Private { node: node.to_owned() }, tls: None, stop };
-    accept(next, served, &Gauge::default()).await;
+    let on_address =
+        Served { router, hosts: Hosts::Private { node: node.to_owned() }, tls: None, stop: stop.clone() };
+    accept(next, served(on_address), CONNECTIONS, &Gauge::default(), stop).await;
 }
 
-/// Accepts connections until `served.stop` becomes true, then waits for open requests. `next`: the next connection and its peer.
-/// `open` counts the connections.
-async fn accept(
-    next: impl AsyncFn() -> io::Result<(Box<dyn Stream>, Arc<Peer>)>,
+/// Serves HTTP on a connection.
+fn served(
     served: Served,
-    open: &Gauge,
-) {
+) -> impl Fn(Box<dyn Stream>, Arc<Peer>, Arc<Activity>) -> BoxFuture<'static, ()> + Send + Sync {
     let served = Arc::new(served);
+    move |stream, peer, activity| connection::serve(stream, peer, activity, Arc::clone(&served)).boxed()
+}
+
+/// Accepts connections until `stop` becomes true, then waits for open requests. `next`: the next connection and its peer.
+/// `serve`: serves a connection to its end. `most`: how many connections may be open. `open` counts them.
+pub(crate) async fn accept<S: Future<Output = ()> + Send + 'static>(
+    next: impl AsyncFn() -> io::Result<(Box<dyn Stream>, Arc<Peer>)>,
+    serve: impl Fn(Box<dyn Stream>, Arc<Peer>, Arc<Activity>) -> S,
+    most: usize,
+    open: &Gauge,
+    stop: watch::Receiver<bool>,
+) {
     let mut tasks = JoinSet::new();
     let mut connections = Connections::default();
     let mut warned = None::<Instant>;
     // So many of each listener, so that a flood on one takes no descriptor from the others.
-    let most = CONNECTIONS.min(descriptors::half() / LISTENERS);
+    let most = most.min(share_of_descriptors());
     loop {
         let accepted = tokio::select! {
             accepted = next(), if tasks.len() < connections.len() + CLOSING => accepted,
@@ -168,18 +182,13 @@ async fn accept(
                 open.dec();
                 continue;
             }
-            () = stopped(served.stop.clone()) => break,
+            () = stopped(stop.clone()) => break,
         };
         match accepted {
             Ok((stream, peer)) => {
                 connections.make_room(most);
                 let activity = Arc::new(Activity::new());
-                let task = tasks.spawn(connection::serve(
-                    stream,
-                    Arc::clone(&peer),
-                    Arc::clone(&activity),
-                    Arc::clone(&served),
-                ));
+                let task = tasks.spawn(serve(stream, Arc::clone(&peer), Arc::clone(&activity)));
                 connections.add(Connection { task, peer, activity });
                 open.inc();
             }
@@ -199,8 +208,13 @@ async fn accept(
     }
 }
 
+/// How many descriptors one listener may use.
+pub(crate) fn share_of_descriptors() -> usize {
+    descriptors::half() / SHARES
+}
+
 /// Waits until the agent shuts down.
-async fn stopped(mut stop: watch::Receiver<bool>) {
+pub(crate) async fn stopped(mut stop: watch::Receiver<bool>) {
     // Fails if the sender is gone: the agent has shut down already.
     let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -20,7 +20,7 @@ const CREDIT: Duration = Duration::from_secs(30);
 /// passes through: reads, and flushing and shutting down, for which a socket does not wait.
 ///
 /// Waiting uses up credit. Each byte read restores the time that the minimum rate grants it.
-pub(super) struct StallGuard<S> {
+pub(crate) struct StallGuard<S> {
     stream: S,
     credit: Duration,
     /// `None` if no write is pending; `deadline` is then meaningless.
@@ -29,7 +29,7 @@ pub(super) struct StallGuard<S> {
 }
 
 impl<S> StallGuard<S> {
-    pub(super) fn new(stream: S) -> Self {
+    pub(crate) fn new(stream: S) -> Self {
         Self { stream, credit: CREDIT, waiting_since: None, deadline: Box::pin(sleep(STALL)) }
     }
 
