@@ -136,6 +136,16 @@ mod tests {
 
     use super::*;
 
+    /// Whoever creates a pod must not make it look as if a part of it were missing.
+    #[test]
+    fn the_mark_of_what_was_left_out_is_taken_from_an_object_that_lacks_nothing() {
+        let annotations = format!(r#"{{"{}":"forged","own":"b"}}"#, memory::LEFT_OUT);
+        let json = format!(r#"{{"metadata":{{"name":"a","uid":"u","annotations":{annotations}}}}}"#);
+        let received = received::<Pod>(Encoded::json(json.as_bytes()), None).unwrap();
+        let annotations = received.object.unwrap().metadata.annotations.unwrap();
+        assert_eq!(annotations.keys().collect::<Vec<_>>(), ["own"]);
+    }
+
     #[test]
     fn an_object_that_cannot_be_decoded_has_a_name_and_a_uid_or_is_a_failure() {
         for (metadata, is_received) in

@@ -210,6 +210,26 @@ mod tests {
         }
     }
 
+    /// What is skipped as a field of bytes may be something else, and what follows it then means anything.
+    #[test]
+    fn a_list_begins_with_the_magic_and_has_only_fields_of_bytes_that_have_a_number() {
+        let whole = list(&[b"a"]);
+        let (magic, fields) = whole.split_at(MAGIC.len());
+        // An integer; bytes of the field 0.
+        for (magic, field) in [(&b"k8s\x01"[..], &b""[..]), (magic, b"\x08\x00"), (magic, b"\x02\x00")] {
+            assert!(split(&[magic, field, fields].concat(), 64).is_err(), "{magic:?} {field:?}");
+        }
+        assert!(split(&[magic, b"\x2a\x00", fields].concat(), 64).is_ok(), "a field that nobody knows");
+    }
+
+    #[test]
+    fn a_list_is_whole_without_another_byte_after_it() {
+        let whole = list(&[b"a"]);
+        // Without the two empty fields at its end.
+        let (found, version) = split(&whole[..whole.len() - 4], 64).unwrap();
+        assert_eq!((found, version), (vec![b"a".to_vec()], 7));
+    }
+
     #[test]
     fn an_object_beyond_the_limit_ends_the_list() {
         for (length, is_whole) in [(LARGEST, true), (LARGEST + 1, false)] {

@@ -481,8 +481,24 @@ mod tests {
         fn undecodable<'a>(&self, _: impl ExactSizeIterator<Item = &'a Undecodable>) {}
     }
 
+    /// The pauses that began, and their ends.
+    #[derive(Default)]
+    struct Pauses(std::sync::Mutex<Vec<Option<Duration>>>);
+
+    impl Observer for Pauses {
+        fn failed(&self, _: &Failure) {}
+        fn undecodable<'a>(&self, _: impl ExactSizeIterator<Item = &'a Undecodable>) {}
+        fn pauses(&self, pause: Option<Duration>) {
+            self.0.lock().unwrap().push(pause);
+        }
+    }
+
     /// It sends no request. Its events come from the test.
     fn reflector() -> Reflector<Pod, Pod, Nobody> {
+        of_observer(Nobody)
+    }
+
+    fn of_observer<O: Observer>(observer: O) -> Reflector<Pod, Pod, O> {
         let silent = service_fn(async |_: Request<Body>| {
             std::future::pending::<Result<Response<Body>, tower::BoxError>>().await
         });
@@ -492,7 +508,26 @@ mod tests {
         let (is_metadata, accepts_protobuf) = (false, false);
         let requests =
             Requests { client, path, fields: None, labels: None, is_metadata, accepts_protobuf, is_http1 };
-        Reflector::new(requests, Times::default(), Arc::new(Nobody), Some)
+        Reflector::new(requests, Times::default(), Arc::new(observer), Some)
+    }
+
+    /// An operator is told when it connects again.
+    #[tokio::test]
+    async fn the_beginning_and_the_end_of_a_pause_are_told() {
+        let mut reflector = of_observer(Pauses::default());
+        let observer = Arc::clone(&reflector.observer);
+        let pause = Duration::from_millis(1);
+        reflector.pause = Some(pause);
+        let told = async {
+            while observer.0.lock().unwrap().len() < 2 {
+                time::sleep(pause).await;
+            }
+        };
+        tokio::select! {
+            _ = reflector.next() => unreachable!("the server is silent"),
+            told = time::timeout(Duration::from_secs(60), told) => told.expect("the end of the pause"),
+        }
+        assert_eq!(*observer.0.lock().unwrap(), [Some(pause), None]);
     }
 
     fn event(kind: &str, version: u64) -> Vec<u8> {
@@ -510,6 +545,71 @@ mod tests {
         assert!(result.is_ok(), "{kind} {version}: {:?}", result.err().map(|failure| failure.message));
     }
 
+    fn watch(began: Instant, said: Vec<u8>) -> Watch {
+        let lines = Lines::of(super::super::encoded::Encoding::Json, said);
+        Watch { lines, began, asked: Duration::from_secs(60), has_spoken: false }
+    }
+
+    /// A server that ends each watch at once is not asked again at once; after one that has lasted, no event is late.
+    #[tokio::test]
+    async fn only_after_a_short_watch_there_is_a_pause() {
+        let now = Instant::now();
+        for (began, pauses) in [(now, true), (now.checked_sub(2 * SHORT).unwrap(), false)] {
+            let mut reflector = reflector();
+            assert!(reflector.follow(watch(began, Vec::new())).await.is_ok());
+            // A busy machine may take a second from one line to the next.
+            assert!(reflector.pause.is_some() == pauses || began.elapsed() >= SHORT && pauses);
+            assert!(matches!(reflector.step, Step::Watch));
+        }
+    }
+
+    /// The first of many events do not wait for the last one.
+    #[tokio::test]
+    async fn a_flood_of_events_is_several_updates() {
+        let mut reflector = reflector();
+        let mut said = Vec::new();
+        for version in 1..=BATCH as u64 + 10 {
+            said.extend(event("MODIFIED", version));
+            said.push(b'\n');
+        }
+        assert!(reflector.follow(watch(Instant::now(), said)).await.is_ok());
+        let Some(Update::Upsert(pods)) = reflector.ready.pop_front() else { panic!("no pods") };
+        assert_eq!((pods.len(), reflector.ready.len()), (BATCH, 0));
+        let Step::Follow(rest) = mem::replace(&mut reflector.step, Step::List) else {
+            panic!("it has ended")
+        };
+        assert!(reflector.follow(rest).await.is_ok());
+        let Some(Update::Upsert(pods)) = reflector.ready.pop_front() else { panic!("no pods") };
+        assert_eq!(pods.len(), 10);
+    }
+
+    /// An expired version is often the end of an outage.
+    #[tokio::test]
+    async fn an_expired_version_waits_little_after_many_failures() {
+        let mut reflector = reflector();
+        for _ in 0..20 {
+            reflector.failed(&Failure::new(FailureKind::Broken, "refused"), true);
+        }
+        let first = Times::default().backoff.first;
+        assert!(reflector.pause.unwrap() > 2 * first);
+        reflector.failed(&Failure::new(FailureKind::Expired, "compacted"), true);
+        assert!(reflector.pause.unwrap() <= first);
+        // A watch that lasted ends the other failures, and only them.
+        reflector.failed(&Failure::new(FailureKind::Expired, "compacted"), true);
+        reflector.waits.followed(Times::default().backoff.longest);
+        reflector.failed(&Failure::new(FailureKind::Broken, "refused"), true);
+        assert!(reflector.pause.unwrap() <= first);
+    }
+
+    #[tokio::test]
+    async fn a_version_that_is_known_is_no_change() {
+        let mut reflector = reflector();
+        taken(&mut reflector, "ADDED", 10);
+        taken(&mut reflector, "MODIFIED", 10);
+        let Some(Update::Upsert(pods)) = reflector.ready.pop_front() else { panic!("no pods") };
+        assert_eq!((pods.len(), reflector.ready.len()), (1, 0));
+    }
+
     #[tokio::test]
     async fn a_bookmark_never_sets_the_version_back() {
         let mut reflector = reflector();
@@ -518,6 +618,40 @@ mod tests {
         assert_eq!(reflector.latest, 10);
         taken(&mut reflector, "BOOKMARK", 15);
         assert_eq!(reflector.latest, 15);
+    }
+
+    /// After a panic nobody knows which updates were emitted. So all objects are emitted again, in one set, and nothing that
+    /// was received before comes after it.
+    #[tokio::test]
+    async fn after_a_panic_the_next_list_is_emitted_as_a_whole() {
+        let mut reflector = reflector();
+        let list = |uid: &str| {
+            let mut pod = Pod::default();
+            pod.metadata.uid = Some(uid.to_owned());
+            let versions = Versions::from([(uid.into(), Some(10))]);
+            ReceivedList {
+                version: 10,
+                versions,
+                undecoded: Undecoded::new(),
+                changed: vec![pod],
+                is_rewound: false,
+            }
+        };
+        reflector.apply_list(list("a"));
+        reflector.ready.clear();
+        taken(&mut reflector, "MODIFIED", 11);
+        let faulty = String::from_utf8(event("MODIFIED", 12))
+            .unwrap()
+            .replace("\"metadata\"", "\"spec\":7,\"metadata\"");
+        assert!(reflector.take(Encoded::json(faulty.as_bytes())).is_ok());
+        assert_eq!((reflector.ready.len(), reflector.undecoded.len()), (1, 1));
+        reflector.begin_anew();
+        assert!(matches!(reflector.step, Step::List) && reflector.needs_latest);
+        assert!(reflector.undecoded.is_empty() && reflector.comparison.is_none());
+        reflector.apply_list(list("b"));
+        let Some(Update::Set(pods)) = reflector.ready.pop_front() else { panic!("no set") };
+        assert_eq!(pods[0].metadata.uid.as_deref(), Some("b"));
+        assert!(reflector.ready.is_empty());
     }
 
     #[tokio::test]

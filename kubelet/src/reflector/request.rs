@@ -179,6 +179,13 @@ pub(super) struct Lines {
 }
 
 impl Lines {
+    /// The answer to a watch whose server says this at once.
+    #[cfg(test)]
+    pub(super) fn of(encoding: Encoding, said: Vec<u8>) -> Self {
+        let (body, silence) = (Body::from(said), Duration::from_secs(60));
+        Self { encoding, body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence }
+    }
+
     /// The next event; `None` at the end of the watch. An incomplete event at the end is dropped. If the future is dropped,
     /// nothing is lost.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
@@ -290,11 +297,55 @@ mod tests {
 
     #[tokio::test]
     async fn an_event_in_protobuf_beyond_the_limit_ends_the_watch() {
-        let silence = Duration::from_secs(60);
-        let length = u32::try_from(LARGEST + 1).unwrap().to_be_bytes();
-        let (encoding, body, until) =
-            (Encoding::Protobuf, Body::from(length.to_vec()), Instant::now() + silence);
-        let mut lines = Lines { encoding, body, buffer: Vec::new(), searched: 0, silence, until };
+        let said = |length: usize| u32::try_from(length).unwrap().to_be_bytes().to_vec();
+        let mut lines = Lines::of(Encoding::Protobuf, said(LARGEST + 1));
         assert_eq!(lines.next().await.unwrap_err().kind, FailureKind::NoProtobuf);
+        let mut lines = Lines::of(Encoding::Protobuf, said(LARGEST));
+        assert_eq!(lines.next().await.unwrap(), None, "it did not arrive");
+    }
+
+    /// Over HTTP/1.1 watches are short, because it has no pings.
+    #[tokio::test]
+    async fn which_http_the_server_speaks_is_noted() {
+        use http::Version;
+
+        for (version, expected) in [(Version::HTTP_11, true), (Version::HTTP_2, false)] {
+            let server = tower::service_fn(move |_: http::Request<Body>| async move {
+                let list = br#"{"metadata":{"resourceVersion":"7"},"items":[]}"#;
+                let answer = http::Response::builder().version(version).body(Body::from(list.to_vec()));
+                Ok::<_, std::convert::Infallible>(answer.unwrap())
+            });
+            let is_http1 = Arc::new(AtomicBool::new(!expected));
+            let requests = Requests {
+                client: Client::new(server, "default"),
+                path: "/api/v1/pods".to_owned(),
+                fields: None,
+                labels: None,
+                is_metadata: false,
+                accepts_protobuf: false,
+                is_http1: Arc::clone(&is_http1),
+            };
+            let listed = requests.list(None, Duration::from_secs(60), |_| Ok(())).await.unwrap();
+            assert_eq!((listed, is_http1.load(Ordering::Relaxed)), (7, expected), "{version:?}");
+        }
+    }
+
+    /// A server may accept connections and say nothing.
+    #[tokio::test]
+    async fn a_server_without_an_answer_is_named_with_the_time_that_it_had() {
+        let silent = tower::service_fn(async |_: http::Request<Body>| {
+            std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>().await
+        });
+        let requests = Requests {
+            client: Client::new(silent, "default"),
+            path: "/api/v1/pods".to_owned(),
+            fields: None,
+            labels: None,
+            is_metadata: false,
+            accepts_protobuf: false,
+            is_http1: Arc::default(),
+        };
+        let (step, failure) = requests.check(Duration::from_millis(1)).await.unwrap_err();
+        assert_eq!((step, &*failure.message), ("list", "no answer from the API server within 0.001 s"));
     }
 }
