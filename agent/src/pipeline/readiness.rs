@@ -227,6 +227,50 @@ mod tests {
         assert!((60..120).contains(&age.as_secs()), "{age:?}");
     }
 
+    /// A directory that cannot be watched, or a file that cannot be read, may have changed since.
+    #[test]
+    fn files_are_current_while_their_changes_are_told_and_all_of_them_could_be_read() {
+        let before = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
+        for (kind, is_current) in [
+            (None, true),
+            (Some(ProblemKind::Warning), true),
+            (Some(ProblemKind::Unhinted), false),
+            (Some(ProblemKind::Syntax), false),
+        ] {
+            let mut status = of_two_sources().sources().remove(0);
+            (status.last_read, status.last_complete_read) = (before(10), before(60));
+            status.problems.extend(kind.map(|kind| Problem::new(kind, "a.yaml", None, None, "")));
+            let readiness = Readiness::new([(watch::channel(status).1, Nudge::default())], false);
+            readiness.indexed(&[Source::File]);
+            let age = readiness.age().unwrap();
+            assert_eq!(age.is_zero(), is_current, "{kind:?}");
+            assert!(is_current || age.as_secs() >= 60, "{kind:?} {age:?}");
+        }
+    }
+
+    #[test]
+    fn mirror_pods_whose_claim_is_refused_are_problems_of_the_api_server() {
+        let mut status = of_two_sources().sources().remove(0);
+        status.source = Source::Api;
+        let readiness = Readiness::new([(watch::channel(status).1, Nudge::default())], false);
+        let refused = || Problem::new(ProblemKind::Duplicate, "kube-system/web-n", None, None, "forged");
+        assert_eq!(readiness.refused_claims(vec![refused()]), [refused()]);
+        assert_eq!(readiness.refused_claims(vec![refused()]), [], "it was reported");
+        assert_eq!(readiness.sources()[0].problems, [refused()]);
+        assert_eq!(readiness.refused_claims(Vec::new()), []);
+        assert_eq!(readiness.sources()[0].problems, []);
+    }
+
+    #[test]
+    fn restored_pods_are_served_before_the_agent_is_ready() {
+        for is_restored in [false, true] {
+            let readiness = Readiness::new([], is_restored);
+            assert_eq!((readiness.has_pods(), readiness.is_ready()), (is_restored, false));
+            readiness.indexed(&[]);
+            assert!(readiness.has_pods() && readiness.is_ready());
+        }
+    }
+
     #[test]
     fn a_source_that_has_failed_for_long_is_an_outage_and_so_is_an_incomplete_list() {
         let failing = |seconds| Instant::now().checked_sub(Duration::from_secs(seconds));
@@ -284,9 +328,10 @@ mod tests {
         for (indexed, missing) in [(&[][..], 2), (&[Source::Http], 1), (&[Source::Http], 1)] {
             readiness.indexed(indexed);
             assert_eq!((*seen.borrow(), readiness.missing().len()), (false, missing));
+            assert!(!readiness.is_ready() && !seen.has_changed().unwrap());
         }
         readiness.indexed(&[Source::File]);
-        assert!(*seen.borrow() && readiness.is_ready());
+        assert!(seen.has_changed().unwrap() && *seen.borrow() && readiness.is_ready());
         assert_eq!(readiness.missing(), [""; 0]);
     }
 }

@@ -7,17 +7,21 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode, header};
+use axum::routing::get;
+use axum::{Extension, Router, middleware};
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::time::{advance, sleep};
-use tower::service_fn;
+use tower::{ServiceExt, service_fn};
 
 use super::reviews::OUTAGE;
 use super::*;
+use crate::api::client::Named;
 
 /// An API server that knows tokens and rights.
 #[derive(Default)]
@@ -293,6 +297,13 @@ async fn while_the_api_server_is_silent_known_clients_are_served_and_the_others_
     for token in ["of-late", "invented", "of-without-a-right"] {
         assert_eq!(decide(&access, "loopback", token).await, Decision::Unavailable, "{token}");
     }
+    // One question in five seconds waits for the server.
+    decide(&access, "x", "new-0").await;
+    let asked = tokio::time::Instant::now();
+    for number in 1..4 {
+        assert_eq!(decide(&access, "x", &format!("new-{number}")).await, Decision::Unavailable);
+    }
+    assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
     // Also from an address that has sent too many.
     for number in 0..100 {
         let decision = decide(&access, "10.0.0.1", &format!("invented-{number}")).await;
@@ -309,6 +320,18 @@ async fn while_the_api_server_is_silent_known_clients_are_served_and_the_others_
     assert_eq!(decide(&access, "loopback", "invented").await, Decision::Unauthorized);
 }
 
+/// The metric tells the operator of it, also if nobody asks for rights.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_accepted_by_an_old_review_alone_is_said_to_be() {
+    let server = Server::default();
+    server.know("of-a", "a", &[]);
+    let access = server.access(&with_tokens(false));
+    assert_eq!(decide(&access, "x", "of-a").await, Decision::Allowed);
+    server.silence(true);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(decide(&access, "x", "of-a").await, Decision::AllowedBefore);
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_connections_with_one_token_cause_one_review() {
     let server = Server::default();
@@ -318,8 +341,10 @@ async fn many_connections_with_one_token_cause_one_review() {
     // New; renewed ahead of time; expired.
     for (pause, reviews, rights) in [(0, 1, 1), (65, 2, 1), (400, 3, 2)] {
         sleep(Duration::from_secs(pause)).await;
+        let asked = tokio::time::Instant::now();
         let decisions = join_all((0..16).map(|_| decide(&access, "loopback", "of-prometheus"))).await;
         assert_eq!(decisions, [Decision::Allowed; 16]);
+        assert_eq!(asked.elapsed().is_zero(), pause == 65, "nobody waits for what is renewed ahead of time");
         sleep(Duration::from_secs(1)).await;
         assert_eq!(
             (server.tokens_reviewed(), server.rights_reviewed()),
@@ -474,6 +499,31 @@ async fn every_combination_of_the_settings_decides_as_this_table_says() {
             let decided: String = decided.into_iter().collect();
             assert_eq!(decided, expected.replace(' ', ""), "{settings:?}");
         }
+    }
+}
+
+/// What is behind it knows the client by its name, whose limits count.
+#[tokio::test(start_paused = true)]
+async fn the_middleware_passes_the_name_of_a_client_on_and_counts_every_decision() {
+    let server = Server::default();
+    server.know("of-a", "a", &[]);
+    let mut registry = Registry::default();
+    let decisions = Decisions::register(&mut registry);
+    let access = Access::new(&with_tokens(false), Some(&server.client()), "node-1", decisions).unwrap();
+    let named = |Extension(Named(name)): Extension<Named>| async move { name.to_string() };
+    let router =
+        Router::new().route("/pods", get(named)).layer(middleware::from_fn_with_state(access, guarded));
+    for (token, status) in [(None, 401), (Some("of-a"), 200), (Some("of-a"), 200)] {
+        let request = Request::from_parts(request(token), axum::body::Body::empty());
+        let response = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), status);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(status != 200 || body == "a", "{body:?}");
+    }
+    let mut measured = String::new();
+    encode(&mut measured, &registry).unwrap();
+    for line in [r#"access_decisions_total{decision="allowed"} 2"#, r#"{decision="unauthorized"} 1"#] {
+        assert!(measured.contains(line), "no {line} in {measured}");
     }
 }
 

@@ -163,6 +163,28 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn every_decision_is_counted_and_the_log_has_refusals_alone() {
+        let lines = Arc::new(AtomicUsize::new(0));
+        let _guard = set_default(tracing_subscriber::registry().with(Lines(Arc::clone(&lines))));
+        let decisions = Decisions::register(&mut Registry::default());
+        let (request, ()) = Request::get("/pods").body(()).unwrap().into_parts();
+        for decision in Decision::ALL {
+            decisions.add(decision, "10.0.0.1", None, &request);
+        }
+        assert_eq!(decisions.counts.each_ref().map(Counter::get), [1; Decision::ALL.len()]);
+        assert_eq!(lines.swap(0, Ordering::Relaxed), 4);
+        tokio::time::advance(PERIOD).await;
+        decisions.add(Decision::Forbidden, "10.0.0.1", None, &request);
+        assert_eq!(lines.swap(0, Ordering::Relaxed), 1, "there were no more in the minute before");
+    }
+
+    #[test]
+    fn what_a_client_writes_is_short_and_one_line_in_the_log() {
+        assert_eq!(shortened("/pods\n\u{1b}[2J"), "/pods\\n\\u{1b}[2J");
+        assert_eq!(shortened(&"x".repeat(1_000)), "x".repeat(SHOWN));
+    }
+
     /// Whoever can reach the port decides how many requests are refused. He must not decide how long the log is.
     #[tokio::test(start_paused = true)]
     async fn however_many_requests_are_refused_the_log_has_few_lines_of_them() {

@@ -126,24 +126,27 @@ mod tests {
         let mut name = DistinguishedName::new();
         let mut placeholders = Vec::new();
         for (number, (kind, value)) in subject.iter().enumerate() {
-            // 2.5.4.(100 + number): as long as the type that takes its place.
-            let placeholder = 100 + u8::try_from(number).unwrap();
-            let kind = match *kind {
-                "CN" => [0x55, 4, 3],
-                "O" => [0x55, 4, 10],
-                "OU" => [0x55, 4, 11],
+            let (arcs, encoded): (&[u64], &[u8]) = match *kind {
+                "CN" => (&[2, 5, 4, 3], &[6, 3, 0x55, 4, 3]),
+                "O" => (&[2, 5, 4, 10], &[6, 3, 0x55, 4, 10]),
+                "OU" => (&[2, 5, 4, 11], &[6, 3, 0x55, 4, 11]),
+                "UID" => (&[1, 3, 6, 1, 4, 1, 57683, 2], &[6, 9, 0x2b, 6, 1, 4, 1, 0x83, 0xc2, 0x53, 2]),
                 _ => panic!("{kind}"),
             };
-            placeholders.push(([0x06, 3, 0x55, 4, placeholder], kind));
-            name.push(DnType::CustomDnType(vec![2, 5, 4, placeholder.into()]), value.clone());
+            // The last number is another one: as long as the one that takes its place.
+            let placeholder = 100 + u8::try_from(number).unwrap();
+            let (_, before) = arcs.split_last().unwrap();
+            let (last, start) = encoded.split_last().unwrap();
+            placeholders.push(([start, &[placeholder]].concat(), *last));
+            name.push(DnType::CustomDnType([before, &[placeholder.into()]].concat()), value.clone());
         }
         let mut params = CertificateParams::default();
         params.distinguished_name = name;
         params.custom_extensions = Vec::<CustomExtension>::new();
         let mut der = params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec();
-        for (placeholder, kind) in placeholders {
-            while let Some(at) = der.windows(5).position(|window| window == placeholder) {
-                der[at + 2..at + 5].copy_from_slice(&kind);
+        for (placeholder, last) in placeholders {
+            while let Some(at) = der.windows(placeholder.len()).position(|window| window == placeholder) {
+                der[at + placeholder.len() - 1] = last;
             }
         }
         der
@@ -199,6 +202,26 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_has_one_uid_that_is_not_empty_or_none() {
+        for (uids, expected) in [
+            (&[][..], Some("")),
+            (&["u-1"], Some("u-1")),
+            (&[""], None),
+            (&["u-1", "u-2"], None),
+            (&["", "u-2"], None),
+        ] {
+            let uids = uids.iter().map(|uid| ("UID", utf8(uid)));
+            let others = [("CN", utf8("a")), ("O", utf8("b")), ("OU", utf8("c"))];
+            let subject: Vec<_> = others.into_iter().chain(uids).collect();
+            let identity = Identity::of_certificate(&certificate(&subject));
+            assert_eq!(identity.as_ref().map(|identity| &*identity.uid), expected, "{subject:?}");
+            if let Some(Identity { name, groups, .. }) = identity {
+                assert_eq!((&*name, &*groups), ("a", &["b".to_owned(), AUTHENTICATED.to_owned()][..]));
+            }
+        }
+    }
+
+    #[test]
     fn a_certificate_names_its_credential_as_on_a_kubelet() {
         let der = certificate(&[("CN", utf8("client"))]);
         let identity = Identity::of_certificate(&der).unwrap();
@@ -226,6 +249,14 @@ mod tests {
         ] {
             assert_eq!(value(tag, bytes).as_deref(), expected, "{tag:?} {bytes:?}");
         }
+    }
+
+    /// Otherwise all clients behind one address share the limits of one.
+    #[test]
+    fn the_limits_of_clients_count_by_name_if_there_is_one() {
+        let named = |name: &str| Identity { name: name.to_owned(), ..Identity::default() }.named();
+        assert_eq!(named("alice").as_ref().map(|Named(name)| &**name), Some("alice"));
+        assert!(named("").is_none());
     }
 
     #[test]

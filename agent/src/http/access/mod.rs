@@ -321,6 +321,35 @@ mod tests {
         let request = Request::post("/api/v1/pods").body(axum::body::Body::empty()).unwrap().into_parts().0;
         let proxy = Right { verb: "create", group: "", resource: "nodes", subresource: "proxy" };
         assert_eq!(rights_for(&request), [proxy]);
+        let request = Request::get("/api/v1/pods").body(axum::body::Body::empty()).unwrap().into_parts().0;
+        let pods = Right { verb: "list", group: "", resource: "pods", subresource: "" };
+        assert_eq!(rights_for(&request), [pods, Right { verb: "get", ..proxy }]);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_says_what_is_missing_and_when_to_come_back_if_that_helps() {
+        let identity = Identity { name: "alice".to_owned(), ..Identity::default() };
+        let pods = Right { verb: "list", group: "", resource: "pods", subresource: "" };
+        let proxy = Right { verb: "get", group: "", resource: "nodes", subresource: "proxy" };
+        let of_pods = "Forbidden (user=alice, verb=list, resource=pods)";
+        let of_proxy = "Forbidden (user=alice, verb=get, resource=nodes, subresource=proxy)";
+        for (decision, needed, status, message, retry_after) in [
+            (Decision::Unauthorized, pods, 401, "Unauthorized", None),
+            (Decision::Forbidden, pods, 403, of_pods, None),
+            (Decision::Forbidden, proxy, 403, of_proxy, None),
+            (Decision::TooManyTokens, pods, 429, "too many unknown tokens", Some("5")),
+            (Decision::Unavailable, pods, 503, "the API server", Some("5")),
+        ] {
+            let response = refusal(decision, Some(&identity), &[needed]);
+            assert_eq!(response.status(), status);
+            let header = response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
+            assert_eq!(header, retry_after, "{decision:?}");
+            let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let said = body["message"].as_str().unwrap();
+            let is_said = if status == 403 { said == message } else { said.starts_with(message) };
+            assert!(is_said, "{decision:?}: {said}");
+        }
     }
 
     #[test]

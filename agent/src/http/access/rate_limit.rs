@@ -271,6 +271,64 @@ mod tests {
         assert!(limit.lock().refused.len() <= MOST);
     }
 
+    /// Tokens of these clients, which all came back, in the order in which they came first.
+    fn waiting(clients: &[&str]) -> RateLimit {
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        for (number, client) in (1..).zip(clients) {
+            let (client, last) = (Arc::from(*client), Instant::now());
+            let refused = Refused { client, number, last, came_back: true };
+            limit.lock().refused.insert(digests.of(&number), refused);
+        }
+        limit
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_tokens_of_all_clients_go_before_the_second_ones() {
+        let limit = waiting(&["a", "b", "a", "b", "a"]);
+        let before = [("a", 1), ("b", 2), ("a", 3), ("b", 4), ("a", 5)]
+            .map(|(client, number)| limit.lock().before(client, number));
+        assert_eq!(before, [0, 1, 2, 3, 4]);
+        let limit = waiting(&["a", "a", "a", "b"]);
+        let before = [("a", 1), ("a", 2), ("a", 3), ("b", 4)]
+            .map(|(client, number)| limit.lock().before(client, number));
+        assert_eq!(before, [0, 2, 3, 1]);
+    }
+
+    /// How many tokens of each of these clients are remembered.
+    fn remembered<const N: usize>(limit: &RateLimit, clients: [&str; N]) -> [usize; N] {
+        let state = limit.lock();
+        clients.map(|client| state.refused.values().filter(|token| &*token.client == client).count())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_takes_the_place_of_one_of_the_client_that_has_most_and_never_of_an_own_one_that_came_back()
+     {
+        let digests = Digests::new();
+        let limit = waiting(&["greedy"; MOST]);
+        limit.lock().refuse("greedy", digests.of(&"new"));
+        assert!(!limit.lock().refused.contains_key(&digests.of(&"new")), "all others came back");
+        limit.lock().refuse("modest", digests.of(&"new"));
+        assert_eq!(remembered(&limit, ["greedy", "modest"]), [MOST - 1, 1]);
+        let newest = limit.lock().refused.values().map(|token| token.number).max();
+        assert_eq!(newest, Some(MOST as u64 - 1), "the newest of the greedy one went");
+
+        let limit = waiting(&[["a"; MOST / 2], ["b"; MOST / 2]].concat());
+        limit.lock().refused.values_mut().for_each(|token| token.came_back = false);
+        limit.lock().refuse("a", digests.of(&"new"));
+        assert_eq!(remembered(&limit, ["a", "b"]), [MOST / 2; 2], "it has as many as the other one");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_is_reviewed_keeps_no_other_one_waiting() {
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        spend(&limit, &digests);
+        assert_eq!(limit.take("a", digests.of(&"token")), None);
+        assert_eq!(remembered(&limit, ["a"]), [1]);
+        tokio::time::advance(PERIOD).await;
+        assert_eq!(limit.take("a", digests.of(&"token")), Some(Counted::New));
+        assert_eq!(remembered(&limit, ["a"]), [0]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_memory_of_refused_tokens_is_bounded_and_ends() {
         let (limit, digests) = (RateLimit::new(), Digests::new());

@@ -148,6 +148,84 @@ fn the_history_is_bounded_and_watches_within_the_bound_see_every_event() {
     assert!(follow(&mut slow).is_err());
 }
 
+#[test]
+fn a_list_is_of_a_version_that_exists_or_is_refused() {
+    let mut world = World::new(limits(MIB));
+    world.change(1);
+    world.change(1);
+    let latest = world.history.now().version;
+    for (version, exact, refused) in [
+        (latest, false, None),
+        (latest - 1, false, None),
+        (latest + 1, false, Some("there is no resource version 1003 yet (the latest is 1002)")),
+        (latest, true, None),
+        (latest - 1, true, Some("too old resource version: 1001 (1000)")),
+        (latest + 1, true, Some("there is no resource version 1003 yet (the latest is 1002)")),
+    ] {
+        let said = world.history.check(version, exact).err().map(|refusal| refusal.status().message.clone());
+        assert_eq!(said.flatten().as_deref(), refused, "{version} {exact}");
+    }
+}
+
+#[test]
+fn as_many_events_are_stored_as_the_limit_allows() {
+    let mut world = World::new(Limits { events: 7, ..limits(MIB) });
+    (0..50).for_each(|_| world.change(1));
+    assert_eq!(world.history.sizes().events, 7);
+}
+
+/// A thousand watches encode an event once.
+#[test]
+fn watches_share_the_lines_of_events_which_count_for_the_limit_of_bytes() {
+    let mut world = World::new(limits(MIB));
+    let mut watches = [(); 3].map(|()| world.watch("", None));
+    (0..PODS).for_each(|_| world.change(MIB / 20));
+    assert_eq!(world.history.sizes(), Sizes { events: PODS, bytes: 0 }, "nothing was replaced or encoded");
+    for watch in &mut watches {
+        assert_eq!(follow(watch).unwrap(), PODS as u64);
+    }
+    assert_eq!(world.history.watch_limits.encoded.load(Ordering::Relaxed), PODS as u64);
+    let mut world = World::new(limits(MIB / 4));
+    let mut watch = world.watch("", None);
+    (0..PODS).for_each(|_| world.change(MIB / 20));
+    while let Next::Event(kind, event) = watch.next() {
+        world.history.line(&event, Form::Object, kind);
+        assert!(world.history.sizes().bytes <= MIB / 4);
+    }
+}
+
+#[test]
+fn watches_that_are_refused_or_end_too_old_are_counted() {
+    let mut world = World::new(limits(MIB));
+    let watch_limits = WatchLimits::new(1, 1);
+    let history = Arc::new(History::new(&pod::PODS, 1000, limits(MIB), &watch_limits));
+    world.history = history;
+    let mut watch = world.watch("", Some(999));
+    let client = Clients::new().named("client");
+    assert!(world.history.watch(Arc::new(Selection::default()), &client, None).is_err());
+    assert!(matches!(watch.next(), Next::TooOld(_)));
+    let counts = [&watch_limits.refused, &watch_limits.too_old].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counts, [1, 1]);
+}
+
+/// A watch waits without a step, and ends when the agent does: a client connects to the next one at once.
+#[tokio::test]
+async fn a_watch_sleeps_until_there_is_an_event_and_ends_with_the_agent() {
+    let mut world = World::new(limits(MIB));
+    let mut watch = world.watch("", None);
+    let sleeps =
+        |watch: &mut Watcher| pin!(watch.woken()).poll(&mut Context::from_waker(Waker::noop())).is_pending();
+    assert!(sleeps(&mut watch));
+    world.change(1);
+    assert!(!sleeps(&mut watch));
+    assert_eq!(follow(&mut watch).unwrap(), 1);
+    assert!(sleeps(&mut watch), "it has seen the event");
+    world.change(1);
+    world.history.close();
+    assert!(!sleeps(&mut watch));
+    assert!(matches!(watch.next(), Next::Closed));
+}
+
 /// The version of a history when it first woke a watch.
 struct WokenAt(Arc<History>, OnceLock<u64>);
 
