@@ -85,8 +85,6 @@ impl WriterThread {
         sources: &[Source],
         metrics: &mut Metrics,
     ) -> Self {
-        let Setup { writer, joining, merge, readiness, heartbeat, kept_whole } = setup;
-        let Joining { join, told } = joining;
         let (reports, received) = bounded(WAITING);
         let counts = Writing::register(metrics.ours());
         let queue = reports.clone();
@@ -99,19 +97,8 @@ impl WriterThread {
         let (commands, commanded) = unbounded();
         let (node_is_needed, needs_own_node) = watch::channel(false);
         let restored = restored.map(|pods| Unclaimed::new(pods, sources));
-        let mut work = Work {
-            writer,
-            join,
-            merge,
-            readiness,
-            heartbeat,
-            kept_whole,
-            counts,
-            restored,
-            needs_own_node: node_is_needed,
-            listening: Listening::new(Moment::now()),
-        };
-        work.restore();
+        let told = setup.joining.told.clone();
+        let work = Work::new(setup, restored, counts, node_is_needed);
         let work = Box::new(move || work.follow(&commanded, &received, told));
         Self { work, reports, commands, needs_own_node }
     }
@@ -134,6 +121,31 @@ struct Work {
 }
 
 impl Work {
+    /// With the restored pods in the index.
+    fn new(
+        setup: Setup,
+        restored: Option<Unclaimed>,
+        counts: Writing,
+        needs_own_node: watch::Sender<bool>,
+    ) -> Self {
+        let Setup { writer, joining: Joining { join, .. }, merge, readiness, heartbeat, kept_whole } = setup;
+        let listening = Listening::new(Moment::now());
+        let mut work = Self {
+            writer,
+            join,
+            merge,
+            readiness,
+            heartbeat,
+            kept_whole,
+            counts,
+            restored,
+            needs_own_node,
+            listening,
+        };
+        work.restore();
+        work
+    }
+
     /// `told`: of the Namespaces, Nodes and owners of the pods.
     fn follow(
         mut self,
@@ -179,7 +191,7 @@ impl Work {
                 recv(listening) -> _ => {}
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
-            self.listen(reports);
+            self.listen(Moment::now(), reports.len());
             self.counts.retired(self.writer.retired_snapshots());
         }
     }
@@ -251,9 +263,8 @@ impl Work {
     }
 
     /// Says of which times everything is known, once a second.
-    fn listen(&mut self, reports: &Receiver<Report>) {
-        let now = Moment::now();
-        if !self.listening.is_due(now.instant, reports.len()) {
+    fn listen(&mut self, now: Moment, waiting_reports: usize) {
+        if !self.listening.is_due(now.instant, waiting_reports) {
             return;
         }
         self.writer.advance(self.listening.covered(now));
@@ -318,13 +329,18 @@ fn unmark(pod: &mut Arc<Pod>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::thread::{self, JoinHandle};
+    use std::time::SystemTime;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::super::records;
     use super::*;
     use crate::config::tests::settings_of;
     use crate::vitals::{Part, Vitals};
-    use pod_index::{PodUid, Reader};
+    use pod_index::{Coverage, Found, Options, PodMeta, PodUid, Reader};
+    use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
     use pod_index_kubelet::sources::http::HttpConfig;
     use pod_index_kubelet::sources::{NodeName, Nudge, kubelet};
     use serde_json::json;
@@ -332,13 +348,100 @@ mod tests {
     /// Far more than a busy machine needs.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// The writer thread of an agent that follows the kubelet.
+    /// What the writer of an agent on the node `n` works with, and what others see of it.
+    struct Built {
+        setup: Setup,
+        reader: Reader<Record>,
+        /// Each source was read completely just now.
+        readiness: Arc<Readiness>,
+        /// What makes the first source read at once.
+        nudge: Nudge,
+        metrics: Metrics,
+        vitals: Vitals,
+    }
+
+    impl Built {
+        fn of(sources: &[Source], options: Options) -> Self {
+            let (writer, reader) = pod_index::with_options(options);
+            let followed = kubelet::follow(HttpConfig::of_kubelet("https://localhost:1").unwrap()).unwrap();
+            let lines: Vec<_> = sources
+                .iter()
+                .map(|source| {
+                    let mut status = followed.status().borrow().clone();
+                    status.source = *source;
+                    status.last_complete_read = Some(Instant::now());
+                    (watch::channel(status).1, Nudge::default())
+                })
+                .collect();
+            let nudge = Arc::clone(&lines[0].1);
+            let readiness = Arc::new(Readiness::new(lines, false));
+            let metrics = Metrics::new(&reader);
+            let vitals = Vitals::new(Instant::now());
+            let (_feed, joining) = records::build(&settings_of(&[])).unwrap();
+            let setup = Setup {
+                writer,
+                joining,
+                merge: Merge::new(sources.iter().copied()).derive_static_pods(NodeName::new("n")),
+                readiness: Arc::clone(&readiness),
+                heartbeat: vitals.heartbeat(Part::Index),
+                kept_whole: KeptWhole::new(Duration::ZERO, 0),
+            };
+            Self { setup, reader, readiness, nudge, metrics, vitals }
+        }
+    }
+
+    /// An index that keeps removed pods and times.
+    fn keeping() -> Options {
+        Options::new().keep_removed(Duration::from_secs(60), 100).keep_times(true)
+    }
+
+    /// The work of the writer thread, step by step, of an agent with this source, after a run that knew these pods.
+    fn work_after(restored: Vec<Arc<Pod>>, source: Source) -> (Work, watch::Receiver<bool>) {
+        let Built { setup, mut metrics, .. } = Built::of(&[source], keeping());
+        let restored = Unclaimed::new(Restored { pods: restored, ..Restored::default() }, &[source]);
+        let (node_is_needed, needs_own_node) = watch::channel(false);
+        let counts = Writing::register(metrics.ours());
+        (Work::new(setup, Some(restored), counts, node_is_needed), needs_own_node)
+    }
+
+    impl Work {
+        /// The source reports all its pods. `sound`: there are no others.
+        fn report(&mut self, source: Source, pods: &[Arc<Pod>], sound: bool) {
+            let update = Some(SourceUpdate::Set(pods.to_vec()));
+            self.publish(Merged::default(), iter::once(Report { source, update, sound, read: None }));
+        }
+
+        /// The UIDs of the pods in the index, in order.
+        fn uids(&self) -> Vec<String> {
+            let mut uids: Vec<_> =
+                self.writer.current().pods().map(|pod| PodMeta::uid(&**pod).to_owned()).collect();
+            uids.sort();
+            uids
+        }
+
+        /// Looks at the sources two and four seconds from now. Returns the moment of the next look.
+        fn look_twice(&mut self) -> Moment {
+            let (instant, wall) = (Instant::now(), SystemTime::now());
+            let [one, two, next] =
+                [2, 4, 6].map(Duration::from_secs).map(|passed| Moment::new(instant + passed, wall + passed));
+            self.listen(one, 0);
+            self.listen(two, 0);
+            next
+        }
+
+        /// What is known of the past.
+        fn known(&self) -> Option<Coverage> {
+            self.writer.current().at(SystemTime::now()).known()
+        }
+    }
+
+    /// The writer thread.
     struct Running {
         reader: Reader<Record>,
         readiness: Arc<Readiness>,
-        /// What makes the kubelet's source read at once.
         nudge: Nudge,
         metrics: Metrics,
+        vitals: Vitals,
         reports: Sender<Report>,
         commands: Sender<Command>,
         thread: JoinHandle<()>,
@@ -346,20 +449,12 @@ mod tests {
 
     impl Running {
         fn start(sources: &[Source]) -> Self {
-            let (writer, reader) = pod_index::new();
-            let source = kubelet::follow(HttpConfig::of_kubelet("https://localhost:1").unwrap()).unwrap();
-            let nudge = Nudge::default();
-            let readiness = Arc::new(Readiness::new([(source.status(), Arc::clone(&nudge))], false));
-            let mut metrics = Metrics::new(&reader);
-            let merge = Merge::new(sources.iter().copied()).derive_static_pods(NodeName::new("n"));
-            let heartbeat = Vitals::new(Instant::now()).heartbeat(Part::Index);
-            let kept_whole = KeptWhole::new(Duration::ZERO, 0);
-            let (_feed, joining) = records::build(&settings_of(&[])).unwrap();
-            let setup =
-                Setup { writer, joining, merge, readiness: Arc::clone(&readiness), heartbeat, kept_whole };
+            let Built { setup, reader, readiness, nudge, mut metrics, vitals } =
+                Built::of(sources, Options::new());
             let thread = WriterThread::build(setup, None, sources, &mut metrics);
             let WriterThread { work, reports, commands, .. } = thread;
-            Self { reader, readiness, nudge, metrics, reports, commands, thread: thread::spawn(work) }
+            let thread = thread::spawn(work);
+            Self { reader, readiness, nudge, metrics, vitals, reports, commands, thread }
         }
 
         /// Reports the pods of a source, and waits for the first of them.
@@ -390,6 +485,179 @@ mod tests {
         let metadata = json!({ "uid": uid, "name": name, "namespace": "shop" });
         let spec = json!({ "nodeName": "n", "containers": [] });
         Arc::new(serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap())
+    }
+
+    /// A pod of the last run, from a checkpoint.
+    fn restored(uid: &str, name: &str) -> Arc<Pod> {
+        marked(uid, name, &[RESTORED_ANNOTATION])
+    }
+
+    fn marked(uid: &str, name: &str, annotations: &[&str]) -> Arc<Pod> {
+        let mut pod = Arc::unwrap_or_clone(pod(uid, name));
+        let annotations = annotations.iter().map(|name| ((*name).to_owned(), "true".to_owned()));
+        pod.metadata.annotations = Some(annotations.collect());
+        Arc::new(pod)
+    }
+
+    /// After a restart, a client must not find fewer pods than before it, nor a pod that is gone.
+    #[test]
+    fn restored_pods_are_there_at_once_and_stay_until_their_source_has_named_all_pods() {
+        let (mut work, _) = work_after(vec![restored("1", "web"), restored("2", "db")], Source::Kubelet);
+        assert_eq!(work.uids(), ["1", "2"]);
+        assert!(!work.readiness.is_ready());
+        work.report(Source::Kubelet, &[pod("3", "cache")], false);
+        assert!(work.readiness.is_ready());
+        assert_eq!(work.uids(), ["1", "2", "3"], "the source may lack pods");
+        work.report(Source::Kubelet, &[pod("1", "web"), pod("3", "cache")], true);
+        assert_eq!(work.uids(), ["1", "3"]);
+    }
+
+    /// Whoever can create a pod must not make it look like one of the last run, or like a removed one.
+    #[test]
+    fn marks_that_only_the_agent_sets_are_taken_from_the_pods_of_sources() {
+        let (mut work, _) = work_after(Vec::new(), Source::Kubelet);
+        let forged = marked("1", "web", &[RESTORED_ANNOTATION, removed::REMOVED_ANNOTATION, "own"]);
+        work.report(Source::Kubelet, &[forged], true);
+        let snapshot = work.writer.current();
+        let annotations = snapshot.pod_by_uid("1").unwrap().pod().metadata.annotations.as_ref().unwrap();
+        assert_eq!(annotations.keys().collect::<Vec<_>>(), ["own"]);
+    }
+
+    /// Otherwise a look-up at a time says that nobody had an IP whose pod the agent has not heard of.
+    #[test]
+    fn the_past_is_known_once_all_pods_were_told_and_no_report_waits() {
+        let (mut work, _) = work_after(vec![restored("1", "web")], Source::Kubelet);
+        let _ = work.look_twice();
+        assert_eq!(work.known(), None, "the source has not reported");
+
+        let (mut work, _) = work_after(vec![restored("1", "web")], Source::Kubelet);
+        work.report(Source::Kubelet, &[pod("2", "db")], false);
+        let _ = work.look_twice();
+        assert_eq!(work.known(), None, "nobody knows whether the restored pod exists");
+
+        let (mut work, _) = work_after(vec![restored("1", "web")], Source::Kubelet);
+        work.report(Source::Kubelet, &[pod("1", "web")], true);
+        let next = work.look_twice();
+        let first = work.known().unwrap();
+        work.listen(next, 1);
+        assert_eq!(work.known(), Some(first), "a report waits");
+        work.listen(next, 0);
+        let second = work.known().unwrap();
+        assert!(second.since == first.since && second.until > first.until, "{first:?} {second:?}");
+    }
+
+    /// Whoever may create and delete pods must not fill the agent's memory with removed ones.
+    #[test]
+    fn a_removed_pod_that_is_too_large_is_kept_in_outline() {
+        let Built { setup, reader, mut metrics, .. } = Built::of(&[Source::Kubelet], keeping());
+        let setup = Setup { kept_whole: KeptWhole::new(Duration::from_secs(60), 100), ..setup };
+        let counts = Writing::register(metrics.ours());
+        let mut work = Work::new(setup, None, counts, watch::channel(false).0);
+        let large = |uid: &str, bytes: usize| {
+            let mut pod = Arc::unwrap_or_clone(pod(uid, uid));
+            pod.metadata.annotations = Some([("filler".to_owned(), "x".repeat(bytes))].into());
+            Arc::new(pod)
+        };
+        work.report(Source::Kubelet, &[large("1", 10), large("2", 20 << 20)], true);
+        work.report(Source::Kubelet, &[], true);
+        let snapshot = reader.load();
+        let has_filler = |found: Found<'_, Record>| {
+            (PodMeta::uid(&**found.pod).to_owned(), found.pod.annotation("filler").is_some())
+        };
+        let removed: BTreeMap<_, _> = snapshot.removed().iter().map(has_filler).collect();
+        assert_eq!(removed, BTreeMap::from([("1".to_owned(), true), ("2".to_owned(), false)]));
+    }
+
+    /// The kubelet reads its files soon after a mirror pod came. If none of them describes a pod of that name, a kubelet did not
+    /// create the mirror pod.
+    #[test]
+    fn a_read_without_a_change_ends_the_static_pod_of_a_forged_mirror_pod() {
+        let Built { setup, mut metrics, .. } = Built::of(&[Source::Api, Source::File], Options::new());
+        let counts = Writing::register(metrics.ours());
+        let mut work = Work::new(setup, None, counts, watch::channel(false).0);
+        work.report(Source::File, &[], true);
+        work.report(Source::Api, &[mirror(true)], true);
+        assert_eq!(work.uids(), ["s"]);
+        let read = Report { source: Source::File, update: None, sound: true, read: Some(Instant::now()) };
+        work.publish(Merged::default(), iter::once(read));
+        assert_eq!(work.uids(), [""; 0]);
+    }
+
+    #[test]
+    fn a_change_of_what_pods_are_joined_with_is_published() {
+        let (mut work, _) = work_after(Vec::new(), Source::Kubelet);
+        work.report(Source::Kubelet, &[pod("1", "web")], true);
+        let before = work.writer.current().generation();
+        let namespace = json!({ "name": "shop", "uid": "n", "labels": { "team": "a" } });
+        let namespace: ObjectMeta = serde_json::from_value(namespace).unwrap();
+        work.join_again(iter::once(Change::Namespaces(SourceUpdate::Set(vec![namespace.into()]))));
+        assert!(work.writer.current().generation() > before);
+    }
+
+    /// A mirror pod as a kubelet creates it, or without the owner that each of these has.
+    fn mirror(is_owned: bool) -> Arc<Pod> {
+        let mut pod = Arc::unwrap_or_clone(pod("m", "web"));
+        let annotations = [("hash", "s"), ("mirror", "s"), ("seen", "seen"), ("source", "file")];
+        let annotations =
+            annotations.map(|(name, value)| (format!("kubernetes.io/config.{name}"), value.to_owned()));
+        pod.metadata.annotations = Some(annotations.into());
+        let owner =
+            json!({ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "node", "controller": true });
+        pod.metadata.owner_references =
+            is_owned.then(|| vec![serde_json::from_value(owner).expect("an owner")]);
+        Arc::new(pod)
+    }
+
+    #[test]
+    fn a_mirror_pod_that_is_not_a_kubelets_is_a_problem_as_long_as_it_is_there() {
+        let (mut work, _) = work_after(Vec::new(), Source::Api);
+        let problems = |work: &Work| work.readiness.sources()[0].problems.len();
+        work.report(Source::Api, &[mirror(false)], true);
+        assert_eq!((work.uids(), problems(&work)), (Vec::new(), 1));
+        work.report(Source::Api, &[], true);
+        assert_eq!(problems(&work), 0);
+    }
+
+    /// Each request for it is one to the API server.
+    #[test]
+    fn the_own_node_is_asked_for_once_when_a_mirror_pod_comes() {
+        let (mut work, mut needs_own_node) = work_after(Vec::new(), Source::Api);
+        work.report(Source::Api, &[], true);
+        assert!(!needs_own_node.has_changed().unwrap());
+        work.report(Source::Api, &[mirror(true)], true);
+        assert_eq!(work.uids(), ["s"], "a static pod is derived from it");
+        assert!(needs_own_node.has_changed().unwrap() && *needs_own_node.borrow_and_update());
+        work.report(Source::Api, &[mirror(true), pod("1", "db")], true);
+        assert!(!needs_own_node.has_changed().unwrap());
+        let created = Some("2026-01-01T00:00:00Z".parse().unwrap());
+        let node = OwnNode { uid: "other".to_owned(), created, asked: Instant::now() };
+        let checked = work.merge.own_node(Some(node));
+        work.publish(checked, iter::empty());
+        assert!(needs_own_node.has_changed().unwrap() && !*needs_own_node.borrow());
+        assert_eq!(work.uids(), ["1"], "another node object owns it");
+    }
+
+    #[test]
+    fn waiting_reports_and_their_maximum_are_measured() {
+        let Built { setup, mut metrics, .. } = Built::of(&[Source::Kubelet], Options::new());
+        let thread = WriterThread::build(setup, None, &[Source::Kubelet], &mut metrics);
+        for _ in 0..2 {
+            let report = Report { source: Source::Kubelet, update: None, sound: true, read: None };
+            thread.reports.send(report).unwrap();
+        }
+        let text = metrics.text();
+        for line in ["pod_index_channel_depth 2", &format!("pod_index_channel_capacity {WAITING}")] {
+            assert!(text.lines().any(|measured| measured == line), "no {line} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_writer_gives_heartbeats() {
+        let running = Running::start(&[Source::Kubelet]);
+        running.publish(Source::Kubelet, &[pod("1", "web")]);
+        let tomorrow = Instant::now() + Duration::from_secs(24 * 60 * 60);
+        assert_eq!(running.vitals.stopped(tomorrow).len(), 1, "it would be missed");
+        running.stop();
     }
 
     #[test]
