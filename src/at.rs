@@ -652,6 +652,42 @@ fn narrow(windows: &mut [Window]) {
     }
 }
 
+impl<'a> Identity<'a> {
+    /// The key that this identity is, if it can be another pod's later: an IP or a name. Whoever asks about the past needs a
+    /// [time](Self::resolve_at) with it.
+    ///
+    /// `None` for all others: they are one pod's for ever or, as a link to a log, are looked up by several keys.
+    ///
+    /// # Complexity
+    /// O(1).
+    ///
+    /// # Examples
+    /// ```
+    /// use pod_index::Key;
+    /// use pod_index::identity::Identity;
+    ///
+    /// let name = Identity::parse("shop/web-0").expect("a name");
+    /// assert_eq!(name.reusable_key(), Some(Key::from(("shop", "web-0"))));
+    /// let uid = Identity::parse("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0").expect("a UID");
+    /// assert_eq!(uid.reusable_key(), None);
+    /// ```
+    #[must_use]
+    pub fn reusable_key(&self) -> Option<Key<'a>> {
+        match *self {
+            Self::Ip(ip) => Some(ip.into()),
+            Self::Name { namespace, name } => Some((namespace, name).into()),
+            // As in `resolve_at`: a kind of identity that can be another pod's later is not among them.
+            Self::Uid(_)
+            | Self::ContainerId(_)
+            | Self::Cgroup(_)
+            | Self::PodLog(_)
+            | Self::ContainerLog(_)
+            | Self::PodDirectory { .. }
+            | Self::Pid(_) => None,
+        }
+    }
+}
+
 impl Identity<'_> {
     /// The pod that this identity belonged to at a time. As [`resolve`](Self::resolve), but IPs and names are those of that
     /// time, and are not looked up among all removed pods. A link to a container's log is

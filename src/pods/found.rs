@@ -64,6 +64,27 @@ pub enum FoundBy {
     NameOnly,
 }
 
+impl FoundBy {
+    /// The word for it, such as `containerId`: for a log, or a field of an answer.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(pod_index::FoundBy::MirrorUid.as_str(), "mirrorUid");
+    /// ```
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Uid => "uid",
+            Self::MirrorUid => "mirrorUid",
+            Self::ContainerId => "containerId",
+            Self::Ip => "ip",
+            Self::Custom => "custom",
+            Self::Name => "name",
+            Self::NameOnly => "nameOnly",
+        }
+    }
+}
+
 /// A key by which [`Snapshot::get`](crate::Snapshot::get) finds a pod.
 ///
 /// If you know the kind of your key, use its type: it is not parsed. Text is a UID, or else what

@@ -206,10 +206,19 @@ mod tests {
         let outline = outline(&large);
         assert!(memory_of(&outline) < 16_000, "{}", memory_of(&outline));
         assert_eq!(outline.life(), large.life());
-        let (mut writer, reader) = pod_index::new();
-        writer.upsert_pod(outline.clone()).unwrap();
-        let address: std::net::IpAddr = [10, 0, 0, 7].into();
-        assert!(reader.pod(address).is_some() && reader.pod(("shop", "web")).is_some());
+        let keys = |pod: &Pod| {
+            let (mut writer, reader) = pod_index::new();
+            writer.upsert_pod(pod.clone()).unwrap();
+            let snapshot = reader.load();
+            let address: std::net::IpAddr = [10, 0, 0, 7].into();
+            assert!(snapshot.get(address).is_some() && snapshot.get(("shop", "web")).is_some());
+            snapshot.key_counts()
+        };
+        let of_large = keys(&large);
+        assert_eq!(keys(&outline), of_large);
+        // A new kind of key is compared, too, once the pod of this test has one.
+        let without = format!("{of_large:?}").matches(": 0").count();
+        assert_eq!(without, 1, "it has a key of each kind, and none is contended: {of_large:?}");
         assert_eq!((outline.annotation("a"), outline.annotation("filler")), (Some("b"), None));
         assert!(outline.annotation(LEFT_OUT).is_some());
         assert_eq!(outline.metadata.owner_references, large.metadata.owner_references);

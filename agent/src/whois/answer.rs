@@ -1,6 +1,7 @@
 //! The answer to one query: one line of JSON. Clients of other versions read it, so a field that is unknown or missing is
 //! no error.
 
+use pod_index::FoundBy;
 use pod_index_kubelet::records::Workload;
 use serde::Serialize;
 
@@ -10,6 +11,15 @@ pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 /// The start of the error for a process of a pod that the index does not have. The client looks for it, too: the pod may
 /// arrive in a moment.
 pub(crate) const NO_POD_OF_PROCESS: &str = "the index does not have the pod of this process";
+
+/// Whether another pod may later be found by what a removed pod was found by. So a query that waits goes on waiting.
+///
+/// `found_by`: the word in the answer. One that is not known here, of an agent of another version, counts as one that may: a
+/// client that waits in vain is better off than one that takes a removed pod for the new one.
+pub(crate) fn is_passed_on(found_by: &str) -> bool {
+    let lasting = [FoundBy::Uid, FoundBy::MirrorUid, FoundBy::ContainerId];
+    lasting.iter().all(|lasting| lasting.as_str() != found_by)
+}
 
 /// Which parts of an answer are shown.
 #[derive(Clone, Copy)]
@@ -58,5 +68,26 @@ pub(super) struct Controller<'a> {
 impl<'a> Controller<'a> {
     pub(super) fn of_workload(workload: &'a Workload) -> Self {
         Self { kind: &workload.kind, name: &workload.name, derived: Some(workload.derived) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_one_pods_for_ever_is_not_passed_on_and_an_unknown_word_may_be() {
+        for (by, expected) in [
+            ("uid", false),
+            ("mirrorUid", false),
+            ("containerId", false),
+            ("ip", true),
+            ("custom", true),
+            ("name", true),
+            ("nameOnly", true),
+            ("hostName", true),
+        ] {
+            assert_eq!(is_passed_on(by), expected, "{by}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use pod_index_kubelet::process::{Placement, Roots};
 use pod_index_kubelet::records::{Attributes, Record};
 use serde_json::{Map, Value, json};
 
-use super::answer::{Controller, Line, NO_POD_OF_PROCESS, Shown};
+use super::answer::{Controller, Line, NO_POD_OF_PROCESS, Shown, is_passed_on};
 use super::attributes;
 use super::processes::Placements;
 use super::query::{self, Process};
@@ -215,9 +215,18 @@ impl<'a> Sought<'a> {
             Identity::ContainerLog(_) => ("logLink", NO_POD_OF_LOG),
             Identity::Ip(_) => ("ip", "no pod has this IP address"),
             Identity::Name { .. } => ("name", "no pod has this name"),
-            _ => ("uid", "no pod has this UID"),
+            // A number alone may be a UID, too: process IDs have a form of their own.
+            Identity::Uid(_) | Identity::Pid(_) => ("uid", "no pod has this UID"),
+            // `Identity` may grow. It is not called a UID then.
+            _ => ("other", "no pod is known by this"),
         };
         Kind { name, missing }
+    }
+
+    /// The key that was asked for, if several current pods can claim it. Of two pods with one name, the one stored last has it.
+    fn shared_key(&self) -> Option<Key<'_>> {
+        let is_shared = |key: &Key<'_>| !matches!(key, Key::Name { .. });
+        self.identity.reusable_key().filter(|key| self.at.is_none() && is_shared(key))
     }
 
     /// A pod that was found for this query.
@@ -330,11 +339,7 @@ impl<'a> Sought<'a> {
         at: Time,
     ) -> Result<Option<Found<'s>>, Unknown> {
         let then = snapshot.at(at).skew(bounds.skew).delay(bounds.delay);
-        let key: Option<Key<'_>> = match self.identity {
-            Identity::Ip(ip) => Some(ip.into()),
-            Identity::Name { namespace, name } => Some((namespace, name).into()),
-            _ => None,
-        };
+        let key = self.identity.reusable_key();
         match self.identity.resolve_at(&then) {
             Holder::Pod(held) => {
                 let all = key.map(|key| then.candidates(key)).unwrap_or_default();
@@ -461,8 +466,7 @@ impl Found<'_> {
     /// is about the past.
     pub(super) fn may_be_succeeded(&self) -> bool {
         let Held { by, removed_at, .. } = self.held;
-        let is_passed_on = matches!(by, FoundBy::Ip | FoundBy::Name | FoundBy::NameOnly);
-        is_passed_on && removed_at.is_some() && self.sought.at.is_none()
+        is_passed_on(by.as_str()) && removed_at.is_some() && self.sought.at.is_none()
     }
 
     /// Appends the answer to `query`.
@@ -497,22 +501,14 @@ impl Found<'_> {
         let Self { sought, held, hold, .. } = self;
         line.put("kind", Some(self.kind));
         // For a cgroup, for example, the pod's UID or the container's ID.
-        let by = match held.by {
-            FoundBy::MirrorUid => "mirrorUid",
-            FoundBy::ContainerId => "containerId",
-            FoundBy::Ip => "ip",
-            FoundBy::Name => "name",
-            FoundBy::NameOnly => "nameOnly",
-            _ => "uid",
-        };
-        line.put("foundBy", Some(by));
+        line.put("foundBy", Some(held.by.as_str()));
         line.put("contradiction", sought.contradiction(query, held));
         line.put("at", sought.at.map(query::written));
         line.put("from", hold.map(|hold| between(hold.from)));
         line.put("until", hold.map(|hold| between(hold.until)));
-        if let (Identity::Ip(ip), None) = (&sought.identity, sought.at) {
+        if let Some(key) = sought.shared_key() {
             // The other current pods that claim it.
-            let others: Vec<_> = snapshot.claimants(*ip).skip(1).map(|found| full_name(found.pod)).collect();
+            let others: Vec<_> = snapshot.claimants(key).skip(1).map(|found| full_name(found.pod)).collect();
             line.put("contested", (!others.is_empty()).then_some(others));
         }
         line.put("removed", held.removed_at.map(|at| time_of(at).to_string()));
@@ -564,8 +560,8 @@ impl Found<'_> {
         line.put("annotations", pod.metadata.annotations.as_ref());
     }
 
-    /// Appends the attributes alone: an object that can be merged into an event. An IP that several running pods claim has
-    /// none: wrong ones are worse.
+    /// Appends the attributes alone: an object that can be merged into an event. A key that several running pods claim, such as
+    /// an IP, has none: wrong ones are worse.
     pub(super) fn write_attributes(&self, snapshot: &Snapshot<Record>, to: &mut Vec<u8>) {
         if self.is_certain(snapshot) {
             // Writing text to memory does not fail.
@@ -580,13 +576,13 @@ impl Found<'_> {
         attributes::of(self.held.pod, self.held.container, &self.sought.identity)
     }
 
-    /// Whether no other running pod claims the IP that was asked for.
+    /// Whether no other running pod claims the key that was asked for.
     fn is_certain(&self, snapshot: &Snapshot<Record>) -> bool {
-        let (Identity::Ip(ip), None) = (&self.sought.identity, self.sought.at) else { return true };
+        let Some(key) = self.sought.shared_key() else { return true };
         let phase =
             |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
         let runs = |pod: &Pod| !matches!(&*phase(pod), "Succeeded" | "Failed");
-        snapshot.claimants(*ip).filter(|found| runs(found.pod)).take(2).count() < 2
+        snapshot.claimants(key).filter(|found| runs(found.pod)).take(2).count() < 2
     }
 }
 

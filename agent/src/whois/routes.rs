@@ -103,7 +103,7 @@ async fn of_body(
 
 /// What the URL of a request says.
 struct Parameters {
-    /// The number of queries in the URL. None, if they are in the body.
+    /// The number of queries in the URL; 0 if they are in the body.
     count: usize,
     /// Those queries. What they have besides their text holds for queries in the body, too.
     queries: Queries,
@@ -144,13 +144,13 @@ fn bad(message: impl Into<String>) -> Response {
     refused(StatusCode::BAD_REQUEST, "BadRequest", message.into())
 }
 
-/// The index at one moment.
-struct Moment {
+/// A snapshot, and since when it answers queries.
+struct TakenSnapshot {
     snapshot: OwnedSnapshot<Record>,
     since: Instant,
 }
 
-impl Moment {
+impl TakenSnapshot {
     fn now(reader: &Reader<Record>) -> Self {
         Self { snapshot: reader.snapshot(), since: Instant::now() }
     }
@@ -311,7 +311,7 @@ struct Answering {
     /// Those that are left.
     queries: Queries,
     /// The one of the last part.
-    moment: Option<Moment>,
+    moment: Option<TakenSnapshot>,
     /// The body that the queries are in.
     body: Option<HeldBody>,
 }
@@ -321,8 +321,8 @@ impl Answering {
     async fn next_part(&mut self) -> io::Result<Vec<u8>> {
         self.body.as_ref().map_or(Ok(()), HeldBody::check)?;
         let placements = self.whois.placements(&self.limits, &self.queries).await;
-        let moment = self.moment.take().filter(Moment::is_young);
-        let moment = self.moment.insert(moment.unwrap_or_else(|| Moment::now(&self.whois.reader)));
+        let moment = self.moment.take().filter(TakenSnapshot::is_young);
+        let moment = self.moment.insert(moment.unwrap_or_else(|| TakenSnapshot::now(&self.whois.reader)));
         // At most `PART` queries: a fraction of a millisecond.
         let answer = || self.whois.part(&moment.snapshot, &mut self.queries, &placements, CHUNK);
         let part = self.limits.in_short_turn(answer).await;

@@ -17,7 +17,7 @@ use crate::cli::format::{self, Printer};
 use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, help, runtime};
 use crate::config::failure::Failure;
 use crate::config::rule;
-use crate::whois::answer::{NO_POD_OF_PROCESS, NOT_FOUND};
+use crate::whois::answer::{NO_POD_OF_PROCESS, NOT_FOUND, is_passed_on};
 use crate::whois::query;
 
 /// Time between two requests for pods that are not there yet.
@@ -128,12 +128,11 @@ fn complete(wait: Duration, ask: impl Fn() -> Result<Bytes, Failure>) -> Result<
 /// Whether asking again may bring another answer to one of the queries:
 /// - no pod was found, and it may still arrive. For a process, this holds if it is in a pod that the index does not
 ///   have. It does not hold for text that is no identity;
-/// - a removed pod was found by an IP or a name, which another pod may get.
+/// - a removed pod was found by a key that another pod may get, such as an IP or a name.
 fn may_change(answers: &[u8]) -> bool {
     let mut answers = lines(answers).filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     answers.any(|answer| match answer["foundBy"].as_str() {
-        Some("ip" | "name" | "nameOnly") => answer["removed"].is_string() && answer["at"].is_null(),
-        Some(_) => false,
+        Some(by) => is_passed_on(by) && answer["removed"].is_string() && answer["at"].is_null(),
         None if answer["kind"] == "pid" => {
             answer["error"].as_str().is_some_and(|error| error.starts_with(NO_POD_OF_PROCESS))
         }
