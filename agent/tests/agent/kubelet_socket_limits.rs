@@ -67,7 +67,8 @@ impl Connection {
 
     /// Begins a call and waits for its headers.
     async fn begin(&self, method: &str) -> RecvStream {
-        self.call(method).await.await.unwrap().into_body()
+        let response = timeout(PATIENCE, self.call(method).await).await;
+        response.unwrap_or_else(|_| panic!("{method} has no headers")).unwrap().into_body()
     }
 }
 
