@@ -123,7 +123,9 @@ struct FirstPage;
     feature = "file",
     feature = "http",
     feature = "kubelet",
-    feature = "watcher"
+    feature = "process",
+    feature = "watcher",
+    target_os = "linux"
 ))]
 #[doc = include_str!("../../docs/sources.md")]
 struct Guide;
