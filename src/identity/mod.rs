@@ -103,6 +103,9 @@ pub enum Identity<'a> {
 impl<'a> Identity<'a> {
     /// Parses `text`. Only a UUID with hyphens or 32 hex digits is a UID.
     ///
+    /// It believes what the text says. A cgroup may have any prefix, and whoever has a cgroup of his own can name those
+    /// below it like a pod's; `process::Roots` of `pod-index-kubelet` knows where a kubelet puts its pods.
+    ///
     /// # Complexity
     /// O(length); no allocation, unless a cgroup has a UID of an unusual spelling.
     ///
