@@ -62,7 +62,6 @@ pub mod text;
 
 #[cfg(feature = "api-server")]
 pub mod api_client;
-mod api_pod;
 #[doc(hidden)]
 pub mod backoff;
 #[cfg(feature = "sources")]
@@ -77,6 +76,7 @@ mod has_pod;
 #[cfg(any(feature = "api-server", feature = "http-client"))]
 #[doc(hidden)]
 pub mod https;
+mod marks;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "api-server")]
@@ -102,9 +102,6 @@ pub mod watcher;
 
 pub use backoff::Pauses;
 pub use has_pod::HasPod;
-
-/// Marks a pod that was read from a checkpoint and that no source has sent yet.
-const RESTORED: &str = "pod-index/restored";
 
 /// Tests the README's example.
 #[cfg(all(doctest, feature = "file"))]

@@ -89,7 +89,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use pod_index::{Moment, Operation, PodMeta};
 
-use crate::api_pod::of_the_api_server;
+use crate::marks::of_the_api_server;
 
 /// Turns the events of `kube::runtime::watcher` into operations for [`Writer::apply_at`](pod_index::Writer::apply_at).
 ///

@@ -131,8 +131,7 @@ async fn pods_are_slimmed_before_they_are_stored() {
 async fn a_pod_of_the_api_server_is_never_static_nor_ended_and_its_managed_fields_are_not_kept() {
     let server = ApiServer::start().await;
     let mut forged = pod("forged", "n1");
-    forged["metadata"]["annotations"] =
-        json!({ "kubernetes.io/config.source": "file", "pod-index/ended": "" });
+    forged["metadata"]["annotations"] = json!({ "kubernetes.io/config.source": "file", "pod-index/ended": "", "pod-index/workload": "Deployment/payroll" });
     forged["metadata"]["managedFields"] = json!([{ "manager": "kubelet", "operation": "Update" }]);
     server.put("pods", &forged);
     let mut followed = Followed::whole(source(&server).pods());
@@ -141,5 +140,6 @@ async fn a_pod_of_the_api_server_is_never_static_nor_ended_and_its_managed_field
     let pod = snapshot.pod_by_full_name("forged_a").unwrap();
     assert!(!is_static_pod(&**pod) && pod.metadata.managed_fields.is_none());
     assert_eq!(pod.annotation(ENDED_ANNOTATION), None, "it would hide its IP");
+    assert_eq!(pod.annotation("pod-index/workload"), None);
     assert!(snapshot.static_pods().next().is_none());
 }

@@ -95,6 +95,20 @@ async fn the_kubelets_pods_keep_the_marks_that_it_gave_them() {
     assert_eq!(is_static, [false, true]);
 }
 
+#[tokio::test]
+async fn a_pod_brings_no_marks_along() {
+    let mut forged = pod("a", "api", "api");
+    for mark in ["pod-index/ended", "pod-index/derived-workload", "pod-index/api-server-config.source"] {
+        forged["metadata"]["annotations"][mark] = "forged".into();
+    }
+    let kubelet = Kubelet::start("secret", &list(&[forged])).await;
+    let token = token("secret");
+    let pods = next(&mut kubelet.trusted(&token)).await;
+    let annotations: Vec<_> =
+        pods[0].metadata.annotations.iter().flatten().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(annotations, ["kubernetes.io/config.source"], "ended, it would hide its IP");
+}
+
 /// Its period is an hour.
 #[tokio::test]
 async fn a_nudge_reads_the_kubelet_again_until_it_has_the_change() {

@@ -172,14 +172,21 @@ async fn a_deleted_pod_holds_no_ip_and_stays_until_it_is_not_listed() {
 }
 
 #[tokio::test]
-async fn nobody_but_the_kubelet_can_say_that_a_pod_has_ended() {
+async fn a_pod_brings_no_marks_along() {
     let node = Node::start();
     let mut forged: Pod =
         serde_json::from_value(json!({"metadata": {"uid": "1", "name": "1", "namespace": "ns"}})).unwrap();
-    forged.metadata.annotations = Some([(ENDED_ANNOTATION.to_owned(), String::new())].into());
+    let forged_marks =
+        [ENDED_ANNOTATION, "pod-index/claimed-by"].map(|mark| (mark.to_owned(), String::new()));
+    forged.metadata.annotations = Some(forged_marks.into());
     node.kubelet.put("1", &encode_pod(&forged));
     let pods = next(&mut node.source()).await;
-    assert_eq!(pods[0].annotation(ENDED_ANNOTATION), None);
+    assert_eq!(
+        pods[0].annotation(ENDED_ANNOTATION),
+        None,
+        "nobody but the kubelet can say that a pod has ended"
+    );
+    assert_eq!(pods[0].annotation("pod-index/claimed-by"), None);
 }
 
 #[tokio::test]

@@ -167,6 +167,30 @@ fn every_pod_is_marked_with_its_source_and_with_the_time_it_was_first_seen() {
     assert_eq!(first.spec.as_ref().and_then(|spec| spec.node_name.as_deref()), Some("1"));
 }
 
+/// A source of one's own may pass them on.
+#[test]
+fn a_pod_brings_no_marks_along() {
+    for source in [Source::File, Source::Http, Source::Kubelet, Source::Api] {
+        let mut merge = Merge::new([source]);
+        let mut forged = pod("u", "p");
+        for mark in [
+            "claimed-by",
+            "unconfirmed",
+            "workload",
+            "derived-workload",
+            "restored",
+            "api-server-config.seen",
+        ] {
+            forged = annotated(forged, &format!("pod-index/{mark}"), "forged");
+        }
+        let merged = merge.update(source, set([annotated(forged, "pod-index.example/team", "a")]));
+        let annotations = merged.added[0].metadata.annotations.as_ref().expect("annotations");
+        let forged: Vec<_> = annotations.iter().filter(|(_, value)| *value == "forged").collect();
+        assert!(forged.is_empty(), "{source:?}: {forged:?}");
+        assert!(annotations.contains_key("pod-index.example/team"), "a user's own");
+    }
+}
+
 #[test]
 fn in_a_set_the_first_of_several_namesakes_counts_and_the_others_are_reported() {
     let mut merge = of_the_api();

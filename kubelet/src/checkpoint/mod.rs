@@ -86,7 +86,7 @@ pub const CHECKPOINT_ANNOTATION: &str = "node.kubernetes.io/bootstrap-checkpoint
 ///
 /// A manifest or an API server pod could carry it too: remove it from source pods with [`unmark`] before they
 /// enter the index.
-pub const RESTORED_ANNOTATION: &str = crate::RESTORED;
+pub const RESTORED_ANNOTATION: &str = crate::marks::RESTORED;
 
 /// Which pods are kept on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -30,7 +30,7 @@ pub(crate) const LIMIT_RESTORED: usize = LIMIT / 2;
 
 /// The annotation that names the fields that an object lacks because it was too large, separated by commas. The sources
 /// remove it from all other objects.
-pub const LEFT_OUT: &str = "pod-index/left-out";
+pub const LEFT_OUT: &str = crate::marks::LEFT_OUT;
 
 /// A decoded object, and what it lacks.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use tokio::time;
 
 use super::client::{MirrorErrorKind, MirrorFailure, Mirrored};
-use crate::RESTORED;
+use crate::marks::RESTORED;
 use crate::text::api_causes;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, FullName, MirrorPodUid, PodMeta};
 

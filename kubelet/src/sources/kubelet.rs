@@ -32,6 +32,7 @@ use serde_json::value::RawValue;
 use super::http::{Decoded, HttpConfig, follow_url};
 use super::problem::{limited, undecodable};
 use super::{Problem, ProblemKind, Source, Updates};
+use crate::marks;
 use crate::memory::{self, Bounded, Reduced};
 use crate::text::{PANICKED, shorten};
 
@@ -145,6 +146,7 @@ fn decode_item(json: &str, transform: fn(&mut Pod)) -> Item {
         memory::unmark(&mut pod.metadata, decoded.reduced.as_ref());
         // They record which client wrote which field of the API server's object.
         pod.metadata.managed_fields = None;
+        marks::remove_forged(pod);
         if !is_mirror_pod(pod) {
             transform(pod);
         }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::api_pod::of_the_api_server;
+use crate::marks::of_the_api_server;
 use crate::memory;
 use crate::protobuf;
 use crate::reflector::{DecodeProtobuf, Reflector, Requests, Times, Update};

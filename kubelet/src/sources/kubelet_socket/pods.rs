@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
 use super::message::{self, EventKind};
+use crate::marks;
 use crate::memory::{self, Bounded, Reduced};
 use crate::protobuf::{DecodeError, decode_pod_within};
 use crate::sources::problem::{limited, undecodable};
@@ -208,7 +209,7 @@ impl Content {
         if pod.name().is_empty() {
             return Self::Nameless;
         }
-        unmark_ended(&mut pod);
+        marks::remove_forged(&mut pod);
         transform(&mut pod);
         Self::Pod(Bounded { object: Box::new(pod), reduced })
     }
@@ -217,13 +218,6 @@ impl Content {
 fn mark_ended(pod: &mut Pod) {
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(ENDED_ANNOTATION.to_owned(), String::new());
-}
-
-/// Anyone who may create pods can write annotations.
-fn unmark_ended(pod: &mut Pod) {
-    if let Some(annotations) = &mut pod.metadata.annotations {
-        annotations.remove(ENDED_ANNOTATION);
-    }
 }
 
 /// Whether a container runs.

@@ -10,6 +10,7 @@ use pod_index::{
 };
 
 use super::known::{Known, KnownPod, described};
+use crate::marks::{self, LEFT_OUT};
 use crate::sources::pod::{differs_for_kubelet, node, remove_annotation, set_annotation};
 use crate::sources::static_pods::UNCONFIRMED_ANNOTATION;
 use crate::sources::{
@@ -120,8 +121,12 @@ impl Step {
         mut pod: Arc<Pod>,
         name: FullName,
     ) -> KnownPod {
-        // Only the merge sets this mark.
-        remove_annotation(&mut pod, UNCONFIRMED_ANNOTATION);
+        // The sources of this library have removed those that a pod brought along. Others may not have.
+        let is_set_by_sources =
+            |key: &str| key == LEFT_OUT || key == ENDED_ANNOTATION && self.source == Source::Kubelet;
+        for key in marks::forged(&pod, is_set_by_sources) {
+            remove_annotation(&mut pod, &key);
+        }
         // Without a comparison: pods of unchanged files are the same objects.
         let is_same_object = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.object, &pod));
         let is_mirror = self.source == Source::Api && is_mirror_pod(&*pod);
@@ -167,8 +172,6 @@ impl Step {
         if self.source.has_marks_of_kubelet() {
             return;
         }
-        // Only the kubelet can tell.
-        remove_annotation(pod, ENDED_ANNOTATION);
         if self.source == Source::Api {
             for (mark, kept) in [
                 (CONFIG_SOURCE_ANNOTATION, API_CONFIG_SOURCE_ANNOTATION),
