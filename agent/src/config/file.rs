@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_saphyr::{MessageFormatter, Spanned, UserMessageFormatter, with_deserializer_from_str};
 
 use super::define::{Definition, Shape};
+use super::read::read_small_text;
 use super::suggest::{self, Candidate};
 use crate::config::failure::Failure;
 
@@ -31,7 +32,7 @@ struct Wrong {
 
 /// Reads a configuration file. Relative paths are relative to its directory, as in the kubelet's file.
 pub(super) fn read(path: &Path, definitions: &[&'static Definition]) -> Result<Vec<Entry>, Failure> {
-    let text = std::fs::read_to_string(path)
+    let text = read_small_text(path)
         .map_err(|error| Failure::Usage(format!("{}: cannot be read: {error}", path.display())))?;
     parse(&text, path.parent().unwrap_or(Path::new("")), definitions).map_err(|Wrong { line, message }| {
         let line = line.map(|line| format!("{line}:")).unwrap_or_default();

@@ -18,6 +18,7 @@ pub(crate) mod duration;
 pub(crate) mod failure;
 mod file;
 pub(crate) mod log;
+pub(crate) mod read;
 pub(crate) mod rules;
 mod selection;
 pub(crate) mod shutdown;

@@ -15,6 +15,7 @@ use pod_index_kubelet::sources::SourceUpdate;
 
 use crate::config::Settings;
 use crate::config::failure::Failure;
+use crate::config::read::read_small_text;
 use crate::config::values::Extra;
 
 /// Tells the index's writer of Namespaces, Nodes and owners. Clones tell the same one.
@@ -79,7 +80,7 @@ pub(crate) fn rules(settings: &Settings) -> Result<Option<Extract>, Failure> {
     let Some(path) = &settings.given.content.extract else { return Ok(None) };
     let name = settings.written.name("extract");
     let wrong = |why: String| Failure::Usage(format!("{name}: {}: {why}", path.display()));
-    let yaml = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let yaml = read_small_text(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let Rules { extract, .. } = Rules::parse(&yaml).map_err(|error| wrong(error.to_string()))?;
     let served = &settings.given.pod_api.serve_resources;
     for (is_needed, extra) in [

@@ -8,19 +8,26 @@
 //! the rules of `--extract` are read once.
 
 use std::convert::Infallible;
-use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::{check, systemd};
 use crate::api::table::sanitized;
 use crate::config::changes::Changes;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
+use crate::config::read::read_small;
 use crate::config::{Given, Settings};
 use crate::http::access::Access;
+
+/// How long a read may take before the next signal begins another one.
+const LONGEST_READ: Duration = Duration::from_secs(10);
+/// The most reads that hang at a time. Each keeps a thread.
+const MOST_HANGING: usize = 3;
 
 /// The configuration with which the agent runs, and what a new one can change.
 pub(super) struct Reload {
@@ -32,13 +39,16 @@ pub(super) struct Reload {
     log: Log,
     /// `None` if clients need not identify themselves.
     access: Option<Arc<Access>>,
+    /// For each read that has not ended.
+    reads: Arc<Semaphore>,
 }
 
 impl Reload {
     /// `settings`: those with which the agent started. Reads the file of `--extract`, so this may block.
     pub(super) fn new(given: Given, settings: &Settings, log: Log, access: Option<Arc<Access>>) -> Self {
         let extract = extract(settings);
-        Self { given: Arc::new(given), running: settings.clone(), extract, log, access }
+        let reads = Arc::new(Semaphore::new(MOST_HANGING));
+        Self { given: Arc::new(given), running: settings.clone(), extract, log, access, reads }
     }
 
     /// Reads the configuration whenever this is notified.
@@ -46,16 +56,35 @@ impl Reload {
         loop {
             asked.notified().await;
             tracing::info!("reading the configuration again");
-            let given = Arc::clone(&self.given);
-            // The file may be on a disk that hangs.
-            let read = spawn_blocking(move || Read::now(&given)).await;
-            let status = match read {
-                Ok(Ok(new)) => self.apply(&new),
-                Ok(Err(failure)) => unchanged(failure.message().unwrap_or_default()),
-                // The panic has been logged.
-                Err(panic) => unchanged(&panic.to_string()),
+            let status = match self.read().await {
+                Ok(new) => self.apply(&new),
+                Err(why) => unchanged(&why),
             };
             systemd::notify(&format!("STATUS={status}"));
+        }
+    }
+
+    /// Reads the files on a thread of its own, because they may be on a disk that hangs.
+    async fn read(&self) -> Result<Read, String> {
+        let Ok(permit) = Arc::clone(&self.reads).try_acquire_owned() else {
+            return Err(format!(
+                "{MOST_HANGING} reads of its files hang; restart the agent once the disk answers"
+            ));
+        };
+        let given = Arc::clone(&self.given);
+        let read = spawn_blocking(move || {
+            let read = Read::now(&given);
+            drop(permit);
+            read
+        });
+        match timeout(LONGEST_READ, read).await {
+            Ok(Ok(read)) => read.map_err(|failure| failure.message().unwrap_or_default().to_owned()),
+            // The panic has been logged.
+            Ok(Err(panic)) => Err(panic.to_string()),
+            Err(_elapsed) => Err(format!(
+                "a file could not be read within {} s; the next SIGHUP tries again",
+                LONGEST_READ.as_secs()
+            )),
         }
     }
 
@@ -116,5 +145,5 @@ impl Read {
 
 /// What the file of `--extract` has. Whether it is valid is checked elsewhere.
 fn extract(settings: &Settings) -> Option<Vec<u8>> {
-    fs::read(settings.given.content.extract.as_deref()?).ok()
+    read_small(settings.given.content.extract.as_deref()?).ok()
 }

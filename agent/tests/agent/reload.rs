@@ -126,6 +126,30 @@ fn a_client_that_is_no_longer_allowed_is_refused_without_a_restart() {
 
 /// A named pipe that nobody writes: to read it takes for ever.
 #[test]
+fn a_file_that_hung_is_read_at_the_next_signal() {
+    let directory = Directory::new();
+    std::fs::create_dir(directory.0.join("manifests")).unwrap();
+    let config = directory.0.join("config.yaml");
+    let settings = "staticPodPath: manifests\nnodeName: node-1\n";
+    directory.write("config.yaml", settings);
+    let mut agent = service(&config, &[]).ready();
+    std::fs::remove_file(&config).unwrap();
+    nix::unistd::mkfifo(&config, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).unwrap();
+    agent.signal("HUP");
+    agent.wait_for_log("a file could not be read within 10 s; the next SIGHUP tries again");
+    std::fs::remove_file(&config).unwrap();
+    directory.write("config.yaml", &format!("{settings}logLevel: debug\n"));
+    agent.signal("HUP");
+    agent.wait_for_log("every change is in effect");
+    // A file without an end neither ends the agent nor changes anything.
+    std::fs::remove_file(&config).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &config).unwrap();
+    agent.signal("HUP");
+    agent.wait_for_log("config.yaml: cannot be read: it is larger than 1 MiB");
+    agent.end();
+}
+
+#[test]
 fn a_file_that_cannot_be_read_to_its_end_delays_nothing_else() {
     let directory = Directory::new();
     std::fs::create_dir(directory.0.join("manifests")).unwrap();
