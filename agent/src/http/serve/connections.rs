@@ -1,5 +1,6 @@
 //! The open connections of a listener, and which one is closed if there are too many.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,12 +32,14 @@ impl Connections {
 
     /// If there are `most` connections or more, closes one. Watches do not count: they are long and have their own limits.
     ///
+    /// Those without a TLS handshake go first, because nobody knows whose they are. Then the client with the most connections loses
+    /// one, so that no client can cut off another. Of its connections, and of those of clients that have as many:
+    ///
     /// | closed first | because |
     /// |---|---|
-    /// | without a TLS handshake, the oldest | nobody knows who it is |
     /// | idle, the one that is idle for the longest time | nobody waits for anything |
     /// | with an incomplete head, the oldest | requests are short, so it is likely hostile |
-    /// | being served, the oldest of the client with the most connections | one client must not cut off another |
+    /// | being served, the oldest | it has had the most time |
     pub(super) fn make_room(&mut self, most: usize) {
         self.0.retain(|connection| !connection.task.is_finished());
         let is_short = |connection: &&Connection| !connection.peer.is_watching.load(Ordering::Relaxed);
@@ -49,13 +52,8 @@ impl Connections {
         }
         let rank = |connection: &Connection| {
             let state = connection.activity.state();
-            let since = connection.activity.since();
-            let others = if state == State::Serving {
-                self.0.len() - of_client[&*connection.peer.origin.name]
-            } else {
-                0
-            };
-            (state, others, since)
+            let of_its_client = of_client[&*connection.peer.origin.name];
+            (state != State::Handshake, Reverse(of_its_client), state, connection.activity.since())
         };
         let short = self.0.iter().enumerate().filter(|(_, connection)| is_short(connection));
         let first = short.min_by_key(|(_, connection)| rank(connection)).map(|(at, _)| at);
@@ -118,7 +116,28 @@ mod tests {
             let new: Vec<_> = (0..states.len()).filter(is_new).collect();
             closed.extend(new);
         }
-        assert_eq!(closed, [6, 4, 1, 2, 3, 5, 0, 7], "of two clients with one connection each, the oldest");
+        assert_eq!(closed, [6, 4, 1, 3, 2, 5, 0, 7], "of two clients with one connection each, the oldest");
         assert!(!watch.is_finished(), "a watch is not closed");
+    }
+
+    /// A client that connects again and again while its other connections are served.
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_one_client_closes_no_connection_of_another() {
+        let clients = Clients::new();
+        let (mut connections, mut tasks) = (Connections::default(), Vec::new());
+        let states = [("victim", State::Idle), ("victim", State::Head)];
+        let served = [("flood", State::Serving); 6];
+        let flood = [("flood", State::Head); 20];
+        for (client, state) in states.into_iter().chain(served).chain(flood) {
+            connections.make_room(8);
+            let task = tokio::spawn(pending::<()>());
+            let (activity, peer) = (Arc::new(Activity::new()), clients.peer(client));
+            activity.set(state);
+            connections.add(Connection { task: task.abort_handle(), peer, activity });
+            tasks.push(task);
+            advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(connections.len(), 8);
+        assert!(!tasks[0].is_finished() && !tasks[1].is_finished());
     }
 }
