@@ -16,7 +16,6 @@ use pod_index_kubelet::Pauses;
 use pod_index_kubelet::references::{GetError, Options, SecretManager, Times};
 use pod_index_test_support::canary::{CANARY, IN_BASE64, tells};
 use serde_json::{Value, json};
-use tracing_subscriber::filter::LevelFilter;
 
 fn secret(name: &str) -> Value {
     json!({
@@ -55,11 +54,7 @@ fn pod(names: &[String]) -> Pod {
 
 #[tokio::test]
 async fn no_output_contains_a_secrets_content() {
-    let log = Log::default();
-    let writer = log.clone();
-    let lines =
-        tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(move || writer.clone());
-    lines.init();
+    let log = Log::of_the_process();
 
     let server = ApiServer::start().await;
     server.put("secrets", &secret("good"));

@@ -1,7 +1,7 @@
 //! What the file source logs.
 //!
-//! A process of its own: tracing decides once per call site whether it is enabled, and another test might
-//! reach the call site before there is a subscriber.
+//! Other tests of this program reach the same call sites without a subscriber, and tracing remembers of a call site whether
+//! anybody listens. So one listens for the whole process.
 
 use crate::log;
 use crate::sources_support;
@@ -15,6 +15,7 @@ use sources_support::{Directory, manifest, next, until_status};
 
 #[tokio::test]
 async fn each_problem_is_logged_once_with_its_line_and_field() {
+    let _everything = Log::of_the_process();
     let log = Log::default();
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().without_time().with_ansi(false).with_target(false);

@@ -190,6 +190,9 @@ mod tests {
     async fn however_many_requests_are_refused_the_log_has_few_lines_of_them() {
         let lines = Arc::new(AtomicUsize::new(0));
         // The test has one thread.
+        // Other tests reach the same call sites without a subscriber, and tracing remembers of a call site whether anybody listens.
+        // So one listens for the whole process, and keeps nothing.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let _guard = set_default(tracing_subscriber::registry().with(Lines(Arc::clone(&lines))));
         let decisions = Decisions::register(&mut Registry::default());
         let (request, ()) = Request::get("/pods").body(()).unwrap().into_parts();
