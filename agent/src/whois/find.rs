@@ -15,6 +15,7 @@ use pod_index::{
 use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::process::{Placement, Roots};
 use pod_index_kubelet::records::{Attributes, Record};
+use pod_index_kubelet::sources::static_pods::CLAIMED_ANNOTATION;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Controller, Line, NO_POD_OF_PROCESS, Shown, is_passed_on};
@@ -264,13 +265,22 @@ impl<'a> Sought<'a> {
 
     /// The pod whose UID the query is. A manifest may set any UID, even one that looks like another kind of identity.
     fn find_by_uid<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Found<'s>> {
-        Identity::Uid(self.text?.into()).resolve(snapshot).map(|held| self.found(held))
+        let held = Identity::Uid(self.text?.into()).resolve(snapshot);
+        held.filter(|held| !self.is_only_claimed(held)).map(|held| self.found(held))
+    }
+
+    /// Whether a mirror pod alone says that a pod has this word as its UID. Whoever may create a pod can forge one, and would answer for
+    /// the name of any pod. A UID as the kubelet computes it is none that others ask for.
+    fn is_only_claimed(&self, held: &Held<'_, Record>) -> bool {
+        let is_word = self.text.is_some_and(|text| Identity::parse(text).is_err());
+        is_word && held.pod.pod().annotation(CLAIMED_ANNOTATION).is_some()
     }
 
     /// The pod of the identity, or else the one whose UID the query is. A current pod goes before a removed one.
     fn find_now<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Found<'s>> {
         let is_current = |found: &Found<'_>| found.held.removed_at.is_none();
-        let of_identity = self.identity.resolve(snapshot).map(|held| self.found(held));
+        let of_identity = self.identity.resolve(snapshot).filter(|held| !self.is_only_claimed(held));
+        let of_identity = of_identity.map(|held| self.found(held));
         if of_identity.as_ref().is_some_and(is_current) {
             return of_identity;
         }

@@ -106,6 +106,28 @@ impl Setup {
     }
 }
 
+/// Whoever may create a pod can forge a mirror pod, with any UID for the static pod that it claims.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forged_claim_answers_for_no_address_container_or_name() {
+    let setup = Setup::new().await;
+    let container = id('e');
+    let of = ["8.8.8.8", "4711", "web-0", "db_shop", &container[..12], &container];
+    for (number, of) in of.iter().enumerate() {
+        setup.server.put("pods", &crate::api::mirror(&format!("forged-{number}"), of));
+    }
+    for number in 0..of.len() {
+        setup.agent.has(&format!("/pods/default/forged-{number}"));
+    }
+    let answers = setup.get(&of);
+    let found = |answer: &Value| answer["namespace"].as_str().map(str::to_owned);
+    let namespaces: Vec<_> = answers.iter().map(found).collect();
+    assert_eq!(namespaces, [None, None, Some("shop".to_owned()), None, None, None]);
+    let long_ago = |query: &str| setup.agent.get(&format!("/whois?q={query}&at=1970-01-01T00:00:01Z")).body;
+    for of in of {
+        assert!(!long_ago(of).contains("forged"), "{}", long_ago(of));
+    }
+}
+
 fn pipe(agent: &Agent, args: &[&str], input: &[u8]) -> Output {
     let port = agent.port();
     piped(&[&["whois", "--port", &port], args].concat(), input)

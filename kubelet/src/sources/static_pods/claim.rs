@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use k8s_openapi::jiff::Timestamp;
+use pod_index::identity::Identity;
 use pod_index::{
     CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta, PodUid,
 };
@@ -43,6 +44,7 @@ pub(in crate::sources) fn claim(mirror: &Pod) -> Result<StaticPodClaim, (&'stati
     let node = node(mirror).unwrap_or_default();
     let must_be = [
         (is_uid(uid), MIRROR, "must be a UID: letters, digits, '-', '_' and '.', at most 128 of them"),
+        (!is_other_key(uid), MIRROR, "must not be another key of a pod, such as an IP or a container ID"),
         (has_hash, HASH, "must equal the annotation kubernetes.io/config.mirror"),
         (mirror.uid() != uid, HASH, "must not be the mirror pod's own UID"),
         (is_static, SOURCE, "must be file or http"),
@@ -73,6 +75,15 @@ fn is_uid(text: &str) -> bool {
     text.len() <= 128
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// Whether one may ask for something else with this text. Whoever may create a pod can forge a claim, and would answer for every
+/// address or container that no pod has.
+fn is_other_key(text: &str) -> bool {
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // A container runtime prints the first digits of an ID.
+    let is_start_of_container_id = is_hex && text.len() >= 12 && text.len() != 32;
+    is_start_of_container_id || !matches!(Identity::parse_lenient(text), Ok(Identity::Uid(_)))
 }
 
 /// Whether there is the status of a container.
