@@ -347,7 +347,7 @@ fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
             let at = mounts.filter(|mount| mount.name == volume.name).map(|mount| &mount.mount_path);
             let command = container.command.as_ref().unwrap().join(" ");
             at.into_iter().any(|at| {
-                command == format!("chown {user}:{user} {at}") || command == for_root_and_for(user, at)
+                command == format!("chown {user}:{user} {at}") || command == for_root_and_for(WRITERS, at)
             })
         });
         assert!(owned, "{}", host.path);
@@ -356,13 +356,16 @@ fn the_daemonset_prepares_every_directory_that_it_mounts_from_the_node() {
     assert_eq!(directories, 2);
 }
 
-/// Prepares a directory in which the agent may create its socket as this user and as root without capabilities, whose
-/// socket then has the user's group.
-fn for_root_and_for(user: i64, directory: &str) -> String {
-    format!("sh -c chown 0:{user} {directory} && chmod 2775 {directory}")
+/// The group that may write to the directory of the agent's socket. No client has it.
+const WRITERS: i64 = 10271;
+
+/// Prepares a directory in which the agent may create its socket with this group, and as root without capabilities.
+fn for_root_and_for(group: i64, directory: &str) -> String {
+    format!("sh -c chown 0:{group} {directory} && chmod 0775 {directory}")
 }
 
-/// With the kubelet's socket the agent runs as root without capabilities, which may not write to another user's directory.
+/// With the kubelet's socket the agent runs as root without capabilities, which may not write to another user's directory. A client has
+/// the socket's group, and may not write there: it could put a socket of its own in the place of the agent's.
 #[test]
 #[ignore = "needs kubectl: .ci/run deploy"]
 fn the_directory_of_the_agents_socket_is_right_for_the_agents_user_and_for_root() {
@@ -371,9 +374,11 @@ fn the_directory_of_the_agents_socket_is_right_for_the_agents_user_and_for_root(
         let pod = pod(daemonset(components));
         let [container] = pod.init_containers.as_deref().unwrap() else { panic!("one init container") };
         let command = container.command.as_ref().unwrap().join(" ");
-        assert_eq!(command, for_root_and_for(user, "/run/pod-index"), "{components:?}");
-        // Of the directory's group: otherwise chmod would clear the 2.
-        assert_eq!(container.security_context.as_ref().unwrap().run_as_group, Some(user));
+        assert_eq!(command, for_root_and_for(WRITERS, "/run/pod-index"), "{components:?}");
+        let security = pod.security_context.as_ref().unwrap();
+        assert_eq!(security.supplemental_groups, Some(vec![WRITERS]), "{components:?}");
+        // The socket's group, which clients have.
+        assert_eq!(security.run_as_group, Some(user), "{components:?}");
     }
 }
 
