@@ -112,11 +112,14 @@ async fn a_forged_claim_answers_for_no_address_container_or_name() {
     let setup = Setup::new().await;
     let container = id('e');
     let of = ["8.8.8.8", "4711", "web-0", "db_shop", &container[..12], &container];
+    let uid = |number: usize| format!("f0000000-0000-4000-8000-00000000000{number}");
     for (number, of) in of.iter().enumerate() {
-        setup.server.put("pods", &crate::api::mirror(&format!("forged-{number}"), of));
+        let mut forged = crate::api::mirror(&format!("forged-{number}"), of);
+        forged["metadata"]["uid"] = uid(number).into();
+        setup.server.put("pods", &forged);
     }
     for number in 0..of.len() {
-        setup.agent.has(&format!("/pods/default/forged-{number}"));
+        setup.agent.has(&format!("/pods/{}", uid(number)));
     }
     let answers = setup.get(&of);
     let found = |answer: &Value| answer["namespace"].as_str().map(str::to_owned);
