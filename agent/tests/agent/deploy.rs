@@ -87,8 +87,8 @@ fn all_files_name_the_same_user_and_builder() {
     for (path, expected) in [
         ("README.md", format!("supplementalGroups: [{user}]")),
         ("README.md", format!("agent's user, {user},")),
-        ("kubernetes/components/socket/daemonset.yaml", format!("chown 0:{user} /run")),
         ("kubernetes/components/socket/daemonset.yaml", format!("the group {user}")),
+        ("kubernetes/components/socket/daemonset.yaml", format!("group in both cases, {user}, which is the clients'")),
         ("README.md", format!("runs as user {user}")),
     ] {
         assert!(text(path).contains(&expected), "{path} lacks {expected:?}");
