@@ -88,7 +88,10 @@ fn all_files_name_the_same_user_and_builder() {
         ("README.md", format!("supplementalGroups: [{user}]")),
         ("README.md", format!("agent's user, {user},")),
         ("kubernetes/components/socket/daemonset.yaml", format!("the group {user}")),
-        ("kubernetes/components/socket/daemonset.yaml", format!("group in both cases, {user}, which is the clients'")),
+        (
+            "kubernetes/components/socket/daemonset.yaml",
+            format!("group in both cases, {user}, which is the clients'"),
+        ),
         ("README.md", format!("runs as user {user}")),
     ] {
         assert!(text(path).contains(&expected), "{path} lacks {expected:?}");
