@@ -192,7 +192,7 @@ impl Work {
                 recv(idle) -> _ => { self.writer.reclaim(); }
             }
             self.listen(Moment::now(), reports.len());
-            self.counts.retired(self.writer.retired_snapshots());
+            self.counts.retired(self.writer.retired_snapshots(), self.writer.oldest_retired());
         }
     }
 
@@ -697,6 +697,36 @@ mod tests {
         drop(held);
         running.until_measured("pod_index_retired_snapshots 0");
         assert!(removed.upgrade().is_none());
+        running.stop();
+    }
+
+    /// Versions that come and go hide it in the number of retired snapshots.
+    #[test]
+    fn a_snapshot_that_is_held_while_pods_change_gets_older_in_the_metrics() {
+        let age = |running: &Running| {
+            let text = running.metrics.text();
+            let line =
+                text.lines().find_map(|line| line.strip_prefix("pod_index_retired_snapshot_age_seconds "));
+            line.expect("the metric").parse::<f64>().unwrap()
+        };
+        let running = Running::start(&[Source::Kubelet]);
+        running.publish(Source::Kubelet, &[pod("0", "web")]);
+        running.until_measured("pod_index_retired_snapshots 0");
+        assert_eq!(age(&running).to_bits(), 0f64.to_bits());
+        let held = running.reader.snapshot();
+        let mut before = 0.0;
+        for number in 1..20 {
+            running.publish(Source::Kubelet, &[pod(&number.to_string(), "web")]);
+            let deadline = Instant::now() + PATIENCE;
+            while age(&running) <= before {
+                assert!(Instant::now() < deadline, "it is {before} seconds old for ever");
+                thread::sleep(Duration::from_millis(2));
+            }
+            before = age(&running);
+        }
+        drop(held);
+        running.until_measured("pod_index_retired_snapshots 0");
+        running.until_measured("pod_index_retired_snapshot_age_seconds 0.0");
         running.stop();
     }
 
