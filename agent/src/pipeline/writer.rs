@@ -342,7 +342,7 @@ mod tests {
     use pod_index::{Coverage, Found, Options, PodMeta, PodUid, Reader};
     use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
     use pod_index_kubelet::sources::http::HttpConfig;
-    use pod_index_kubelet::sources::{NodeName, Nudge, kubelet};
+    use pod_index_kubelet::sources::{NodeName, Nudge, SourceStatus, kubelet};
     use serde_json::json;
 
     /// Far more than a busy machine needs.
@@ -353,6 +353,7 @@ mod tests {
         setup: Setup,
         reader: Reader<Record>,
         /// Each source was read completely just now.
+        statuses: Vec<watch::Sender<SourceStatus>>,
         readiness: Arc<Readiness>,
         /// What makes the first source read at once.
         nudge: Nudge,
@@ -364,16 +365,18 @@ mod tests {
         fn of(sources: &[Source], options: Options) -> Self {
             let (writer, reader) = pod_index::with_options(options);
             let followed = kubelet::follow(HttpConfig::of_kubelet("https://localhost:1").unwrap()).unwrap();
-            let lines: Vec<_> = sources
+            let statuses: Vec<_> = sources
                 .iter()
                 .map(|source| {
                     let mut status = followed.status().borrow().clone();
                     status.source = *source;
                     status.last_complete_read = Some(Instant::now());
-                    (watch::channel(status).1, Nudge::default())
+                    watch::Sender::new(status)
                 })
                 .collect();
-            let nudge = Arc::clone(&lines[0].1);
+            let nudge = Nudge::default();
+            let nudges = iter::once(Arc::clone(&nudge)).chain(iter::repeat_with(Nudge::default));
+            let lines = statuses.iter().map(watch::Sender::subscribe).zip(nudges);
             let readiness = Arc::new(Readiness::new(lines, false));
             let metrics = Metrics::new(&reader);
             let vitals = Vitals::new(Instant::now());
@@ -386,7 +389,7 @@ mod tests {
                 heartbeat: vitals.heartbeat(Part::Index),
                 kept_whole: KeptWhole::new(Duration::ZERO, 0),
             };
-            Self { setup, reader, readiness, nudge, metrics, vitals }
+            Self { setup, reader, statuses, readiness, nudge, metrics, vitals }
         }
     }
 
@@ -438,6 +441,7 @@ mod tests {
     /// The writer thread.
     struct Running {
         reader: Reader<Record>,
+        statuses: Vec<watch::Sender<SourceStatus>>,
         readiness: Arc<Readiness>,
         nudge: Nudge,
         metrics: Metrics,
@@ -449,12 +453,16 @@ mod tests {
 
     impl Running {
         fn start(sources: &[Source]) -> Self {
-            let Built { setup, reader, readiness, nudge, mut metrics, vitals } =
-                Built::of(sources, Options::new());
+            Self::with(sources, Options::new())
+        }
+
+        fn with(sources: &[Source], options: Options) -> Self {
+            let Built { setup, reader, statuses, readiness, nudge, mut metrics, vitals } =
+                Built::of(sources, options);
             let thread = WriterThread::build(setup, None, sources, &mut metrics);
             let WriterThread { work, reports, commands, .. } = thread;
             let thread = thread::spawn(work);
-            Self { reader, readiness, nudge, metrics, vitals, reports, commands, thread }
+            Self { reader, statuses, readiness, nudge, metrics, vitals, reports, commands, thread }
         }
 
         /// Reports the pods of a source, and waits for the first of them.
@@ -649,6 +657,19 @@ mod tests {
         for line in ["pod_index_channel_depth 2", &format!("pod_index_channel_capacity {WAITING}")] {
             assert!(text.lines().any(|measured| measured == line), "no {line} in {text}");
         }
+    }
+
+    #[test]
+    fn the_thread_looks_at_the_sources_without_being_told() {
+        let running = Running::with(&[Source::Kubelet], keeping());
+        running.publish(Source::Kubelet, &[pod("1", "web")]);
+        let deadline = Instant::now() + PATIENCE;
+        while running.reader.load().at(SystemTime::now()).known().is_none() {
+            assert!(Instant::now() < deadline, "nothing is known of the past");
+            running.statuses[0].send_modify(|status| status.last_complete_read = Some(Instant::now()));
+            thread::sleep(Duration::from_millis(10));
+        }
+        running.stop();
     }
 
     #[test]
