@@ -130,6 +130,8 @@ impl Moment {
 pub(crate) struct StepDetector {
     /// The two clocks when they were last found to agree.
     anchor: Option<Anchor>,
+    /// The number of steps so far.
+    pub(crate) count: u64,
 }
 
 /// What both clocks said at one moment.
@@ -143,6 +145,7 @@ impl StepDetector {
     /// Whether the wall clock was set since the last step, or since the first moment.
     pub(crate) fn has_stepped(&mut self, moment: &Moment) -> bool {
         let has_stepped = !self.agrees(moment);
+        self.count += u64::from(has_stepped);
         if has_stepped || self.anchor.is_none() {
             self.anchor = Some(Anchor { instant: moment.instant, time: moment.time });
         }

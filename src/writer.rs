@@ -300,6 +300,32 @@ impl<P: PodMeta> Writer<P> {
         self.apply_at(moment, []).forgotten
     }
 
+    /// How often the wall clock was set since the writer was made, as far as the [moments](Moment) of its writes show. After
+    /// each time, an index that [keeps times](crate::Options::keep_times) knows nothing of the times before.
+    ///
+    /// # Complexity
+    /// O(1).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use pod_index::{Moment, Options, SimplePod, Time};
+    ///
+    /// let options = Options::default().keep_removed(Duration::from_secs(60), 100).keep_times(true);
+    /// let (mut writer, _reader) = pod_index::with_options::<SimplePod>(options);
+    /// let start = Instant::now();
+    /// writer.advance(Moment::new(start, Time::from_seconds(1_000)));
+    /// writer.advance(Moment::new(start + Duration::from_secs(1), Time::from_seconds(1_001)));
+    /// assert_eq!(writer.clock_steps(), 0);
+    /// writer.advance(Moment::new(start + Duration::from_secs(2), Time::from_seconds(5_000)));
+    /// assert_eq!(writer.clock_steps(), 1);
+    /// ```
+    #[must_use]
+    pub fn clock_steps(&self) -> u64 {
+        self.steps.count
+    }
+
     /// Whether nothing of a moment changes what is known of the past: neither was the wall clock set, nor was there a gap
     /// before its coverage.
     fn is_ordinary(&self, moment: &Moment) -> bool {

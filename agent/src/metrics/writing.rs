@@ -23,6 +23,7 @@ pub(crate) struct Writing {
     duration: Histogram,
     retired: Gauge,
     oldest: Oldest,
+    clock_steps: Counter,
 }
 
 /// For how long the oldest replaced snapshot has been the oldest. A scrape computes that itself, since the writer thread may sleep.
@@ -88,6 +89,7 @@ impl Writing {
             duration,
             retired,
             oldest: Oldest { generation: None, since },
+            clock_steps: counter("clock_steps", "Times that the wall clock was set by more than a second"),
         }
     }
 
@@ -100,6 +102,13 @@ impl Writing {
     /// Records a pod that the index would refuse.
     pub(crate) fn refused(&self, is_refused: bool) {
         self.refused.inc_by(u64::from(is_refused));
+    }
+
+    /// Records how often the wall clock was set. Returns whether it was set since the last time.
+    pub(crate) fn stepped(&self, steps: u64) -> bool {
+        let more = steps.saturating_sub(self.clock_steps.get());
+        self.clock_steps.inc_by(more);
+        more > 0
     }
 
     /// Records how many replaced snapshots are not freed yet, and which is the oldest of them.

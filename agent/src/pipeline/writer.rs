@@ -193,6 +193,9 @@ impl Work {
             }
             self.listen(Moment::now(), reports.len());
             self.counts.retired(self.writer.retired_snapshots(), self.writer.oldest_retired());
+            if self.counts.stepped(self.writer.clock_steps()) {
+                tracing::warn!("the wall clock was set: whois --at knows nothing of the time before");
+            }
         }
     }
 
