@@ -114,6 +114,9 @@ async fn a_server_that_goes_away_and_comes_back_is_caught_up_with() {
     followed.equals(&server, of_n1).await;
     assert_eq!(server.requests(Verb::List), 1);
     follows_on(&server, &mut followed).await;
+    followed
+        .until_status("no next try, as it is connected", |status| status.until_next_try().is_none())
+        .await;
 }
 
 #[tokio::test]

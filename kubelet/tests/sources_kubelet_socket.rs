@@ -219,6 +219,7 @@ async fn a_kubelet_that_is_away_or_starting_is_waited_for_in_words() {
     assert_eq!(names(&complete(&mut source).await), ["1", "2"]);
     let status = source.status().borrow().clone();
     assert!(status.relists > 0, "{status:?}");
+    assert_eq!(status.until_next_try(), None, "it is connected, and waits for no other try");
 }
 
 /// Kubernetes 1.36: neither the list nor the watch says that pods are missing.
