@@ -61,12 +61,12 @@ fn perform(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         None => {
             config::no_client_options(&cli.client, &cli.written)?;
-            let given = cli.given();
-            let settings = given.resolve()?;
-            if cli.run.check { check::check(&given, &settings) } else { run::run(given, settings) }
+            let invocation = cli.invocation();
+            let settings = invocation.resolve()?;
+            if cli.run.check { check::check(&invocation, &settings) } else { run::run(invocation, settings) }
         }
         Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, &cli.written, cli.output),
-        Some(Command::Doctor { .. }) => doctor::examine(&cli.given(), &cli.server, &cli.client),
+        Some(Command::Doctor { .. }) => doctor::examine(&cli.invocation(), &cli.server, &cli.client),
         Some(Command::Completion { shell }) => generate::completion(*shell),
         Some(Command::Man { command }) => generate::manual(command.as_deref()),
         Some(Command::Kubeconfig { token_file }) => {

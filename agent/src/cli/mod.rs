@@ -22,7 +22,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::config::Given;
+use crate::config::Invocation;
 use crate::config::args::{Output, RunArgs};
 use crate::config::define::Subject;
 use crate::config::duration::go_duration;
@@ -90,12 +90,12 @@ impl Cli {
     }
 
     /// The settings of the agent that this command line runs or examines.
-    pub(crate) fn given(&self) -> Given {
+    pub(crate) fn invocation(&self) -> Invocation {
         let run = match &self.command {
             Some(Command::Doctor { run }) => run,
             _ => &self.run,
         };
-        Given {
+        Invocation {
             run: run.clone(),
             server: self.server.clone(),
             output: self.output,

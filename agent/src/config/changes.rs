@@ -21,29 +21,48 @@ const ALLOWED: [&str; 2] = ["allowed-client-names", "allowed-client-groups"];
 /// What differs in a configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    pub(crate) log_level: Option<Level>,
-    pub(crate) allowed: Option<AllowedClients>,
+    /// What takes effect at once.
+    pub(crate) at_once: AtOnce,
     /// The other settings that differ, as the user wrote them.
     pub(crate) need_restart: Vec<String>,
+}
+
+/// The settings that differ and take effect at once. `None`: this one is as it was.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct AtOnce {
+    pub(crate) log_level: Option<Level>,
+    pub(crate) allowed: Option<AllowedClients>,
+}
+
+impl AtOnce {
+    /// Whether no setting differs.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Settings {
     /// Takes over from `new` what a running agent can change, and says what that is.
     pub(crate) fn take_over(&mut self, new: &Self) -> Changes {
-        let mut differing = self.given.differing(&new.given);
+        let mut differing = self.effective.differing(&new.effective);
         differing.extend(self.server.differing(&new.server));
-        let changes_who_may_ask = !self.given.tls.differing(&new.given.tls).is_empty()
-            || self.given.clients.differing(&new.given.clients).iter().any(|flag| !ALLOWED.contains(flag));
+        let changes_who_may_ask = !self.effective.tls.differing(&new.effective.tls).is_empty()
+            || self
+                .effective
+                .clients
+                .differing(&new.effective.clients)
+                .iter()
+                .any(|flag| !ALLOWED.contains(flag));
 
         let mut changes = Changes::default();
         for flag in differing {
             if flag == LEVEL {
-                self.given.log.level = new.given.log.level;
-                changes.log_level = Some(self.given.log.level);
+                self.effective.log.level = new.effective.log.level;
+                changes.at_once.log_level = Some(self.effective.log.level);
             } else if ALLOWED.contains(&flag) && !changes_who_may_ask {
-                self.given.clients = new.given.clients.clone();
-                changes.allowed = Some(self.given.clients.allowed());
-            } else if new.written.is_given(flag) {
+                self.effective.clients = new.effective.clients.clone();
+                changes.at_once.allowed = Some(self.effective.clients.allowed());
+            } else if new.written.is_written(flag) {
                 changes.need_restart.push(new.written.name(flag));
             } else {
                 changes.need_restart.push(format!("{}, which is gone,", self.written.name(flag)));
@@ -87,8 +106,10 @@ mod tests {
             "logLevel: debug\nallowedClientNames: [b, c]\nallowedClientGroups: [g]\nport: 1\n",
         );
         let allowed = AllowedClients { names: set(&["b", "c"]), groups: set(&["g"]) };
-        let expected =
-            Changes { log_level: Some(Level::DEBUG), allowed: Some(allowed), need_restart: Vec::new() };
+        let expected = Changes {
+            at_once: AtOnce { log_level: Some(Level::DEBUG), allowed: Some(allowed) },
+            need_restart: Vec::new(),
+        };
         assert_eq!(found, expected);
         // The value counts, and not whether it is written.
         for (before, after) in [
@@ -104,9 +125,9 @@ mod tests {
     fn what_was_taken_over_does_not_change_again() {
         let mut running = settings(TLS);
         let changed = settings(&format!("{TLS}logLevel: warn\nport: 2\n"));
-        assert_eq!(running.take_over(&changed).log_level, Some(Level::WARN));
+        assert_eq!(running.take_over(&changed).at_once.log_level, Some(Level::WARN));
         let again = running.take_over(&changed);
-        assert_eq!((again.log_level, again.need_restart.len()), (None, 1));
+        assert_eq!((again.at_once.is_empty(), again.need_restart.len()), (true, 1));
     }
 
     #[test]
@@ -132,8 +153,7 @@ mod tests {
         let found = changes("allowedClientNames: [a]\n", "authorization: {mode: Webhook}\nlogLevel: warn\n");
         let need_restart = ["6: authorization.mode", "6: allowedClientNames, which is gone,"];
         let expected = Changes {
-            log_level: Some(Level::WARN),
-            allowed: None,
+            at_once: AtOnce { log_level: Some(Level::WARN), allowed: None },
             need_restart: need_restart.map(str::to_owned).to_vec(),
         };
         assert_eq!(found, expected);
@@ -142,7 +162,7 @@ mod tests {
     #[test]
     fn the_settings_of_every_subject_are_compared() {
         assert_eq!(settings(TLS).take_over(&settings(TLS)), Changes::default());
-        for (line, flag) in [
+        let alone = [
             ("checkpointDir: /x", "checkpoint-dir"),
             ("staticPodPath: /x", "pod-manifest-path"),
             ("staticPodURL: http://x", "manifest-url"),
@@ -157,9 +177,20 @@ mod tests {
             ("logFormat: json", "log-format"),
             ("authentication: {x509: {clientCAFile: /x}}", "client-ca-file"),
             ("authentication: {webhook: {enabled: true}}", "authentication-token-webhook"),
-        ] {
-            let changed = settings(&format!("{TLS}{line}\n"));
-            assert_eq!(settings(TLS).given.differing(&changed.given), [flag]);
+        ];
+        let alone = alone.map(|(line, flag)| (format!("{TLS}{line}\n"), vec![flag]));
+        let other_node = (TLS.replace("nodeName: n", "nodeName: m"), vec!["hostname-override"]);
+        let mirrors = format!("{TLS}staticPodPath: /x\nmanageMirrorPods: true\n");
+        let mirrors = (mirrors, vec!["pod-manifest-path", "manage-mirror-pods"]);
+        let mut compared = Vec::new();
+        for (text, flags) in alone.into_iter().chain([other_node, mirrors]) {
+            assert_eq!(settings(TLS).effective.differing(&settings(&text).effective), flags);
+            compared.extend(flags);
+        }
+        for subject in settings(TLS).effective.each() {
+            let definitions = subject.definitions();
+            let is_compared = definitions.iter().any(|definition| compared.contains(&definition.flag));
+            assert!(is_compared, "no case for the subject of --{}", definitions[0].flag);
         }
     }
 }

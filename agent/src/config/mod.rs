@@ -46,8 +46,8 @@ use pod_index_kubelet::sources::{NodeName, Problem, Source};
 /// The agent's settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The given values, or the defaults, by subject.
-    pub(crate) given: Subjects,
+    /// The values in effect, by subject: those of the command line, the environment or the file, or else the defaults.
+    pub(crate) effective: Subjects,
     pub(crate) server: ServerAddress,
     /// Names a setting as the user wrote it, for errors.
     pub(crate) written: Written,
@@ -69,7 +69,7 @@ pub(crate) struct Settings {
 
 /// The user's command line and environment. The configuration file may add to them.
 #[derive(Debug)]
-pub(crate) struct Given {
+pub(crate) struct Invocation {
     pub(crate) run: RunArgs,
     pub(crate) server: ServerAddress,
     pub(crate) output: Output,
@@ -90,46 +90,46 @@ pub(crate) fn wrong(problem: Problem) -> Failure {
 }
 
 /// The settings of the configuration file: of all subjects, and where the agent serves.
-fn in_the_file<'a>(given: &'a mut Subjects, server: &'a mut ServerAddress) -> Vec<&'a mut dyn Subject> {
-    given.each().into_iter().chain([server as &mut dyn Subject]).collect()
+fn in_the_file<'a>(subjects: &'a mut Subjects, server: &'a mut ServerAddress) -> Vec<&'a mut dyn Subject> {
+    subjects.each().into_iter().chain([server as &mut dyn Subject]).collect()
 }
 
-impl Given {
+impl Invocation {
     /// The resulting settings, with the configuration file.
     pub(crate) fn resolve(&self) -> Result<Settings, Failure> {
-        let mut given = self.run.settings.clone();
+        let mut effective = self.run.settings.clone();
         let mut server = self.server.clone();
         let mut written = self.written.clone();
-        let mut subjects = in_the_file(&mut given, &mut server);
+        let mut subjects = in_the_file(&mut effective, &mut server);
         if let Some(path) = &self.run.config.path {
             written.add_file(path, &mut subjects)?;
         }
         let definitions = definitions(&subjects);
-        Settings::of(given, server, written, &definitions, self)
+        Settings::of(effective, server, written, &definitions, self)
     }
 }
 
 impl Settings {
     fn of(
-        mut given: Subjects,
+        mut effective: Subjects,
         server: ServerAddress,
         written: Written,
         definitions: &[&'static Definition],
-        command_line: &Given,
+        invocation: &Invocation,
     ) -> Result<Self, Failure> {
-        let once = command_line.run.once;
-        given.pod_api.serve_resources.sort_unstable();
-        given.pod_api.serve_resources.dedup();
-        let asks_for_rights = given.clients.authorization_mode == AuthorizationMode::Webhook;
+        let once = invocation.run.once;
+        effective.pod_api.serve_resources.sort_unstable();
+        effective.pod_api.serve_resources.dedup();
+        let asks_for_rights = effective.clients.authorization_mode == AuthorizationMode::Webhook;
         rules::check(&written, definitions, |flag| {
             written.is_on(flag) && (flag != "authorization-mode" || asks_for_rights)
         })?;
-        let files = given.tls.cert.clone().zip(given.tls.private_key.clone());
+        let files = effective.tls.cert.clone().zip(effective.tls.private_key.clone());
         let tls = files.map(|(cert, private_key)| TlsFiles {
             cert,
             private_key,
-            client_ca: given.tls.client_ca.clone(),
-            takes_tokens: given.clients.accept_tokens,
+            client_ca: effective.tls.client_ca.clone(),
+            takes_tokens: effective.clients.accept_tokens,
             names: TlsNames {
                 cert: written.name("tls-cert-file"),
                 private_key: written.name("tls-private-key-file"),
@@ -138,24 +138,24 @@ impl Settings {
         });
         let address = server.address;
         rule(
-            tls.is_some() || given.listeners.allow_remote_clients || address.is_loopback(),
+            tls.is_some() || effective.listeners.allow_remote_clients || address.is_loopback(),
             format!(
                 "{} {address}: anyone who can reach it could read every pod; give --tls-cert-file and \
                  --tls-private-key-file (and --client-ca-file), or --allow-remote-clients to allow this",
                 written.name("address")
             ),
         )?;
-        let node = node_name(given.node.name.as_deref(), &written)?;
-        selection::check(&given.api_server, &written)?;
+        let node = node_name(effective.node.name.as_deref(), &written)?;
+        selection::check(&effective.api_server, &written)?;
         rule(
             rules::has_source(&written),
-            match &command_line.run.config.path {
+            match &invocation.run.config.path {
                 Some(file) => rules::no_sources_in(file, definitions),
                 None => rules::no_sources(),
             },
         )?;
         rule(
-            !(given.api_server.all_nodes && given.pod_api.serve_resources.contains(&Extra::Owners)),
+            !(effective.api_server.all_nodes && effective.pod_api.serve_resources.contains(&Extra::Owners)),
             format!(
                 "{} with owners requests the owners of this node's pods, so it cannot be used with {}",
                 written.name("serve-resources"),
@@ -163,13 +163,14 @@ impl Settings {
             ),
         )?;
         let access = AccessSettings {
-            certificates: given.tls.client_ca.is_some(),
-            allowed: given.clients.allowed(),
-            tokens: given.clients.accept_tokens,
+            certificates: effective.tls.client_ca.is_some(),
+            allowed: effective.clients.allowed(),
+            tokens: effective.clients.accept_tokens,
             rights: asks_for_rights,
         };
-        let which = if given.checkpoints.all_pods { Which::All } else { Which::Annotated };
-        let checkpoints = given.checkpoints.directory.clone().map(|path| CheckpointDirectory { path, which });
+        let which = if effective.checkpoints.all_pods { Which::All } else { Which::Annotated };
+        let checkpoints =
+            effective.checkpoints.directory.clone().map(|path| CheckpointDirectory { path, which });
         let mut shown: BTreeMap<_, _> = written.shown().collect();
         shown.insert("hostnameOverride".to_owned(), node.to_string());
         shown.entry("address".to_owned()).or_insert_with(|| address.to_string());
@@ -178,14 +179,14 @@ impl Settings {
             shown,
             node,
             // `--once` prints and stores nothing.
-            mirrors: given.mirror_pods.manage && !once,
+            mirrors: effective.mirror_pods.manage && !once,
             checkpoints: checkpoints.filter(|_| !once),
             tls,
             access,
             once,
-            once_timeout: command_line.run.once_timeout,
-            output: command_line.output,
-            given,
+            once_timeout: invocation.run.once_timeout,
+            output: invocation.output,
+            effective,
             server,
             written,
         })
@@ -195,7 +196,7 @@ impl Settings {
     /// their file.
     #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
     pub(crate) fn wrong_credentials(&self, problem: Problem) -> Failure {
-        let flag = if self.given.api_server.kubeconfig.is_some() { "kubeconfig" } else { "api-server" };
+        let flag = if self.effective.api_server.kubeconfig.is_some() { "kubeconfig" } else { "api-server" };
         Failure::Usage(format!("{}: {problem}", self.written.name(flag)))
     }
 
@@ -208,9 +209,9 @@ impl Settings {
     /// followed.
     pub(crate) fn period_of(&self, source: Source) -> Duration {
         let period = match source {
-            Source::File => self.given.manifests.check_frequency,
-            Source::Http => self.given.manifest_url.check_frequency,
-            Source::Kubelet => self.given.kubelet.check_frequency,
+            Source::File => self.effective.manifests.check_frequency,
+            Source::Http => self.effective.manifest_url.check_frequency,
+            Source::Kubelet => self.effective.kubelet.check_frequency,
             Source::Api => return Duration::ZERO,
         };
         // Zero means the default, as in the kubelet.
@@ -236,7 +237,7 @@ pub(crate) fn check_client_options(client: &ClientTls, written: &Written) -> Res
 /// Rejects options of client commands when serving. `--certificate-authority` there most likely means the authority of
 /// *clients*; ignoring it would leave clients unverified.
 pub(crate) fn no_client_options(client: &ClientTls, written: &Written) -> Result<(), Failure> {
-    let given = client.definitions().iter().find(|definition| written.is_given(definition.flag));
+    let given = client.definitions().iter().find(|definition| written.is_written(definition.flag));
     given.map_or(Ok(()), |definition| {
         Err(Failure::Usage(format!(
             "{} is for client commands; to serve, use --tls-cert-file, --tls-private-key-file and --client-ca-file",

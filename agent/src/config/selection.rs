@@ -13,14 +13,14 @@ use pod_index_kubelet::names;
 type Check = fn(&str) -> Result<(), String>;
 
 /// Whether the selectors have the forms that `kubectl get` takes.
-pub(super) fn check(given: &ApiServerSource, written: &Written) -> Result<(), Failure> {
+pub(super) fn check(source: &ApiServerSource, written: &Written) -> Result<(), Failure> {
     let namespace: Check = |name| names::dns_label(name).map_or(Ok(()), |why| Err(why.to_owned()));
     let labels: Check = |labels| Selector::labels(labels).map(drop);
     let fields: Check = |fields| Selector::fields(fields, |_| true).map(drop);
     for (flag, text, check) in [
-        ("namespace", &given.namespace, namespace),
-        ("pod-selector", &given.pod_selector, labels),
-        ("pod-field-selector", &given.pod_field_selector, fields),
+        ("namespace", &source.namespace, namespace),
+        ("pod-selector", &source.pod_selector, labels),
+        ("pod-field-selector", &source.pod_field_selector, fields),
     ] {
         if let Some(text) = text {
             let wrong = |why| Failure::Usage(format!("{} {text:?}: {why}", written.name(flag)));
@@ -36,7 +36,7 @@ mod tests {
 
     fn said(namespace: &str, labels: &str, fields: &str) -> Option<String> {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let given = ApiServerSource {
+        let source = ApiServerSource {
             kubeconfig: None,
             by_default_kubeconfig: true,
             all_nodes: false,
@@ -44,7 +44,7 @@ mod tests {
             pod_selector: text(labels),
             pod_field_selector: text(fields),
         };
-        let checked = check(&given, &Written::default());
+        let checked = check(&source, &Written::default());
         checked.err().map(|failure| failure.message().unwrap_or_default().to_owned())
     }
 

@@ -18,7 +18,7 @@ fn command() -> Command {
 }
 
 /// What these words give.
-fn given(words: &[&str]) -> Given {
+fn given(words: &[&str]) -> Invocation {
     let arguments: Vec<OsString> = [&["pod-index"], words].concat().iter().map(OsString::from).collect();
     let command = command();
     let matches = command.clone().get_matches_from(&arguments);
@@ -32,12 +32,12 @@ fn given(words: &[&str]) -> Given {
         &arguments,
         define::aliases(&command),
     );
-    Given { run, server, output: Output::Table, written, ignored_variables: Vec::new() }
+    Invocation { run, server, output: Output::Table, written, ignored_variables: Vec::new() }
 }
 
 /// The definitions of all settings that the file can have.
 pub(super) fn all_definitions() -> Vec<&'static Definition> {
-    let Given { mut run, mut server, .. } = given(&[]);
+    let Invocation { mut run, mut server, .. } = given(&[]);
     definitions(&in_the_file(&mut run.settings, &mut server))
 }
 
@@ -63,6 +63,12 @@ pub(crate) fn settings_of(flags: &[&str]) -> Settings {
 pub(super) fn settings_of_file(name: &str, text: &str) -> Settings {
     let file = File::new(name, text);
     given(&[&file.flag()]).resolve().unwrap()
+}
+
+/// A command line that names a file, which does not exist yet, and where it should be.
+pub(crate) fn invocation_of_file(name: &str) -> (PathBuf, Invocation) {
+    let file = File::new(name, "");
+    (file.0.clone(), given(&[&file.flag()]))
 }
 
 /// A configuration file, which is removed at the end.
@@ -108,31 +114,31 @@ fn a_flag_replaces_what_the_file_sets() {
     let config = file.flag();
     let set = resolved(&[&config]).unwrap();
     assert_eq!(
-        (set.given.times.clock_skew, set.given.times.source_delay),
+        (set.effective.times.clock_skew, set.effective.times.source_delay),
         (AtTime::<()>::SKEW, AtTime::<()>::DELAY)
     );
-    assert!(set.given.content.redact_env);
-    assert_eq!(set.given.pod_api.serve_resources, [Extra::Nodes, Extra::Owners]);
-    assert_eq!((set.given.pod_api.max_watches, set.server.port), (7, 1));
+    assert!(set.effective.content.redact_env);
+    assert_eq!(set.effective.pod_api.serve_resources, [Extra::Nodes, Extra::Owners]);
+    assert_eq!((set.effective.pod_api.max_watches, set.server.port), (7, 1));
     assert!(set.server.address.is_loopback());
     let header = Header { name: "A".to_owned(), value: "b,c".to_owned() };
-    assert_eq!(set.given.manifest_url.headers, [header]);
+    assert_eq!(set.effective.manifest_url.headers, [header]);
     assert!(!set.summary().contains("b,c"), "{}", set.summary());
     assert!(!format!("{set:?}").contains("b,c"), "{set:?}");
     let set = resolved(&[&config, "--serve-resources=namespaces", "--max-watches=8", "--port=2"]).unwrap();
-    assert_eq!(set.given.pod_api.serve_resources, [Extra::Namespaces]);
-    assert_eq!((set.given.pod_api.max_watches, set.server.port), (8, 2));
-    assert!(set.given.content.redact_env, "{}", set.summary());
+    assert_eq!(set.effective.pod_api.serve_resources, [Extra::Namespaces]);
+    assert_eq!((set.effective.pod_api.max_watches, set.server.port), (8, 2));
+    assert!(set.effective.content.redact_env, "{}", set.summary());
 }
 
 #[test]
 fn a_flag_turns_off_what_the_file_turns_on() {
     let file = File::new("off", "redactEnv: true\nallNodes: true\n");
     let set = resolved(&[&file.flag(), "--redact-env=false"]).unwrap();
-    assert!(!set.given.content.redact_env && set.given.api_server.all_nodes);
+    assert!(!set.effective.content.redact_env && set.effective.api_server.all_nodes);
     assert!(!set.summary().contains("redactEnv"), "{}", set.summary());
     for on in ["--redact-env", "--redact-env=true"] {
-        assert!(resolved(&[on]).unwrap().given.content.redact_env, "{on}");
+        assert!(resolved(&[on]).unwrap().effective.content.redact_env, "{on}");
     }
 }
 

@@ -113,7 +113,7 @@ impl Written {
         texts: Vec<OsString>,
         subjects: &mut [&mut dyn Subject],
     ) -> Result<(), Failure> {
-        if self.is_given(definition.flag) {
+        if self.is_written(definition.flag) {
             return Ok(());
         }
         if texts.iter().any(|text| text.is_empty()) {
@@ -134,7 +134,7 @@ impl Written {
     }
 
     /// Whether the user wrote this setting.
-    pub(crate) fn is_given(&self, flag: &str) -> bool {
+    pub(crate) fn is_written(&self, flag: &str) -> bool {
         self.0.contains_key(flag)
     }
 

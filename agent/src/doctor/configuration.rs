@@ -6,7 +6,7 @@ use pod_index_kubelet::sources::{ProblemKind, Source, Updates};
 
 use super::report::Finding;
 use crate::config::values::CheckpointDirectory;
-use crate::config::{Given, Settings};
+use crate::config::{Invocation, Settings};
 use crate::pipeline::sources::Opened;
 use crate::run::check;
 
@@ -15,10 +15,10 @@ pub(super) const NOT_GIVEN: &str = "only the running agent is checked; to check 
 pub(super) const SETTINGS: &str = "settings";
 
 /// The settings, unless they are invalid, and their sources except the API server.
-pub(super) fn settings(given: &Given) -> (Option<Settings>, Vec<Opened>, Finding) {
+pub(super) fn settings(invocation: &Invocation) -> (Option<Settings>, Vec<Opened>, Finding) {
     let fix =
         "give doctor the agent's own flags, or its file with --config; the agent does not start with these";
-    match given.resolve().and_then(|settings| Ok((check::local(&settings)?, settings))) {
+    match invocation.resolve().and_then(|settings| Ok((check::local(&settings)?, settings))) {
         Ok((sources, settings)) => {
             let finding = Finding::ok(SETTINGS, settings.words());
             (Some(settings), sources, finding)
@@ -50,7 +50,7 @@ async fn read(settings: &Settings, mut source: Updates<Pod>, findings: &mut Vec<
     let (check, fix) = match status.source {
         Source::File => ("manifests", "correct or remove the manifest"),
         Source::Http => ("URL", "see whether the server runs, and what it serves"),
-        Source::Kubelet if settings.given.kubelet.socket.is_some() => (
+        Source::Kubelet if settings.effective.kubelet.socket.is_some() => (
             "kubelet's pods",
             "see whether the kubelet runs and serves its Pods API (Kubernetes 1.37; before, its feature gate PodsAPI); in a \
              container, mount the socket's directory, not the socket, and run as root",
@@ -64,7 +64,7 @@ async fn read(settings: &Settings, mut source: Updates<Pod>, findings: &mut Vec<
         ),
     };
     if status.source == Source::File
-        && let Some(path) = &settings.given.manifests.path
+        && let Some(path) = &settings.effective.manifests.path
         && let Err(failure) = check::manifests(settings, path)
     {
         let fix = "create the directory, correct the path, or let the agent's user read it";

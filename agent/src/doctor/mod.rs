@@ -21,7 +21,7 @@ use crate::cli::{self, format};
 use crate::config::failure::Failure;
 use crate::config::rules::no_sources;
 use crate::config::subjects::{ClientTls, ServerAddress};
-use crate::config::{Given, Settings, rule};
+use crate::config::{Invocation, Settings, rule};
 use crate::pipeline::sources;
 use crate::run::check;
 
@@ -29,14 +29,18 @@ use crate::run::check;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs all checks and prints the findings.
-pub(crate) fn examine(given: &Given, server: &ServerAddress, client: &ClientTls) -> Result<(), Failure> {
-    for (flag, is_given) in [("--once", given.run.once), ("--check", given.run.check)] {
+pub(crate) fn examine(
+    invocation: &Invocation,
+    server: &ServerAddress,
+    client: &ClientTls,
+) -> Result<(), Failure> {
+    for (flag, is_given) in [("--once", invocation.run.once), ("--check", invocation.run.check)] {
         rule(!is_given, format!("doctor takes the settings of an agent that serves, without {flag}"))?;
     }
     let runtime = cli::runtime()?;
-    let report = Report::new(runtime.block_on(findings(given, server, client)));
+    let report = Report::new(runtime.block_on(findings(invocation, server, client)));
     runtime.shutdown_background();
-    format::answer(given.output, &report, Report::table)?;
+    format::answer(invocation.output, &report, Report::table)?;
     match report.result {
         Outcome::Ok | Outcome::Skipped => Ok(()),
         Outcome::Warning => Err(Failure::No(None)),
@@ -44,12 +48,12 @@ pub(crate) fn examine(given: &Given, server: &ServerAddress, client: &ClientTls)
     }
 }
 
-async fn findings(given: &Given, server: &ServerAddress, client: &ClientTls) -> Vec<Finding> {
-    let (settings, sources, finding) = configuration::settings(given);
+async fn findings(invocation: &Invocation, server: &ServerAddress, client: &ClientTls) -> Vec<Finding> {
+    let (settings, sources, finding) = configuration::settings(invocation);
     let settings = settings.as_ref();
     let mut findings = vec![finding];
     let fix = "correct or remove the variable";
-    let ignored = given.ignored_variables.iter();
+    let ignored = invocation.ignored_variables.iter();
     findings.extend(ignored.map(|why| Finding::warning(configuration::SETTINGS, why, fix)));
     if let Some(settings) = settings {
         configuration::check(settings, sources, &mut findings).await;
@@ -57,13 +61,15 @@ async fn findings(given: &Given, server: &ServerAddress, client: &ClientTls) -> 
     }
     let mut at = settings.map_or(server, |settings| &settings.server).clone();
     // The file's socket, unless a flag names a port.
-    if server.socket.is_none() && ["address", "port"].into_iter().any(|flag| given.written.is_given(flag)) {
+    if server.socket.is_none()
+        && ["address", "port"].into_iter().any(|flag| invocation.written.is_written(flag))
+    {
         at.socket = None;
     }
-    let written = settings.map_or(&given.written, |settings| &settings.written);
+    let written = settings.map_or(&invocation.written, |settings| &settings.written);
     let answers = running::ask(at, client, written).await;
     // The agent may have flags that doctor was not given. That is no fault of the agent.
-    if answers.is_ok() && given.run.config.path.is_none() && findings[0].message == no_sources() {
+    if answers.is_ok() && invocation.run.config.path.is_none() && findings[0].message == no_sources() {
         findings[0] = Finding::skipped(configuration::SETTINGS, configuration::NOT_GIVEN);
     }
     running::check(answers.as_ref(), settings, &mut findings);
@@ -87,7 +93,7 @@ async fn api_server(settings: &Settings, findings: &mut Vec<Finding>) {
         }
     };
     if rights::check(settings, &client, findings).await {
-        let server = server_url(settings.given.api_server.kubeconfig.as_deref()).await;
+        let server = server_url(settings.effective.api_server.kubeconfig.as_deref()).await;
         let server = server.as_deref().unwrap_or("the API server");
         let fix = "for Unauthorized: renew the token or the certificate that the kubeconfig names; otherwise see whether the \
                    server runs, and whether this node reaches it: firewall, proxy, the kubeconfig's server and \

@@ -78,8 +78,8 @@ impl Right {
 fn needed(settings: &Settings) -> Vec<Right> {
     let mut rights = Vec::new();
     let node = &settings.node;
-    let given = &settings.given;
-    if given.api_server.is_configured() {
+    let effective = &settings.effective;
+    if effective.api_server.is_configured() {
         let of_the_node = || FieldSelectorAttributes {
             requirements: Some(vec![FieldSelectorRequirement {
                 key: "spec.nodeName".to_owned(),
@@ -90,8 +90,8 @@ fn needed(settings: &Settings) -> Vec<Right> {
         };
         rights.extend(["list", "watch"].map(|verb| {
             let mut right = Right::new(verb, "", "pods", BASE);
-            right.0.namespace.clone_from(&given.api_server.namespace);
-            right.0.field_selector = (!given.api_server.all_nodes).then(of_the_node);
+            right.0.namespace.clone_from(&effective.api_server.namespace);
+            right.0.field_selector = (!effective.api_server.all_nodes).then(of_the_node);
             right
         }));
     }
@@ -102,11 +102,15 @@ fn needed(settings: &Settings) -> Vec<Right> {
         lease.0.namespace = Some(LEASES.to_owned());
         rights.push(lease);
     }
-    for extra in &given.pod_api.serve_resources {
+    for extra in &effective.pod_api.serve_resources {
         for (group, resource) in extra.resources() {
             rights.extend(extra.verbs().iter().map(|verb| {
                 let right = Right::new(verb, group, resource, RESOURCES);
-                if *extra == Extra::Nodes && !given.api_server.all_nodes { right.named(node) } else { right }
+                if *extra == Extra::Nodes && !effective.api_server.all_nodes {
+                    right.named(node)
+                } else {
+                    right
+                }
             }));
         }
     }

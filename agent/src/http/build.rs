@@ -109,7 +109,7 @@ impl Server {
         let address = address_of(&main)?;
         let url = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
         tracing::info!(node = settings.node.as_str(), "serving on {url}");
-        let clients_are_known = settings.given.tls.client_ca.is_some() || settings.access.tokens;
+        let clients_are_known = settings.effective.tls.client_ca.is_some() || settings.access.tokens;
         if !(address.ip().is_loopback() || clients_are_known) {
             tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
         }
@@ -128,7 +128,7 @@ pub(crate) fn bind_socket(
     path: Option<&Path>,
 ) -> Result<Option<Socket>, Failure> {
     let Some(path) = path else { return Ok(None) };
-    let socket = Socket::bind(path, settings.given.listeners.socket_mode.0);
+    let socket = Socket::bind(path, settings.effective.listeners.socket_mode.0);
     socket.map(Some).map_err(|error| cannot_serve(settings, flag, path, &error))
 }
 

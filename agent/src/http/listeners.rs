@@ -28,9 +28,9 @@ impl Listeners {
             let name = written.name(setting);
             OptionFuture::from(address.map(|address| bind(address, &name))).await.transpose()
         };
-        let given = &settings.given.listeners;
-        let health = extra(given.health_address, "health-address").await?;
-        let metrics = extra(given.metrics_address, "metrics-address").await?;
+        let effective = &settings.effective.listeners;
+        let health = extra(effective.health_address, "health-address").await?;
+        let metrics = extra(effective.metrics_address, "metrics-address").await?;
         Ok(Some(Self { main, health, metrics }))
     }
 }

@@ -64,12 +64,12 @@ pub(crate) struct KubeletApi {
 
 impl KubeletApi {
     pub(crate) fn build(settings: &Settings, reader: &Reader<Record>, readiness: &Arc<Readiness>) -> Self {
-        let given = &settings.given.pod_api;
-        let most_watches = given.max_watches.min(share_of_descriptors());
+        let effective = &settings.effective.pod_api;
+        let most_watches = effective.max_watches.min(share_of_descriptors());
         Self {
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
-            watch_limits: WatchLimits::new(most_watches, given.max_watches_per_client),
+            watch_limits: WatchLimits::new(most_watches, effective.max_watches_per_client),
             encodings: Encodings::new(),
         }
     }
@@ -81,7 +81,7 @@ impl KubeletApi {
         tasks: &mut Tasks,
         stopped: &watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let path = settings.given.listeners.pods_api_socket.as_deref();
+        let path = settings.effective.listeners.pods_api_socket.as_deref();
         if path.is_none() {
             return Ok(());
         }

@@ -48,10 +48,10 @@ impl ApiClients {
 
 /// The API server that `settings` names.
 pub(crate) async fn connect(settings: &Settings) -> Result<Option<ApiClient>, Failure> {
-    if !settings.given.api_server.is_configured() {
+    if !settings.effective.api_server.is_configured() {
         return Ok(None);
     }
-    let kubeconfig = settings.given.api_server.kubeconfig.as_deref();
+    let kubeconfig = settings.effective.api_server.kubeconfig.as_deref();
     let wrong = |problem| settings.wrong_credentials(problem);
     let config = load_config(kubeconfig).await.map_err(wrong)?;
     let user_agent = format!("pod-index/{} (node {})", env!("CARGO_PKG_VERSION"), settings.node.as_str());

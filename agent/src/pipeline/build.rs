@@ -36,7 +36,7 @@ impl EmptyIndex {
     /// Reads the file of `--extract`, so this may block.
     pub(crate) fn build(settings: &Settings) -> Result<Self, Failure> {
         let (feed, joining) = records::build(settings)?;
-        let removed = &settings.given.removed_pods;
+        let removed = &settings.effective.removed_pods;
         let options = Options::new().keep_removed(removed.keep, removed.max).keep_times(true);
         let (writer, reader) = pod_index::with_options(options);
         Ok(Self { reader, feed, writer, joining })
@@ -92,7 +92,7 @@ impl Pipeline {
         let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
         let followed = sources.iter().map(|opened| (opened.updates.status(), opened.nudge.clone()));
         let readiness = Arc::new(Readiness::new(followed, has_restored));
-        let removed = &settings.given.removed_pods;
+        let removed = &settings.effective.removed_pods;
         let setup = Setup {
             writer,
             joining,
@@ -153,7 +153,7 @@ impl WaitingSources {
 /// The merge of these sources.
 fn merge(settings: &Settings, sources: &[Source]) -> Merge {
     let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
-    if settings.given.kubelet.socket.is_some() {
+    if settings.effective.kubelet.socket.is_some() {
         merge = merge.trust_kubelet();
     }
     if settings.mirrors {

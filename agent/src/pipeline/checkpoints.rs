@@ -32,7 +32,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
         let files = restored.not_read;
         tracing::warn!(files, directory = %path.display(), "more checkpoints than any node has pods: the oldest are not restored");
     }
-    if settings.given.content.redact_env {
+    if settings.effective.content.redact_env {
         // The last run may have had other settings.
         restored.pods.iter_mut().for_each(|pod| redact_env(Arc::make_mut(pod)));
     }

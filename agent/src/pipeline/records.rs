@@ -77,12 +77,12 @@ pub(crate) fn build(settings: &Settings) -> Result<(Feed, Joining), Failure> {
 
 /// Reads the file of `--extract`, if it is given.
 pub(crate) fn rules(settings: &Settings) -> Result<Option<Extract>, Failure> {
-    let Some(path) = &settings.given.content.extract else { return Ok(None) };
+    let Some(path) = &settings.effective.content.extract else { return Ok(None) };
     let name = settings.written.name("extract");
     let wrong = |why: String| Failure::Usage(format!("{name}: {}: {why}", path.display()));
     let yaml = read_small_text(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let Rules { extract, .. } = Rules::parse(&yaml).map_err(|error| wrong(error.to_string()))?;
-    let served = &settings.given.pod_api.serve_resources;
+    let served = &settings.effective.pod_api.serve_resources;
     for (is_needed, extra) in [
         (extract.needs_namespaces(), Extra::Namespaces),
         (extract.needs_nodes(), Extra::Nodes),

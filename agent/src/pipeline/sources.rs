@@ -44,11 +44,11 @@ impl Opened {
 
 /// The sources that `settings` names. The API server is one if there is a client of it.
 pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Opened>, Failure> {
-    let given = &settings.given;
-    let manifests = given.manifests.path.as_deref().map(|path| open_manifests(settings, path));
-    let url = given.manifest_url.url.as_deref().map(|url| open_url(settings, url)).transpose()?;
-    let kubelet = given.kubelet.url.as_deref().map(|url| open_kubelet(settings, url)).transpose()?;
-    let socket = given.kubelet.socket.as_deref().map(|path| open_kubelet_socket(settings, path));
+    let effective = &settings.effective;
+    let manifests = effective.manifests.path.as_deref().map(|path| open_manifests(settings, path));
+    let url = effective.manifest_url.url.as_deref().map(|url| open_url(settings, url)).transpose()?;
+    let kubelet = effective.kubelet.url.as_deref().map(|url| open_kubelet(settings, url)).transpose()?;
+    let socket = effective.kubelet.socket.as_deref().map(|path| open_kubelet_socket(settings, path));
     let api_server =
         client.map(|client| Opened { updates: pods_of(settings, client).pods(), nudge: Nudge::default() });
     Ok([manifests, url, kubelet, socket, api_server].into_iter().flatten().collect())
@@ -56,7 +56,7 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
 
 /// What is done to each pod before it is stored.
 fn transform(settings: &Settings) -> fn(&mut Pod) {
-    if settings.given.content.redact_env { redact_env } else { |_| {} }
+    if settings.effective.content.redact_env { redact_env } else { |_| {} }
 }
 
 fn open_manifests(settings: &Settings, path: &Path) -> Opened {
@@ -68,18 +68,18 @@ fn open_manifests(settings: &Settings, path: &Path) -> Opened {
 }
 
 fn open_url(settings: &Settings, url: &str) -> Result<Opened, Failure> {
-    let given = &settings.given.manifest_url;
+    let effective = &settings.effective.manifest_url;
     let written = &settings.written;
     let wrong_url = |Problem { message, .. }: Problem| {
         Failure::Usage(format!("{} {url:?}: {message}", written.name("manifest-url")))
     };
     let mut config = HttpConfig::new(url).map_err(wrong_url)?;
-    for Header { name, value } in &given.headers {
+    for Header { name, value } in &effective.headers {
         let wrong_header =
             |problem: Problem| Failure::Usage(format!("{}: {problem}", written.name("manifest-url-header")));
         config = config.header(name, value).map_err(wrong_header)?;
     }
-    config = trusting(config, "manifest-url-ca", given.ca.as_deref(), settings)?;
+    config = trusting(config, "manifest-url-ca", effective.ca.as_deref(), settings)?;
     config.period = settings.period_of(Source::Http);
     config.transform = transform(settings);
     let nudge = config.nudge.clone();
@@ -87,17 +87,17 @@ fn open_url(settings: &Settings, url: &str) -> Result<Opened, Failure> {
 }
 
 fn open_kubelet(settings: &Settings, url: &str) -> Result<Opened, Failure> {
-    let given = &settings.given.kubelet;
+    let effective = &settings.effective.kubelet;
     let wrong_url = |Problem { message, .. }: Problem| {
         Failure::Usage(format!("{} {url:?}: {message}", settings.written.name("kubelet")))
     };
     let mut config = HttpConfig::of_kubelet(url).map_err(wrong_url)?;
-    config = trusting(config, "kubelet-ca", given.ca.as_deref(), settings)?;
+    config = trusting(config, "kubelet-ca", effective.ca.as_deref(), settings)?;
     config.period = settings.period_of(Source::Kubelet);
     config.transform = transform(settings);
-    config.insecure = given.insecure_skip_tls_verify;
+    config.insecure = effective.insecure_skip_tls_verify;
     let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
-    config.token_file = given.token_file.as_deref().or(of_the_account).map(Path::to_owned);
+    config.token_file = effective.token_file.as_deref().or(of_the_account).map(Path::to_owned);
     let nudge = config.nudge.clone();
     Ok(Opened { updates: kubelet::follow(config).map_err(wrong)?, nudge })
 }
@@ -127,15 +127,15 @@ fn trusting(
 }
 
 /// The selected pods of the API server.
-pub(crate) fn pods_of(Settings { given, node, .. }: &Settings, client: Client) -> ApiServer {
+pub(crate) fn pods_of(Settings { effective, node, .. }: &Settings, client: Client) -> ApiServer {
     let mut server = ApiServer {
-        namespace: given.api_server.namespace.clone(),
-        labels: given.api_server.pod_selector.clone(),
-        redact_env: given.content.redact_env,
+        namespace: effective.api_server.namespace.clone(),
+        labels: effective.api_server.pod_selector.clone(),
+        redact_env: effective.content.redact_env,
         ..ApiServer::new(client)
     };
-    server.fields.extend(given.api_server.pod_field_selector.clone());
-    if given.api_server.all_nodes { server } else { server.node(node) }
+    server.fields.extend(effective.api_server.pod_field_selector.clone());
+    if effective.api_server.all_nodes { server } else { server.node(node) }
 }
 
 /// Forwards the updates of a source. A source works only when polled for its next update, so its status belongs to its

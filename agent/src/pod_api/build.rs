@@ -60,9 +60,11 @@ impl Built {
         heartbeat: Heartbeat,
         metrics: &mut Metrics,
     ) -> Self {
-        let given = &settings.given.pod_api;
-        let watch_limits =
-            WatchLimits::new(given.max_watches.min(descriptors::half()), given.max_watches_per_client);
+        let effective = &settings.effective.pod_api;
+        let watch_limits = WatchLimits::new(
+            effective.max_watches.min(descriptors::half()),
+            effective.max_watches_per_client,
+        );
         let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
         let begin = Begin { version: first_version(), watch_limits: &watch_limits, directory };
         let (reach, reached) = channel::channel(0);
@@ -70,7 +72,7 @@ impl Built {
         let follower = IndexFollower {
             changes: inputs.reader.changes(),
             history: Arc::clone(&history),
-            static_pods: given.static_pod_object,
+            static_pods: effective.static_pod_object,
             reach,
             events: Events::register(metrics.ours()),
             heartbeat,
@@ -82,7 +84,7 @@ impl Built {
         let mut missing = Vec::new();
         let mut tasks = Vec::new();
         for extra in Extra::all() {
-            let client = inputs.client.filter(|_| given.serve_resources.contains(&extra));
+            let client = inputs.client.filter(|_| effective.serve_resources.contains(&extra));
             let Some(client) = client else {
                 missing.push(extra);
                 continue;
@@ -160,7 +162,7 @@ fn first_version() -> u64 {
 /// This node's Node, or with `--all-nodes` all.
 fn follow_nodes(settings: &Settings, client: &Client, feed: &Feed, begin: Begin<'_>) -> Followed {
     let mut source = ApiServer::new(client.clone());
-    if !settings.given.api_server.all_nodes {
+    if !settings.effective.api_server.all_nodes {
         source.fields.push(format!("metadata.name={}", settings.node));
     }
     followed::follow(&cluster::NODES, source.objects(), begin, feed.of_nodes())

@@ -12,7 +12,7 @@ use pod_index_kubelet::sources::api_server::{authenticate, check_kubeconfig};
 use crate::cli::format;
 use crate::config::failure::Failure;
 use crate::config::values::CheckpointDirectory;
-use crate::config::{Given, Settings};
+use crate::config::{Invocation, Settings};
 use crate::http::build::{certificate, check_socket};
 use crate::pipeline::sources::{self, Opened};
 use crate::pipeline::{api_clients, records};
@@ -21,21 +21,21 @@ use crate::pipeline::{api_clients, records};
 ///
 /// An error that would stop the agent is reported in the same words. Missing manifests or an unwritable checkpoint
 /// directory would not stop the agent; they are reported as well. `settings`: those of `given`.
-pub(crate) fn check(given: &Given, settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn check(invocation: &Invocation, settings: &Settings) -> Result<(), Failure> {
     format::print(&settings.summary())?;
-    for ignored in &given.ignored_variables {
+    for ignored in &invocation.ignored_variables {
         format::print(&format!("\n{ignored}\n"))?;
     }
     crate::cli::runtime()?.block_on(async {
         drop(local(settings)?);
         credentials(settings).await
     })?;
-    let listeners = &settings.given.listeners;
+    let listeners = &settings.effective.listeners;
     let sockets = [("socket", &settings.server.socket), ("pods-api-socket", &listeners.pods_api_socket)];
     for (flag, path) in sockets {
         check_socket(settings, flag, path.as_deref())?;
     }
-    if let Some(path) = &settings.given.manifests.path {
+    if let Some(path) = &settings.effective.manifests.path {
         manifests(settings, path)?;
     }
     if let Some(CheckpointDirectory { path, .. }) = &settings.checkpoints {
@@ -57,7 +57,7 @@ pub(crate) fn local(settings: &Settings) -> Result<Vec<Opened>, Failure> {
 /// have not expired by this machine's clock. It has not connected yet.
 pub(crate) async fn credentials(settings: &Settings) -> Result<Option<Client>, Failure> {
     let Some(api) = api_clients::connect(settings).await? else { return Ok(None) };
-    let kubeconfig = settings.given.api_server.kubeconfig.as_deref();
+    let kubeconfig = settings.effective.api_server.kubeconfig.as_deref();
     authenticate(&api, kubeconfig).await.map_err(|problem| settings.wrong_credentials(problem))?;
     let without =
         |problem| Failure::No(Some(format!("{problem}; the agent would run without pods of the API server")));

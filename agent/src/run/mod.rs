@@ -31,7 +31,7 @@ use crate::config::descriptors;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::{BUDGET, STUCK};
-use crate::config::{Given, Settings};
+use crate::config::{Invocation, Settings};
 use crate::http::build::RunningServer;
 use crate::pipeline::writer::Command;
 use crate::tasks::{End, Tasks, cannot_start};
@@ -46,9 +46,9 @@ const BLOCKING: usize = 16;
 const LATE_START: Duration = Duration::from_secs(10);
 
 /// Runs the agent to its end. `settings`: those of `given`.
-pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
-    let log = Log::start(settings.given.log.level, settings.given.log.format);
-    for ignored in &given.ignored_variables {
+pub(crate) fn run(invocation: Invocation, settings: Settings) -> Result<(), Failure> {
+    let log = Log::start(settings.effective.log.level, settings.effective.log.format);
+    for ignored in &invocation.ignored_variables {
         tracing::warn!("{ignored}");
     }
     descriptors::raise_limit();
@@ -58,7 +58,7 @@ pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| cannot_start("the runtime", error))?;
-    let done = runtime.block_on(live(given, Arc::new(settings), log.clone()));
+    let done = runtime.block_on(live(invocation, Arc::new(settings), log.clone()));
     // Do not wait for a source: it may hang in a read on an unresponsive file system.
     runtime.shutdown_background();
     end_plugins();
@@ -67,7 +67,7 @@ pub(crate) fn run(given: Given, settings: Settings) -> Result<(), Failure> {
 }
 
 /// From the first moment on, the agent hears signals. Nothing here blocks the thread.
-async fn live(given: Given, settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
+async fn live(invocation: Invocation, settings: Arc<Settings>, log: Log) -> Result<(), Failure> {
     let began = Instant::now();
     let vitals = Vitals::new(began);
     let mut tasks = Tasks::default();
@@ -83,7 +83,7 @@ async fn live(given: Given, settings: Arc<Settings>, log: Log) -> Result<(), Fai
         never = &mut beats => match never {},
     };
     let Started { mut tasks, reader, readiness, access, server, commands, checkpoints, follower } = started;
-    let reload = block_in_place(|| Reload::new(given, &settings, log, access));
+    let reload = block_in_place(|| Reload::new(invocation, &settings, log, access));
     let reload = reload.follow(signals.reload());
     tasks.spawn("the reader of the configuration", async { match reload.await {} });
     let url = server.as_ref().map(|server| &*server.url);

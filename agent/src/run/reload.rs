@@ -11,17 +11,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::{check, systemd};
 use crate::api::table::sanitized;
-use crate::config::changes::Changes;
+use crate::config::changes::{AtOnce, Changes};
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::read::read_small;
-use crate::config::{Given, Settings};
+use crate::config::{Invocation, Settings};
 use crate::http::access::Access;
 
 /// How long a read may take before the next signal begins another one.
@@ -32,7 +32,7 @@ const MOST_HANGING: usize = 3;
 /// The configuration with which the agent runs, and what a new one can change.
 pub(super) struct Reload {
     /// The command line and the environment. They name the file, and go before it.
-    given: Arc<Given>,
+    invocation: Arc<Invocation>,
     running: Settings,
     /// What `--extract` had when the agent started.
     extract: Option<Vec<u8>>,
@@ -45,10 +45,16 @@ pub(super) struct Reload {
 
 impl Reload {
     /// `settings`: those with which the agent started. Reads the file of `--extract`, so this may block.
-    pub(super) fn new(given: Given, settings: &Settings, log: Log, access: Option<Arc<Access>>) -> Self {
+    pub(super) fn new(
+        invocation: Invocation,
+        settings: &Settings,
+        log: Log,
+        access: Option<Arc<Access>>,
+    ) -> Self {
         let extract = extract(settings);
         let reads = Arc::new(Semaphore::new(MOST_HANGING));
-        Self { given: Arc::new(given), running: settings.clone(), extract, log, access, reads }
+        let invocation = Arc::new(invocation);
+        Self { invocation, running: settings.clone(), extract, log, access, reads }
     }
 
     /// Reads the configuration whenever this is notified.
@@ -71,32 +77,23 @@ impl Reload {
                 "{MOST_HANGING} reads of its files hang; restart the agent once the disk answers"
             ));
         };
-        let given = Arc::clone(&self.given);
-        let read = spawn_blocking(move || {
-            let read = Read::now(&given);
-            drop(permit);
-            read
-        });
-        match timeout(LONGEST_READ, read).await {
-            Ok(Ok(read)) => read.map_err(|failure| failure.message().unwrap_or_default().to_owned()),
-            // The panic has been logged.
-            Ok(Err(panic)) => Err(panic.to_string()),
-            Err(_elapsed) => Err(format!(
-                "a file could not be read within {} s; the next SIGHUP tries again",
-                LONGEST_READ.as_secs()
-            )),
-        }
+        let read = Read::apart(Arc::clone(&self.invocation), permit);
+        timeout(LONGEST_READ, read).await.unwrap_or_else(|_elapsed| {
+            let longest = LONGEST_READ.as_secs();
+            Err(format!("a file could not be read within {longest} s; the next SIGHUP tries again"))
+        })
     }
 
     /// Applies what can change in a running agent, and logs what cannot. Returns the result in a line.
     fn apply(&mut self, new: &Read) -> String {
-        let Changes { log_level, allowed, mut need_restart } = self.running.take_over(&new.settings);
+        let Changes { at_once, mut need_restart } = self.running.take_over(&new.settings);
         if new.extract != self.extract
-            && new.settings.given.content.extract == self.running.given.content.extract
+            && new.settings.effective.content.extract == self.running.effective.content.extract
         {
             need_restart.push(format!("the file of {}", new.settings.written.name("extract")));
         }
-        let is_changed = log_level.is_some() || allowed.is_some();
+        let is_changed = !at_once.is_empty();
+        let AtOnce { log_level, allowed } = at_once;
         if let Some(level) = log_level {
             self.log.set_level(level);
         }
@@ -134,9 +131,24 @@ struct Read {
 }
 
 impl Read {
+    /// Reads on a thread of its own, because the file may be on a disk that hangs. Gives the permit back when the read ends, even
+    /// if nobody waits for it any more. Fails as [`now`](Self::now), or if that panics, which is logged.
+    async fn apart(invocation: Arc<Invocation>, permit: OwnedSemaphorePermit) -> Result<Self, String> {
+        let read = spawn_blocking(move || {
+            let read = Self::now(&invocation);
+            drop(permit);
+            read
+        });
+        match read.await {
+            Ok(Ok(read)) => Ok(read),
+            Ok(Err(failure)) => Err(failure.message().unwrap_or_default().to_owned()),
+            Err(panic) => Err(panic.to_string()),
+        }
+    }
+
     /// Fails if the agent would not start with it.
-    fn now(given: &Given) -> Result<Self, Failure> {
-        let settings = given.resolve()?;
+    fn now(invocation: &Invocation) -> Result<Self, Failure> {
+        let settings = invocation.resolve()?;
         drop(check::local(&settings)?);
         let extract = extract(&settings);
         Ok(Self { settings, extract })
@@ -145,5 +157,42 @@ impl Read {
 
 /// What the file of `--extract` has. Whether it is valid is checked elsewhere.
 fn extract(settings: &Settings) -> Option<Vec<u8>> {
-    read_small(settings.given.content.extract.as_deref()?).ok()
+    read_small(settings.effective.content.extract.as_deref()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::tests::invocation_of_file;
+
+    /// A named pipe that nobody writes yet, in place of the file. This runtime has one thread. If the file was read on it, nobody
+    /// could say that the pipe may be written.
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_holds_up_no_other_task() {
+        let (path, invocation) = invocation_of_file("hangs");
+        let mode = nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR;
+        nix::unistd::mkfifo(&path, mode).unwrap();
+        let (say, said) = mpsc::channel();
+        let written = path.clone();
+        let writer = thread::spawn(move || {
+            // In the end also unasked: then the test fails, and does not hang.
+            let is_asked = said.recv_timeout(Duration::from_secs(20)).is_ok();
+            fs::write(written, "staticPodPath: /nowhere\nport: 7\n").unwrap();
+            is_asked
+        });
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let reading = tokio::spawn(Read::apart(Arc::new(invocation), permit));
+        // Meanwhile the other task begins to read.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        say.send(()).unwrap();
+        let read = reading.await.unwrap();
+        fs::remove_file(path).unwrap();
+        assert!(writer.join().unwrap(), "nothing else could run until the file was read");
+        assert_eq!(read.unwrap().settings.server.port, 7);
+    }
 }

@@ -56,16 +56,16 @@ impl Whois {
         owners: &Owners,
         metrics: &mut Metrics,
     ) -> Result<Self, Failure> {
-        let given = &settings.given;
-        let processes = Processes::new(&given.processes.proc, given.processes.cgroup_root.as_deref());
+        let effective = &settings.effective;
+        let processes = Processes::new(&effective.processes.proc, effective.processes.cgroup_root.as_deref());
         Ok(Self {
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
             processes: processes.map_err(|error| Failure::unable(settings.written.name("proc"), error))?,
             lookups: Lookups::register(metrics.ours()),
             owners: owners.clone(),
-            has_attributes: given.content.extract.is_some(),
-            bounds: Bounds { skew: given.times.clock_skew, delay: given.times.source_delay },
+            has_attributes: effective.content.extract.is_some(),
+            bounds: Bounds { skew: effective.times.clock_skew, delay: effective.times.source_delay },
         })
     }
 
