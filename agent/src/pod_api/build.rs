@@ -11,6 +11,7 @@ use pod_index::{Changes, Reader, WaitError};
 use pod_index_kubelet::owners::{Options, Owners};
 use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::api_server::ApiServer;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch as channel;
 
 use super::collection::{Begin, Collection, Origin};
@@ -21,7 +22,7 @@ use super::{PodApi, cluster, follow, followed, keep, metrics, owner, pod};
 use crate::config::failure::Failure;
 use crate::config::values::{Extra, StaticPods};
 use crate::config::{Settings, descriptors};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, registered};
 use crate::pipeline::events::Events;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::records::Feed;
@@ -98,7 +99,9 @@ impl Built {
             tasks.push(Task { name: "a follower of resources", work: resource.following });
         }
         if let Some(directory) = directory {
-            let work = keep::keep(served.clone(), directory.to_owned()).boxed();
+            let help = "Lists of resources whose files are missing or outdated";
+            let problems = registered(metrics.ours(), "list_problems", help, Gauge::default());
+            let work = keep::keep(served.clone(), directory.to_owned(), problems).boxed();
             tasks.push(Task { name: "the keeper of lists", work });
         }
         let api = PodApi { served, watch_limits, missing, owners };

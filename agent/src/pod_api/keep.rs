@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use pod_index_kubelet::checkpoint::{read_list, write_list};
 use pod_index_kubelet::sources::SourceStatus;
+use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch as channel;
@@ -19,31 +20,41 @@ use super::history::{History, Now, Shown, ShownObject};
 use super::list::list;
 use super::resource::Resource;
 use super::shape::Form;
+use crate::metrics::number;
 
 /// The pause after a pass, once more for each 256 KiB written, with success or without: large lists that change often do
 /// not wear out the disk.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Stores what has changed, for ever.
-pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf) {
-    let mut written = 0;
-    let mut reported = None;
+/// Stores what has changed, for ever. `problems`: the number of lists whose files are missing or outdated because of an error.
+pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf, problems: Gauge) {
+    let mut last = Pass::default();
     let mut saved = vec![0; served.len()];
     loop {
-        sleep(PAUSE * (1 + u32::try_from(written >> 18).unwrap_or(u32::MAX / 2))).await;
-        let (bytes, failed) = block_in_place(|| pass(&served, &directory, &mut saved));
-        if let Some(why) = failed.as_ref().filter(|_| failed != reported) {
+        sleep(PAUSE * (1 + u32::try_from(last.bytes >> 18).unwrap_or(u32::MAX / 2))).await;
+        let done = block_in_place(|| pass(&served, &directory, &mut saved));
+        if let Some(why) = done.why.as_ref().filter(|_| done.why != last.why) {
             tracing::warn!("a list cannot be written: {why}");
         }
-        (written, reported) = (bytes, failed);
+        problems.set(number(done.failed));
+        last = done;
     }
 }
 
-/// Stores each list that was read and has changed. `saved`: the versions on disk. Returns the number of bytes, of failed
-/// attempts too, and the first error.
-fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> (usize, Option<String>) {
-    let mut bytes = 0;
-    let mut failed = None;
+/// What came of writing all lists once.
+#[derive(Default)]
+struct Pass {
+    /// Of failed attempts, too.
+    bytes: usize,
+    /// The number of lists that could not be written.
+    failed: usize,
+    /// The first error.
+    why: Option<String>,
+}
+
+/// Stores each list that was read and has changed. `saved`: the versions on disk.
+fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> Pass {
+    let mut done = Pass::default();
     for (served, saved) in served.iter().zip(saved) {
         // Asked first: an earlier state may be incomplete.
         let is_read = served.known() == Some(Known::READ);
@@ -53,14 +64,17 @@ fn pass(served: &[Arc<Collection>], directory: &Path, saved: &mut [u64]) -> (usi
         }
         let list: Vec<u8> =
             list(served.of(), version, objects.values(), Form::KubeletObject).flatten().collect();
-        bytes += list.len();
+        done.bytes += list.len();
         let path = file(served.of(), directory);
         match write_list(&path, &list) {
             Ok(()) => *saved = version,
-            Err(error) => failed = failed.or_else(|| Some(format!("{}: {error}", path.display()))),
+            Err(error) => {
+                done.failed += 1;
+                done.why = done.why.or_else(|| Some(format!("{}: {error}", path.display())));
+            }
         }
     }
-    (bytes, failed)
+    done
 }
 
 fn file(of: &Resource, directory: &Path) -> PathBuf {
@@ -150,14 +164,15 @@ mod tests {
         };
         served[0].history.show(vec![named("first", 1)]);
         let mut saved = [0; 2];
-        assert_eq!(pass(&served, &directory, &mut saved).1, None);
+        assert_eq!(pass(&served, &directory, &mut saved).why, None);
         let first = fs::read(directory.join("namespaces.yaml")).unwrap();
         // Together more than the 64 MiB that are read again.
         served[0].history.show((0..65).map(|n| named(&n.to_string(), 1 << 20)).collect());
         let mut node = Node::default();
         node.metadata.name = Some("node-1".to_owned());
         served[1].history.show(vec![shown("node-1", Some(Arc::new(node)))]);
-        let (bytes, why) = pass(&served, &directory, &mut saved);
+        let Pass { bytes, failed, why } = pass(&served, &directory, &mut saved);
+        assert_eq!(failed, 1);
         let why = why.unwrap();
         assert!(why.contains("namespaces.yaml: ") && why.contains("64 MiB"), "{why}");
         assert!(bytes > 64 << 20, "the next pass waits for long");
@@ -166,7 +181,8 @@ mod tests {
         let files = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().file_name());
         assert_eq!(files.count(), 2, "nothing half written is left");
         served[0].history.show((1..65).map(|n| shown(&n.to_string(), None)).collect());
-        assert_eq!(pass(&served, &directory, &mut saved).1, None, "it fits again");
+        let Pass { failed, why, .. } = pass(&served, &directory, &mut saved);
+        assert_eq!((failed, why), (0, None), "it fits again");
         fs::remove_dir_all(&directory).unwrap();
     }
 }
