@@ -113,7 +113,8 @@ impl Writing {
 
     /// Records how many replaced snapshots are not freed yet, and which is the oldest of them.
     pub(crate) fn retired(&mut self, snapshots: usize, oldest: Option<u64>) {
-        self.retired.set(number(snapshots));
+        // In this order: whoever sees the number sees the age, too.
         self.oldest.is(oldest);
+        self.retired.set(number(snapshots));
     }
 }
