@@ -111,20 +111,16 @@ impl Setup {
 async fn a_forged_claim_answers_for_no_address_container_or_name() {
     let setup = Setup::new().await;
     let container = id('e');
-    let of = ["8.8.8.8", "4711", "web-0", "db_shop", &container[..12], &container];
-    let uid = |number: usize| format!("f0000000-0000-4000-8000-00000000000{number}");
+    let of = ["8.8.8.8", "4711", "db_shop", &container[..12], &container, "web-0"];
     for (number, of) in of.iter().enumerate() {
-        let mut forged = crate::api::mirror(&format!("forged-{number}"), of);
-        forged["metadata"]["uid"] = uid(number).into();
-        setup.server.put("pods", &forged);
+        setup.server.put("pods", &crate::api::mirror(&format!("forged-{number}"), of));
     }
-    for number in 0..of.len() {
-        setup.agent.has(&format!("/pods/{}", uid(number)));
-    }
+    // The last one: its claim counts, because a manifest may set such a UID.
+    setup.agent.has("/pods/default/forged-5");
     let answers = setup.get(&of);
     let found = |answer: &Value| answer["namespace"].as_str().map(str::to_owned);
     let namespaces: Vec<_> = answers.iter().map(found).collect();
-    assert_eq!(namespaces, [None, None, Some("shop".to_owned()), None, None, None]);
+    assert_eq!(namespaces, [None, None, None, None, None, Some("shop".to_owned())]);
     let long_ago = |query: &str| setup.agent.get(&format!("/whois?q={query}&at=1970-01-01T00:00:01Z")).body;
     for of in of {
         assert!(!long_ago(of).contains("forged"), "{}", long_ago(of));
