@@ -299,8 +299,10 @@ impl<'a> Sought<'a> {
         at: Time,
     ) -> Result<Option<Found<'s>>, Unknown> {
         match self.find_at(snapshot, bounds, at) {
-            Ok(Some(found)) => Ok(Some(found)),
-            Ok(None) => Ok(self.find_by_uid(snapshot)),
+            Ok(found) => {
+                let found = found.filter(|found| !self.is_only_claimed(&found.held));
+                Ok(found.or_else(|| self.find_by_uid(snapshot)))
+            }
             // The pod is one of the candidates.
             Err(unknown) if unknown.is_ambiguous => Err(unknown),
             Err(unknown) => self.find_by_uid(snapshot).map(Some).ok_or(unknown),
