@@ -90,7 +90,7 @@ fn all_files_name_the_same_user_and_builder() {
         ("kubernetes/components/socket/daemonset.yaml", format!("the group {user}")),
         (
             "kubernetes/components/socket/daemonset.yaml",
-            format!("group in both cases, {user}, which is the clients'"),
+            format!("own group in both cases, {user}, which is the clients'"),
         ),
         ("README.md", format!("runs as user {user}")),
     ] {
