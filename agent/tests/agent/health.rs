@@ -67,13 +67,25 @@ async fn clients_without_a_certificate_only_learn_whether_the_agent_is_ready_and
     assert_eq!((answer.code, &*answer.body), (200, "ok\n"));
 }
 
+/// Threads that stand still. They run again when this is dropped: an agent could not end otherwise.
+struct Stopped(Vec<Pid>);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for id in &self.0 {
+            // A thread that has ended meanwhile needs none.
+            let _ = ptrace::detach(*id, None);
+        }
+    }
+}
+
 /// Every other thread of the agent stands still, as if each computed something without an end.
 #[test]
 fn probes_and_metrics_need_no_thread_of_the_server() {
     let agent =
         Agent::on_with(&shipped(), &["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"]);
     let (health, metrics) = (health_address(&agent), metrics_address(&agent));
-    let mut stopped = Vec::new();
+    let mut stopped = Stopped(Vec::new());
     for thread in fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap() {
         let thread = thread.unwrap().path();
         let name = fs::read_to_string(thread.join("comm")).unwrap();
@@ -85,21 +97,24 @@ fn probes_and_metrics_need_no_thread_of_the_server() {
             return skipped("threads that stand still", format!("ptrace is not allowed: {error}"));
         }
         waitpid(id, Some(WaitPidFlag::__WALL)).unwrap();
-        stopped.push(id);
+        stopped.0.push(id);
     }
-    assert!(stopped.len() > 3, "{stopped:?}");
+    assert!(stopped.0.len() > 3, "{:?}", stopped.0);
     // The server does not answer now.
     let mut request = agent.connect("GET /livez HTTP/1.1\r\nHost: l\r\nConnection: close\r\n\r\n");
+    // On a slow machine, the threads may stand still for so long that the probes say so.
+    let answers = |path: &str| {
+        let answer = get(health, path);
+        assert!(answer.code == 200 || answer.body.contains("no heartbeat"), "{path}: {}", answer.body);
+    };
     for _ in 0..3 {
-        assert_eq!(get(health, "/livez").code, 200);
-        assert_eq!(get(health, "/readyz").code, 200);
+        answers("/livez");
+        answers("/readyz");
         assert_eq!(get(metrics, "/metrics").code, 200);
     }
     request.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(request.read(&mut [0; 1]).is_err(), "the threads of the server do not stand still");
-    for id in stopped {
-        ptrace::detach(id, None).unwrap();
-    }
+    drop(stopped);
     request.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(Answer::read(request).code, 200);
 }
