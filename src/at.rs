@@ -676,7 +676,8 @@ impl<'a> Identity<'a> {
         match *self {
             Self::Ip(ip) => Some(ip.into()),
             Self::Name { namespace, name } => Some((namespace, name).into()),
-            // As in `resolve_at`: a kind of identity that can be another pod's later is not among them.
+            // No time can give these to another pod. A kind of identity that can be another pod's later is not among them:
+            // `resolve_at` would give an answer of the present, and call it certain.
             Self::Uid(_)
             | Self::ContainerId(_)
             | Self::Cgroup(_)
@@ -697,33 +698,26 @@ impl Identity<'_> {
     /// That of [`resolve`](Self::resolve) and of [`AtTime::get`].
     #[must_use]
     pub fn resolve_at<'s, P: PodMeta>(&'s self, at: &AtTime<'s, P>) -> Holder<'s, P> {
-        match *self {
-            Self::Ip(ip) => at.get(ip),
-            Self::Name { namespace, name } => at.get((namespace, name)),
-            // As `resolve`, a container ID that a pod names comes first.
-            Self::ContainerLog(ContainerLog {
-                container_id,
-                namespace: Some(namespace),
-                name,
-                container,
-                ..
-            }) if container_id.is_none_or(|id| at.snapshot.find(id.into()).is_none()) => {
-                let by = if container_id.is_some() { FoundBy::NameOnly } else { FoundBy::Name };
-                match at.get((namespace, name)) {
-                    Holder::Pod(found) => Holder::Pod(Found { container, by, ..found }),
-                    unsure => unsure,
-                }
-            }
-            // No time can give these to another pod. A kind of identity that can be another pod's later is not among them: it would
-            // get an answer of the present, and call it certain.
-            Self::Uid(_)
-            | Self::ContainerId(_)
-            | Self::Cgroup(_)
-            | Self::PodLog(_)
-            | Self::ContainerLog(_)
-            | Self::PodDirectory { .. }
-            | Self::Pid(_) => exact(self.resolve(at.snapshot)),
+        if let Some(key) = self.reusable_key() {
+            return at.get(key);
         }
+        // As `resolve`, a container ID that a pod names comes first.
+        if let Self::ContainerLog(ContainerLog {
+            container_id,
+            namespace: Some(namespace),
+            name,
+            container,
+            ..
+        }) = *self
+            && container_id.is_none_or(|id| at.snapshot.find(id.into()).is_none())
+        {
+            let by = if container_id.is_some() { FoundBy::NameOnly } else { FoundBy::Name };
+            return match at.get((namespace, name)) {
+                Holder::Pod(found) => Holder::Pod(Found { container, by, ..found }),
+                unsure => unsure,
+            };
+        }
+        exact(self.resolve(at.snapshot))
     }
 }
 

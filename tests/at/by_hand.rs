@@ -56,6 +56,17 @@ impl Told {
         self.reader.load().at(time(0)).delay(span(DELAY)).known()
     }
 
+    /// The certain pod of what a text identifies, and by what it was found.
+    fn found(&self, tick: i64, text: &str) -> Option<(String, FoundBy)> {
+        let snapshot = self.reader.load();
+        let identity = Identity::parse_lenient(text).expect("an identity");
+        match identity.resolve_at(&snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY))) {
+            Holder::Pod(found) => Some((found.pod.uid.clone(), found.by)),
+            Holder::Unknown(NotFound::NoPod) => None,
+            unsure => panic!("{unsure:?}"),
+        }
+    }
+
     /// The certain pod, or the possible ones, each with a question mark, or why none is known.
     fn who<'k>(&self, tick: i64, key: impl Into<Key<'k>>) -> String {
         let snapshot = self.reader.load();
@@ -282,18 +293,29 @@ fn a_link_to_a_log_is_of_the_pod_with_its_container_and_else_of_the_one_with_its
     let next = Pod { name: "web".into(), ..pod("next", Life::default()) };
     told.tell(800, [Operation::Remove("logged".into()), add(next)]);
     told.tell(1200, []);
-    let snapshot = told.reader.load();
     let of = |tick, id: &str| {
         let text = format!("/var/log/containers/web_default_app-{}.log", id.repeat(32));
-        let identity = Identity::parse(&text).expect("a link to a log");
-        match identity.resolve_at(&snapshot.at(time(tick)).skew(span(SKEW)).delay(span(DELAY))) {
-            Holder::Pod(found) => (found.pod.uid.clone(), found.by),
-            unsure => panic!("{unsure:?}"),
-        }
+        told.found(tick, &text).expect("a pod")
     };
     assert_eq!(of(1000, "ab"), ("logged".into(), FoundBy::ContainerId));
     assert_eq!(of(1000, "cd"), ("next".into(), FoundBy::NameOnly));
     assert_eq!(of(600, "cd"), ("logged".into(), FoundBy::NameOnly));
+}
+
+/// An event has a text, and not a key.
+#[test]
+fn what_a_text_identifies_is_looked_up_at_its_time() {
+    let mut told = Told::new();
+    told.tell(400, [add(Pod { name: "web".into(), ..pod("first", Life::default()) })]);
+    let second = Pod { name: "web".into(), ..pod("second", Life::default()) };
+    told.tell(800, [Operation::Remove("first".into()), add(second)]);
+    told.tell(1200, []);
+    for text in ["10.0.0.7", "default/web", "web_default"] {
+        let at = |tick| told.found(tick, text).map(|(uid, _)| uid);
+        assert_eq!([200, 600, 1000].map(at), [None, Some("first".into()), Some("second".into())], "{text}");
+    }
+    // It is one pod's for ever, so it needs no time.
+    assert_eq!(told.found(200, "first").map(|(uid, _)| uid), Some("first".into()));
 }
 
 /// Six for each removed pod: with its name, a pod has two keys here.
