@@ -4,7 +4,6 @@
 //! and age. Their memory has a [`BUDGET`]: while it is used up, what is kept of a removed pod is what a late event asks for.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, EphemeralContainer, Pod, PodSpec, PodStatus};
@@ -20,14 +19,6 @@ const BUDGET: usize = 16 << 20;
 /// The most labels, annotations and conditions that are kept of a removed pod that is not kept whole, and the longest text.
 const MOST_PARTS: usize = 64;
 const LONGEST: usize = 512;
-
-/// Removes [`REMOVED_ANNOTATION`] from a pod sent by a source. A pod without it is not copied.
-pub(crate) fn unmark(pod: &mut Arc<Pod>) {
-    let is_marked = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(REMOVED_ANNOTATION));
-    if is_marked && let Some(annotations) = &mut Arc::make_mut(pod).metadata.annotations {
-        annotations.remove(REMOVED_ANNOTATION);
-    }
-}
 
 /// The removed pods that are kept whole.
 #[derive(Debug)]

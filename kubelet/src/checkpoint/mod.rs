@@ -65,10 +65,6 @@ mod thread;
 #[path = "../../tests/checkpoint_internal/mod.rs"]
 mod disks;
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Pod;
-
 use pod_index::PodMeta;
 
 pub use error::{CheckpointError, CheckpointErrorKind};
@@ -82,10 +78,8 @@ pub use thread::Checkpointing;
 /// The kubelet's `BootstrapCheckpointAnnotationKey` (`pkg/apis/core/annotation_key_constants.go`).
 pub const CHECKPOINT_ANNOTATION: &str = "node.kubernetes.io/bootstrap-checkpoint";
 
-/// Marks a pod that was read from a checkpoint and that no source has sent yet. Never written to disk.
-///
-/// A manifest or an API server pod could carry it too: remove it from source pods with [`unmark`] before they
-/// enter the index.
+/// Marks a pod that was read from a checkpoint and that no source has sent yet. Never written to disk. The sources of this
+/// package and the merge remove it, and every other mark, from the pods that they read.
 pub const RESTORED_ANNOTATION: &str = crate::marks::RESTORED;
 
 /// Which pods are kept on disk.
@@ -105,30 +99,8 @@ impl Which {
 }
 
 /// Whether the pod comes from a checkpoint and no source has sent it yet. True for any pod with
-/// [`RESTORED_ANNOTATION`]: call [`unmark`] on source pods so that no other pod has it.
+/// [`RESTORED_ANNOTATION`]: a source of your own, without a merge, has to remove it from pods that others may have written.
 #[must_use]
 pub fn is_restored<P: PodMeta + ?Sized>(pod: &P) -> bool {
     pod.annotation(RESTORED_ANNOTATION).is_some()
-}
-
-/// Removes [`RESTORED_ANNOTATION`] from a pod sent by a source. A pod without it is not copied.
-///
-/// # Examples
-/// ```
-/// use std::sync::Arc;
-/// use k8s_openapi::api::core::v1::Pod;
-/// use pod_index_kubelet::checkpoint::{RESTORED_ANNOTATION, is_restored, unmark};
-///
-/// let mut pod = Pod::default();
-/// pod.metadata.annotations = Some([(RESTORED_ANNOTATION.to_owned(), "true".to_owned())].into());
-/// let mut pod = Arc::new(pod);
-/// unmark(&mut pod);
-/// assert!(!is_restored(&*pod));
-/// ```
-pub fn unmark(pod: &mut Arc<Pod>) {
-    if is_restored(&**pod)
-        && let Some(annotations) = &mut Arc::make_mut(pod).metadata.annotations
-    {
-        annotations.remove(RESTORED_ANNOTATION);
-    }
 }

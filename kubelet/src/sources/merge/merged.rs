@@ -42,11 +42,6 @@ impl Merged {
         lists.iter().all(|list| list.is_empty())
     }
 
-    /// All new and changed pods, to modify them before they are stored.
-    pub fn pods_mut(&mut self) -> impl Iterator<Item = &mut Arc<Pod>> {
-        [&mut self.added, &mut self.updated, &mut self.deleted, &mut self.reconciled].into_iter().flatten()
-    }
-
     /// The changes as operations for a [`Writer`](pod_index::Writer), in order. A pod that is being deleted
     /// still exists, so `DELETE` and `RECONCILE` are upserts, as updates are in the kubelet.
     pub fn into_operations(self) -> impl Iterator<Item = Operation<Pod>> {
