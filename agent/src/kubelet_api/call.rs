@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::KubeletApi;
 use super::answer::{Answer, End};
-use super::connection::Caller;
+use super::caller::Caller;
 use super::events;
 use super::wire::{Code, Form, PREFIX, Status, prefix};
 

@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use h2::server::{Builder, Connection, SendResponse};
@@ -16,9 +15,9 @@ use tokio::time::{sleep, timeout};
 
 use super::KubeletApi;
 use super::call::answer;
-use crate::api::client::{ClientLimits, Peer};
+use super::caller::Caller;
+use crate::api::client::Peer;
 use crate::http::serve::{Activity, StallGuard, State, Stream, stopped};
-use crate::pod_api::watch_limits::WatchPermit;
 
 /// Maximum number of calls at a time on a connection.
 const CALLS: usize = 32;
@@ -50,7 +49,7 @@ pub(super) async fn serve(
     };
     let mut unanswered = pin!(unanswered(connection.ping_pong()));
     let mut stopped = pin!(stopped(stop));
-    let caller = Arc::new(Caller { peer, watches: AtomicUsize::new(0) });
+    let caller = Arc::new(Caller::new(peer));
     // Dropping them ends the calls.
     let mut calls = JoinSet::new();
     loop {
@@ -93,42 +92,6 @@ async fn unanswered(pings: Option<PingPong>) {
         sleep(PING).await;
         if !matches!(timeout(PING, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
             return;
-        }
-    }
-}
-
-/// Who calls: a connection of a client.
-#[derive(Debug)]
-pub(super) struct Caller {
-    peer: Arc<Peer>,
-    /// Open watches of the connection.
-    watches: AtomicUsize,
-}
-
-impl Caller {
-    pub(super) fn limits(&self) -> &ClientLimits {
-        &self.peer.origin
-    }
-
-    /// Counts a watch, until the result is dropped. A connection that watches is not closed for a new one.
-    pub(super) fn begin_watch(self: &Arc<Self>, permit: WatchPermit) -> Watching {
-        self.watches.fetch_add(1, Ordering::Relaxed);
-        self.peer.is_watching.store(true, Ordering::Relaxed);
-        Watching { caller: Arc::clone(self), _permit: permit }
-    }
-}
-
-/// An open watch of a connection.
-#[derive(Debug)]
-pub(super) struct Watching {
-    caller: Arc<Caller>,
-    _permit: WatchPermit,
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        if self.caller.watches.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.caller.peer.is_watching.store(false, Ordering::Relaxed);
         }
     }
 }

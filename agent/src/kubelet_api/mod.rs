@@ -27,6 +27,7 @@
 
 mod answer;
 mod call;
+mod caller;
 mod connection;
 mod encodings;
 mod events;

@@ -1,6 +1,7 @@
 //! The API, built from the settings, then spawned: a thread that follows the index, and a task for each thing that is
 //! followed on the API server.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -98,12 +99,7 @@ impl Built {
             served.extend(resource.collections);
             tasks.push(Task { name: "a follower of resources", work: resource.following });
         }
-        if let Some(directory) = directory {
-            let help = "Lists of resources whose files are missing or outdated";
-            let problems = registered(metrics.ours(), "list_problems", help, Gauge::default());
-            let work = keep::keep(served.clone(), directory.to_owned(), problems).boxed();
-            tasks.push(Task { name: "the keeper of lists", work });
-        }
+        tasks.extend(directory.map(|directory| keeper(served.clone(), directory, metrics)));
         let api = PodApi { served, watch_limits, missing, owners };
         let measured = api.clone();
         metrics.collect(move |to| metrics::show(&measured, to));
@@ -160,6 +156,14 @@ impl IndexFollower {
 fn first_version() -> u64 {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
     u64::try_from(started).unwrap_or(1).max(1)
+}
+
+/// Writes the lists to this directory, for the next run.
+fn keeper(served: Vec<Arc<Collection>>, directory: &Path, metrics: &mut Metrics) -> Task {
+    let help = "Lists of resources whose files are missing or outdated";
+    let problems = registered(metrics.ours(), "list_problems", help, Gauge::default());
+    let work = keep::keep(served, directory.to_owned(), problems).boxed();
+    Task { name: "the keeper of lists", work }
 }
 
 /// This node's Node, or with `--all-nodes` all.

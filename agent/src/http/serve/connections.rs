@@ -68,17 +68,41 @@ mod tests {
     use std::future::pending;
     use std::time::Duration;
 
-    use tokio::task::yield_now;
+    use tokio::task::{JoinHandle, yield_now};
     use tokio::time::advance;
 
     use super::*;
     use crate::api::client::Clients;
 
+    /// Open connections, each with a task that does not end by itself.
+    struct Opened {
+        clients: Clients,
+        connections: Connections,
+        tasks: Vec<JoinHandle<()>>,
+    }
+
+    impl Opened {
+        fn new() -> Self {
+            Self { clients: Clients::new(), connections: Connections::default(), tasks: Vec::new() }
+        }
+
+        /// A connection of this client comes into this state, a second after the one before.
+        async fn open(&mut self, client: &str, state: State) {
+            let task = tokio::spawn(pending::<()>());
+            let activity = Arc::new(Activity::new());
+            activity.set(state);
+            let peer = self.clients.peer(client);
+            self.connections.add(Connection { task: task.abort_handle(), peer, activity });
+            self.tasks.push(task);
+            advance(Duration::from_secs(1)).await;
+        }
+    }
+
     /// Each connection in the order in which it was opened: its client, its state. A number: the time at which it came into the
     /// state.
     #[tokio::test(start_paused = true)]
     async fn connections_are_closed_in_the_order_of_their_use() {
-        let clients = Clients::new();
+        let mut opened = Opened::new();
         let states = [
             ("a", State::Serving),
             ("b", State::Idle),
@@ -89,15 +113,10 @@ mod tests {
             ("c", State::Handshake),
             ("b", State::Serving),
         ];
-        let (mut connections, mut tasks) = (Connections::default(), Vec::new());
         for (client, state) in states {
-            let task = tokio::spawn(pending::<()>());
-            let (activity, peer) = (Arc::new(Activity::new()), clients.peer(client));
-            activity.set(state);
-            connections.add(Connection { task: task.abort_handle(), peer, activity });
-            tasks.push(task);
-            advance(Duration::from_secs(1)).await;
+            opened.open(client, state).await;
         }
+        let Opened { clients, mut connections, tasks } = opened;
         // The first idle one has served a request since, so the other is idle for a longer time.
         connections.0[1].activity.set(State::Idle);
         let watching = clients.peer("a");
@@ -123,21 +142,15 @@ mod tests {
     /// A client that connects again and again while its other connections are served.
     #[tokio::test(start_paused = true)]
     async fn a_flood_of_one_client_closes_no_connection_of_another() {
-        let clients = Clients::new();
-        let (mut connections, mut tasks) = (Connections::default(), Vec::new());
-        let states = [("victim", State::Idle), ("victim", State::Head)];
+        let mut opened = Opened::new();
+        let victim = [("victim", State::Idle), ("victim", State::Head)];
         let served = [("flood", State::Serving); 6];
         let flood = [("flood", State::Head); 20];
-        for (client, state) in states.into_iter().chain(served).chain(flood) {
-            connections.make_room(8);
-            let task = tokio::spawn(pending::<()>());
-            let (activity, peer) = (Arc::new(Activity::new()), clients.peer(client));
-            activity.set(state);
-            connections.add(Connection { task: task.abort_handle(), peer, activity });
-            tasks.push(task);
-            advance(Duration::from_secs(1)).await;
+        for (client, state) in victim.into_iter().chain(served).chain(flood) {
+            opened.connections.make_room(8);
+            opened.open(client, state).await;
         }
-        assert_eq!(connections.len(), 8);
-        assert!(!tasks[0].is_finished() && !tasks[1].is_finished());
+        assert_eq!(opened.connections.len(), 8);
+        assert!(!opened.tasks[0].is_finished() && !opened.tasks[1].is_finished());
     }
 }
