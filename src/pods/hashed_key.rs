@@ -38,9 +38,9 @@ impl HashedKey<Words> {
     #[inline]
     pub(crate) fn ip(ip: u128, hashing: &Hashing) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
-        let words = ((ip >> 64) as u64, ip as u64);
-        let hash = hashing.words(words);
-        Self { key: Words(words.0, words.1), tag: any_tag(hash), hash }
+        let [high, low] = [(ip >> 64) as u64, ip as u64];
+        let hash = hashing.words((high, low));
+        Self { key: Words(high, low), tag: any_tag(hash), hash }
     }
 }
 

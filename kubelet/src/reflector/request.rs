@@ -182,7 +182,8 @@ impl Lines {
     /// The answer to a watch whose server says this at once.
     #[cfg(test)]
     pub(super) fn of(encoding: Encoding, said: Vec<u8>) -> Self {
-        let (body, silence) = (Body::from(said), Duration::from_secs(60));
+        let body = Body::from(said);
+        let silence = Duration::from_secs(60);
         Self { encoding, body, buffer: Vec::new(), searched: 0, silence, until: Instant::now() + silence }
     }
 
