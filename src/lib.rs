@@ -53,7 +53,8 @@
 //! | a key that several pods share | [`Snapshot::claimants`], [`Snapshot::pods_by_custom_key`] |
 //! | an event whose pod may be gone by now | [`Snapshot::removed`], or `resolve`; needs [`Options::keep_removed`] |
 //! | an event and its time, when the IP or the name may be another pod's by now | [`Snapshot::at`]; needs [`Options::keep_times`] |
-//! | a UID from the API server that may be a mirror pod's | [`Snapshot::translate_pod_uid`] |
+//! | a UID from the API server that may be a mirror pod's | [`Snapshot::translate_pod_uid`], [`Snapshot::pod_uid_of_mirror`] |
+//! | a static pod's UID, and you want that of its mirror pod | [`Snapshot::mirror_uid_of_pod`] |
 //! | nothing: you want all pods | [`Snapshot::pods`] |
 //!
 //! # Which handle?
@@ -90,7 +91,9 @@
 //!   slow each other down. Exceptions: [`Reader::snapshot`] and [`Reader::pod`] return a value that you own,
 //!   so they increment a shared reference count; so does the first lookup of a [`CachedReader`] after a
 //!   publication. A translation allocates if its result is neither a lower-case UUID nor 32 lower-case hex
-//!   digits. Listing the pods of a key that several pods claim, and [`Snapshot::is_contested`], may allocate once.
+//!   digits. Listing the pods of a key that several pods claim, and [`Snapshot::is_contested`], may allocate once. So may
+//!   the first time that a thread takes a snapshot: its first [`Reader::load`], or its first lookup after a publication
+//!   by a [`CachedReader`] that another thread has made.
 //! * **Readers never free memory.** Replaced snapshots wait in the writer's retire queue until no reader
 //!   holds them. Then the writer frees them. Exceptions: without a writer, the last handle frees the index; and
 //!   the last clone of a pod's `Arc` frees that pod, wherever it is dropped.
