@@ -1,6 +1,10 @@
 //! `pod-index kubeconfig`: a kubeconfig that points at the agent.
+//!
+//! In a container of the DaemonSet, the environment has what the agent serves on, which clients do not use as it is: all
+//! addresses instead of one, or a socket beside the port.
 
-use std::net::SocketAddr;
+use std::env;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, absolute};
 
 use serde_json::{Map, Value, json};
@@ -11,6 +15,9 @@ use crate::config::rule;
 use crate::config::subjects::{ClientTls, ServerAddress};
 use crate::config::written::Written;
 
+/// By this variable, the component `tls` of the DaemonSet turns TLS on.
+const TLS_CERT_FILE: &str = "POD_INDEX_TLS_CERT_FILE";
+
 /// Prints it. Files are named, not copied.
 pub(crate) fn show(
     server: &ServerAddress,
@@ -20,10 +27,22 @@ pub(crate) fn show(
 ) -> Result<(), Failure> {
     let has_tls = client.certificate_authority.is_some();
     rule(has_tls || token.is_none(), "--token-file needs --certificate-authority")?;
+    let serves_over_tls = env::var_os(TLS_CERT_FILE).is_some();
+    rule(
+        has_tls || !serves_over_tls,
+        format!(
+            "the agent of this environment serves over TLS ({TLS_CERT_FILE}): give --certificate-authority FILE and \
+             --tls-server-name NAME, with the path that the client has"
+        ),
+    )?;
     let [socket, port] = ["socket", "port"].map(|flag| written.name(flag));
-    rule(server.socket.is_none(), format!("a kubeconfig cannot name a Unix socket ({socket})"))?;
+    // One in the environment is another way to the agent, which has a port as well.
+    let asks_for_socket = written.is_on_the_command_line("socket");
+    rule(!asks_for_socket, format!("a kubeconfig cannot name a Unix socket ({socket})"))?;
     rule(server.port != 0, format!("a kubeconfig needs the port that the agent has picked ({port})"))?;
-    let address = SocketAddr::new(server.address, server.port);
+    // An agent that serves on all addresses also serves on loopback.
+    let host = if server.address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { server.address };
+    let address = SocketAddr::new(host, server.port);
     let file = |path: Option<&Path>| {
         let Some(path) = path else { return Ok(None) };
         let whole = absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())));

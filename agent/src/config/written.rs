@@ -138,6 +138,11 @@ impl Written {
         self.0.contains_key(flag)
     }
 
+    /// Whether the command line has this setting, and not only the environment or the file.
+    pub(crate) fn is_on_the_command_line(&self, flag: &str) -> bool {
+        matches!(self.0.get(flag), Some(Setting { place: Place::Flag(_), .. }))
+    }
+
     /// Whether the user wrote this setting, and not as `false` or as an empty list.
     pub(super) fn is_on(&self, flag: &str) -> bool {
         self.0.get(flag).is_some_and(|Setting { definition, texts, .. }| {

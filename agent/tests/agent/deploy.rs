@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::api_server::{ApiServer, shipped};
 use crate::health::health_address;
 use crate::kustomize::{base, components, daemonset, deploy, known, objects, rendered};
-use crate::support::{Agent, Directory, binary, get, stdout, succeeded};
+use crate::support::{Agent, Directory, binary, get, stderr, stdout, succeeded};
 use crate::tls::Authority;
 
 fn pod(daemonset: DaemonSet) -> PodSpec {
@@ -125,11 +125,25 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
         .into();
     let credential = "/run/credentials/pod-index.service/pod-index.kubeconfig";
     assert!(text.contains(credential) && unit.contains("\nLoadCredential=pod-index.kubeconfig\n"));
-    std::fs::write(&config, text.replace(credential, &kubeconfig)).unwrap();
+    // The service stores all pods, without passwords, in the only directory that the unit can write to: after a reboot it
+    // answers from there.
+    let kept = directory.0.join("kept");
+    assert!(
+        text.contains("\ncheckpointDir: /var/lib/pod-index\n")
+            && unit.contains("\nStateDirectory=pod-index\n")
+    );
+    let text = text
+        .replace(credential, &kubeconfig)
+        .replace("/var/lib/pod-index\n", &format!("{}\n", kept.display()));
+    std::fs::write(&config, text).unwrap();
     let manifests = directory.0.to_str().unwrap();
     let args = ["--config", config.to_str().unwrap(), "--check", "--pod-manifest-path", manifests];
     let output = succeeded(binary(&args).output().unwrap());
-    assert!(!stdout(&output).contains("manageMirrorPods"), "beside a kubelet: {}", stdout(&output));
+    let said = stdout(&output);
+    assert!(!said.contains("manageMirrorPods"), "beside a kubelet: {said}");
+    for setting in ["checkpointAllPods", "redactEnv", kept.to_str().unwrap()] {
+        assert!(said.contains(setting), "{setting} is not in {said}");
+    }
     assert!(unit.contains("\nExecStart=/usr/local/bin/pod-index --config /etc/pod-index/config.yaml\n"));
 
     // As the file says for a node without a kubelet.
@@ -143,14 +157,6 @@ async fn the_agent_knows_the_flags_variables_and_keys_that_it_is_started_with() 
     let output = succeeded(binary(&args).output().unwrap());
     let said = stdout(&output);
     assert!(said.contains("manageMirrorPods"), "unless there is a kubelet: {said}");
-
-    // With the checkpoint directory that the file suggests: the only one the unit can write to.
-    let (suggested, kept) = ("# checkpointDir: /var/lib/pod-index\n", directory.0.join("kept"));
-    assert!(text.contains(suggested) && unit.contains("\nStateDirectory=pod-index\n"));
-    let text = text.replace(suggested, &format!("checkpointDir: {}\n", kept.display()));
-    std::fs::write(&config, text).unwrap();
-    let output = succeeded(binary(&args).output().unwrap());
-    assert!(stdout(&output).contains(kept.to_str().unwrap()), "{}", stdout(&output));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -470,6 +476,41 @@ async fn the_example_agent_follows_pods_with_its_kubeconfig() {
     let pods: kube::Api<Pod> = kube::Api::all(kube::Client::try_from(config).unwrap());
     let of_node = kube::api::ListParams::default().fields("spec.nodeName=node-1");
     assert_eq!(pods.list(&of_node).await.unwrap().items.len(), 5);
+}
+
+/// `kubectl exec ds/pod-index -- /pod-index kubeconfig` runs it with the environment of the agent: what the agent *serves* on.
+#[test]
+fn a_container_of_the_daemonset_prints_a_kubeconfig_for_the_clients_of_its_node() {
+    let of_component = |component: &str| -> Vec<(String, String)> {
+        let file = deploy(&format!("kubernetes/components/{component}/daemonset.yaml"));
+        let container = &objects(&file)[0]["spec"]["template"]["spec"]["containers"][0];
+        let variables = container["env"].as_array().unwrap().iter();
+        variables
+            .map(|variable| ["name", "value"].map(|key| variable[key].as_str().unwrap().to_owned()).into())
+            .collect()
+    };
+    let run = |component: &str, arguments: &str| {
+        let arguments = format!("kubeconfig{arguments}");
+        binary(arguments.as_str()).envs(of_component(component)).output().unwrap()
+    };
+    let server = |component: &str, arguments: &str| {
+        let output = succeeded(run(component, arguments));
+        let kubeconfig = kube::config::Kubeconfig::from_yaml(stdout(&output)).unwrap();
+        kubeconfig.clusters[0].cluster.as_ref().unwrap().server.clone().unwrap()
+    };
+    // A kubeconfig cannot name a socket, but the agent serves on its port as well.
+    assert_eq!(server("socket", ""), "http://127.0.0.1:10270");
+    // Nobody connects to 0.0.0.0.
+    assert_eq!(server("tls", " --certificate-authority /etc/ca.crt"), "https://127.0.0.1:10270");
+    assert_eq!(
+        server("tls", " --certificate-authority /etc/ca.crt --address 10.0.0.7"),
+        "https://10.0.0.7:10270"
+    );
+    // Without TLS, no client could use it.
+    let refused = run("tls", "");
+    let why = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{why}");
+    assert!(why.contains("POD_INDEX_TLS_CERT_FILE") && why.contains("--certificate-authority"), "{why}");
 }
 
 /// The unit has the right to read every file. Mounts decide which files it sees: an empty root plus bind
