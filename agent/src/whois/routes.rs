@@ -119,7 +119,9 @@ fn parameters(query: Option<&str>) -> Result<Parameters, String> {
         match &*name {
             "q" => text.extend([value.as_bytes(), &[END]].concat()),
             "at" => at = Some(query::time(&value)?),
-            "details" => is_detailed = value == "true",
+            "details" => {
+                is_detailed = value.parse().map_err(|_| "details: true or false".to_owned())?;
+            }
             "fields" if value == "attributes" => only_attributes = true,
             "fields" => return Err("fields: attributes can be asked for alone".to_owned()),
             "wait" => {

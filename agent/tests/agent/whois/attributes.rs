@@ -115,6 +115,7 @@ async fn a_get_waits_for_its_pod_and_not_longer_than_it_says() {
         ("/whois?q=a&wait=11s", "wait: at most 10s"),
         ("/whois?q=a&wait=x", "wait must be a number and a unit"),
         ("/whois?q=a&q=b&q=c&q=d&q=e&wait=1s", "wait: at most 4 queries"),
+        ("/whois?q=a&details=1", "details: true or false"),
         ("/whois?q=a&fields=name", "fields: attributes can be asked for alone"),
         ("/whois?q=a&fields=attributes", "the agent has no attributes; start it with --extract FILE"),
     ] {
