@@ -11,6 +11,8 @@ use pod_index_kubelet::sources::SourceUpdate;
 use proptest::prelude::*;
 use serde_json::json;
 
+use crate::seeded::seeded;
+
 const RULES: &str = "
 extract:
   metadata: [k8s.pod.name, k8s.pod.uid, k8s.namespace.name, k8s.deployment.name, k8s.deployment.uid, k8s.replicaset.name,
@@ -309,7 +311,7 @@ fn check(batches: &[Vec<Step>], write: Write) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+    #![proptest_config(seeded(128))]
 
     #[test]
     fn a_record_equals_the_join_of_the_inputs_of_one_moment(
