@@ -1,6 +1,6 @@
 //! `pod-index kubeconfig`: a kubeconfig that points at the agent.
 //!
-//! In a container of the DaemonSet, the environment has what the agent serves on, which clients do not use as it is: all
+//! In a container of the `DaemonSet`, the environment has what the agent serves on, which clients do not use as it is: all
 //! addresses instead of one, or a socket beside the port.
 
 use std::env;
@@ -15,7 +15,7 @@ use crate::config::rule;
 use crate::config::subjects::{ClientTls, ServerAddress};
 use crate::config::written::Written;
 
-/// By this variable, the component `tls` of the DaemonSet turns TLS on.
+/// By this variable, the component `tls` of the `DaemonSet` turns TLS on.
 const TLS_CERT_FILE: &str = "POD_INDEX_TLS_CERT_FILE";
 
 /// Prints it. Files are named, not copied.
