@@ -8,80 +8,159 @@
 //!
 //! Why are the allowed clients not always taken over? A file that moves from names to `--authorization-mode=Webhook` has no
 //! names any more. Without the mode, which needs a restart, an empty list of names would let in everybody.
+//!
+//! **To make a setting change at once**, add an entry to [`AT_ONCE`]. [`Settings::take_over`] does the rest for each entry: it stores
+//! the new value, of this entry's flags alone, and hands it over to the running part by a function of [`RunningParts`].
 
 use tracing::Level;
 
 use super::Settings;
 use super::define::Subject;
+use super::subjects::Subjects;
 use super::values::AllowedClients;
 
-const LEVEL: &str = "log-level";
-const ALLOWED: [&str; 2] = ["allowed-client-names", "allowed-client-groups"];
+/// The parts of the running agent that take a changed setting. Each of them holds the value so that all who use it see the change:
+/// see [`Changing`](super::changing::Changing).
+pub(crate) trait RunningParts {
+    fn log_at(&self, level: Level);
+
+    fn serve_only(&self, clients: AllowedClients);
+}
+
+/// Settings that take effect together, and at once.
+struct AtOnce {
+    flags: &'static [&'static str],
+    /// If one of these has changed as well, they wait for the restart with it.
+    wait_for: &'static [&'static str],
+    /// Hands the values in effect over to the part that uses them.
+    hand_over: fn(&Subjects, &dyn RunningParts),
+}
+
+const AT_ONCE: &[AtOnce] = &[
+    AtOnce {
+        flags: &["log-level"],
+        wait_for: &[],
+        hand_over: |effective, parts| parts.log_at(effective.log.level),
+    },
+    AtOnce {
+        flags: &["allowed-client-names", "allowed-client-groups"],
+        wait_for: WHO_MAY_ASK,
+        hand_over: |effective, parts| parts.serve_only(effective.access_rules().allowed),
+    },
+];
+
+/// What decides who may ask, besides the lists of allowed clients.
+const WHO_MAY_ASK: &[&str] = &[
+    "tls-cert-file",
+    "tls-private-key-file",
+    "client-ca-file",
+    "authentication-token-webhook",
+    "authorization-mode",
+];
 
 /// What differs in a configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// What takes effect at once.
-    pub(crate) at_once: AtOnce,
+    /// The flags of what has taken effect.
+    pub(crate) at_once: Vec<&'static str>,
     /// The other settings that differ, as the user wrote them.
     pub(crate) need_restart: Vec<String>,
 }
 
-/// The settings that differ and take effect at once. `None`: this one is as it was.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct AtOnce {
-    pub(crate) log_level: Option<Level>,
-    pub(crate) allowed: Option<AllowedClients>,
-}
-
-impl AtOnce {
-    /// Whether no setting differs.
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl Settings {
-    /// Takes over from `new` what a running agent can change, and says what that is.
-    pub(crate) fn take_over(&mut self, new: &Self) -> Changes {
-        let mut differing = self.effective.differing(&new.effective);
-        differing.extend(self.server.differing(&new.server));
-        let changes_who_may_ask = !self.effective.tls.differing(&new.effective.tls).is_empty()
-            || self
-                .effective
-                .clients
-                .differing(&new.effective.clients)
-                .iter()
-                .any(|flag| !ALLOWED.contains(flag));
-
-        let mut changes = Changes::default();
-        for flag in differing {
-            if flag == LEVEL {
-                self.effective.log.level = new.effective.log.level;
-                changes.at_once.log_level = Some(self.effective.log.level);
-            } else if ALLOWED.contains(&flag) && !changes_who_may_ask {
-                self.effective.clients = new.effective.clients.clone();
-                changes.at_once.allowed = Some(self.effective.clients.allowed());
-            } else if new.written.is_written(flag) {
-                changes.need_restart.push(new.written.name(flag));
-            } else {
-                changes.need_restart.push(format!("{}, which is gone,", self.written.name(flag)));
+    /// Takes over from `new` what a running agent can change: stores it here, and hands it over to `parts`.
+    pub(crate) fn take_over(&mut self, new: &Self, parts: &dyn RunningParts) -> Changes {
+        let differing = self.effective.differing(&new.effective);
+        let differs = |flag: &&&'static str| differing.contains(*flag);
+        let mut at_once = Vec::new();
+        for AtOnce { flags, wait_for, hand_over } in AT_ONCE {
+            let changed: Vec<&'static str> = flags.iter().filter(differs).copied().collect();
+            let waits = wait_for.iter().any(|flag| differs(&flag));
+            if changed.is_empty() || waits {
+                continue;
             }
+            for flag in &changed {
+                self.effective.copy(flag, &new.effective);
+            }
+            hand_over(&self.effective, parts);
+            at_once.extend(changed);
         }
-        changes
+        Changes { at_once, need_restart: self.names_of_differing(new) }
+    }
+
+    /// The settings that differ from `new`, as the user wrote them there, or else here.
+    fn names_of_differing(&self, new: &Self) -> Vec<String> {
+        let mut flags = self.effective.differing(&new.effective);
+        flags.extend(self.server.differing(&new.server));
+        let name = |flag: &str| {
+            if new.written.is_written(flag) {
+                new.written.name(flag)
+            } else {
+                format!("{}, which is gone,", self.written.name(flag))
+            }
+        };
+        flags.into_iter().map(name).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::config::tests::settings_of_file;
+    use crate::config::tests::{all_definitions, settings_of_file};
 
     /// What the files of the tests have in common.
     const TLS: &str = "apiServer: true\nnodeName: n\ntlsCertFile: /c\ntlsPrivateKeyFile: /k\n";
     const CLIENTS: &str = "authentication: {x509: {clientCAFile: /a}}\n";
+
+    /// For each entry of [`AT_ONCE`]: its flags, a file, and what another file hands over.
+    fn cases() -> Vec<Case> {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let clients = AllowedClients { names: names(&["b"]), groups: names(&["g"]) };
+        vec![
+            Case {
+                flags: &["log-level"],
+                before: "logLevel: info\n",
+                after: "logLevel: debug\n",
+                handed_over: HandedOver::Level(Level::DEBUG),
+            },
+            Case {
+                flags: &["allowed-client-names", "allowed-client-groups"],
+                before: "allowedClientNames: [a]\n",
+                after: "allowedClientNames: [b]\nallowedClientGroups: [g]\n",
+                handed_over: HandedOver::Clients(clients),
+            },
+        ]
+    }
+
+    struct Case {
+        flags: &'static [&'static str],
+        before: &'static str,
+        after: &'static str,
+        handed_over: HandedOver,
+    }
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum HandedOver {
+        Level(Level),
+        Clients(AllowedClients),
+    }
+
+    /// Writes down what is handed over.
+    #[derive(Default)]
+    struct Recorder(RefCell<Vec<HandedOver>>);
+
+    impl RunningParts for Recorder {
+        fn log_at(&self, level: Level) {
+            self.0.borrow_mut().push(HandedOver::Level(level));
+        }
+
+        fn serve_only(&self, clients: AllowedClients) {
+            self.0.borrow_mut().push(HandedOver::Clients(clients));
+        }
+    }
 
     /// The settings of this file.
     fn settings(text: &str) -> Settings {
@@ -90,44 +169,77 @@ mod tests {
 
     /// What changes from the first file to the second, with the names without the file's path.
     fn changes(before: &str, after: &str) -> Changes {
-        let (before, after) = (format!("{TLS}{CLIENTS}{before}"), format!("{TLS}{CLIENTS}{after}"));
-        let mut changes = settings(&before).take_over(&settings(&after));
+        let before = format!("{TLS}{CLIENTS}{before}");
+        let after = format!("{TLS}{CLIENTS}{after}");
+        let mut changes = settings(&before).take_over(&settings(&after), &Recorder::default());
         for name in &mut changes.need_restart {
             *name = name.split_once(".yaml:").unwrap().1.to_owned();
         }
         changes
     }
 
+    /// A second signal changes nothing, and neither signal takes over a neighbour of the setting.
     #[test]
-    fn the_log_level_and_the_allowed_clients_change_at_once() {
-        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        let found = changes(
-            "allowedClientNames: [a, b]\nport: 1\n",
-            "logLevel: debug\nallowedClientNames: [b, c]\nallowedClientGroups: [g]\nport: 1\n",
-        );
-        let allowed = AllowedClients { names: set(&["b", "c"]), groups: set(&["g"]) };
-        let expected = Changes {
-            at_once: AtOnce { log_level: Some(Level::DEBUG), allowed: Some(allowed) },
-            need_restart: Vec::new(),
-        };
-        assert_eq!(found, expected);
-        // The value counts, and not whether it is written.
+    fn what_takes_effect_at_once_is_stored_and_handed_over_exactly_once() {
+        let cases = cases();
+        let flags = |case: &AtOnce| case.flags;
+        let of_entries: Vec<_> = AT_ONCE.iter().map(flags).collect();
+        let of_cases: Vec<_> = cases.iter().map(|case| case.flags).collect();
+        assert_eq!(of_cases, of_entries, "a case for each entry");
+        for Case { flags, before, after, handed_over } in cases {
+            let mut running =
+                settings(&format!("{TLS}{CLIENTS}{before}port: 1\nmaxWatches: 1\nlogFormat: text\n"));
+            let file = format!("{TLS}{CLIENTS}{after}port: 2\nmaxWatches: 2\nlogFormat: json\n");
+            let changed = settings(&file);
+            let parts = Recorder::default();
+            let first = running.take_over(&changed, &parts);
+            assert_eq!(first.at_once, flags);
+            assert_eq!(first.need_restart.len(), 3, "{first:?}");
+            assert_eq!(parts.0.take(), [handed_over]);
+            let second = running.take_over(&changed, &parts);
+            assert_eq!(second, Changes { at_once: Vec::new(), need_restart: first.need_restart });
+            assert_eq!(parts.0.take(), []);
+        }
+    }
+
+    /// The running agent is tested there, and operators look there.
+    #[test]
+    fn what_takes_effect_at_once_is_tested_with_an_agent_and_is_documented() {
+        let tests = include_str!("../../tests/agent/reload.rs");
+        let operators = include_str!("../../../docs/operators.md");
+        let at_signal: Vec<_> = operators.lines().filter(|line| line.contains("| at SIGHUP")).collect();
+        for flag in AT_ONCE.iter().flat_map(|entry| entry.flags) {
+            let definition = all_definitions().into_iter().find(|definition| definition.flag == *flag);
+            let key = definition.unwrap_or_else(|| panic!("no --{flag}")).key().unwrap();
+            assert!(tests.contains(&format!("{key}: ")), "agent/tests/agent/reload.rs changes no {key}");
+            let is_documented = at_signal.iter().any(|line| line.contains(&format!("`{key}`")));
+            assert!(is_documented, "docs/operators.md, what a change needs: {key}");
+        }
+    }
+
+    /// A setting that is missing there would let the lists of allowed clients change before it.
+    #[test]
+    fn whatever_decides_who_may_ask_holds_back_the_allowed_clients() {
+        let Settings { mut effective, .. } = settings(TLS);
+        let of_access: [&mut dyn Subject; 2] = [&mut effective.tls, &mut effective.access];
+        let definitions = of_access.into_iter().flat_map(|subject| subject.definitions());
+        let flags: BTreeSet<_> = definitions.map(|definition| definition.flag).collect();
+        let allowed = &AT_ONCE[1];
+        let expected: BTreeSet<_> = allowed.flags.iter().chain(WHO_MAY_ASK).copied().collect();
+        assert_eq!(flags, expected, "TlsSettings and AccessSettings have only what decides who may ask");
+        assert_eq!(allowed.wait_for, WHO_MAY_ASK);
+    }
+
+    #[test]
+    fn the_value_counts_and_not_whether_it_is_written() {
         for (before, after) in [
             ("logLevel: info\n", ""),
             ("checkpointAllPods: false\n", ""),
             ("port: 1\n", "port: 1 # the same\n"),
+            ("fileCheckFrequency: 20s\nstaticPodPath: /a\n", "fileCheckFrequency: 0s\nstaticPodPath: /a\n"),
         ] {
             assert_eq!(changes(before, after), Changes::default(), "{before} {after}");
         }
-    }
-
-    #[test]
-    fn what_was_taken_over_does_not_change_again() {
-        let mut running = settings(TLS);
-        let changed = settings(&format!("{TLS}logLevel: warn\nport: 2\n"));
-        assert_eq!(running.take_over(&changed).at_once.log_level, Some(Level::WARN));
-        let again = running.take_over(&changed);
-        assert_eq!((again.at_once.is_empty(), again.need_restart.len()), (true, 1));
     }
 
     #[test]
@@ -152,16 +264,14 @@ mod tests {
     fn the_allowed_clients_do_not_change_before_other_settings_of_who_may_ask() {
         let found = changes("allowedClientNames: [a]\n", "authorization: {mode: Webhook}\nlogLevel: warn\n");
         let need_restart = ["6: authorization.mode", "6: allowedClientNames, which is gone,"];
-        let expected = Changes {
-            at_once: AtOnce { log_level: Some(Level::WARN), allowed: None },
-            need_restart: need_restart.map(str::to_owned).to_vec(),
-        };
+        let expected =
+            Changes { at_once: vec!["log-level"], need_restart: need_restart.map(str::to_owned).to_vec() };
         assert_eq!(found, expected);
     }
 
     #[test]
     fn the_settings_of_every_subject_are_compared() {
-        assert_eq!(settings(TLS).take_over(&settings(TLS)), Changes::default());
+        assert_eq!(settings(TLS).take_over(&settings(TLS), &Recorder::default()), Changes::default());
         let alone = [
             ("checkpointDir: /x", "checkpoint-dir"),
             ("staticPodPath: /x", "pod-manifest-path"),

@@ -25,7 +25,7 @@ use clap::{Arg, ArgAction, Command, ValueEnum};
 use tracing::Level;
 
 use super::duration::go_duration;
-use super::values::{AuthorizationMode, Extra, Header, LogFormat, SocketMode, StaticPods};
+use super::values::{AuthorizationMode, Extra, Header, LogFormat, Period, SocketMode, StaticPods};
 
 /// Settings that belong together: a struct that `settings!` defines.
 pub(crate) trait Subject {
@@ -36,6 +36,11 @@ pub(crate) trait Subject {
 
     /// The flags of the settings that have another value here than in `other`.
     fn differing(&self, other: &Self) -> Vec<&'static str>
+    where
+        Self: Sized;
+
+    /// Copies the field of this flag, and no other one.
+    fn copy(&mut self, flag: &str, from: &Self)
     where
         Self: Sized;
 }
@@ -129,6 +134,10 @@ pub(crate) fn aliases(command: &Command) -> impl Fn(&str) -> Vec<String> {
 }
 
 /// A type that the field of a setting can have.
+///
+/// What do 0 and nothing mean? 0 is a number like any other: nothing is kept for 0 s, and at most 0 watches are none. It is not
+/// "no limit", which is an `Option` that is not given, as every feature that is off. What means something else has a type of its
+/// own, which says so: a [`Period`], and a port, of which the operating system picks one for 0.
 pub(crate) trait Value: Sized {
     const SHAPE: Shape;
 
@@ -241,6 +250,12 @@ impl Text for u16 {
 impl Text for Duration {
     fn from_text(text: &str) -> Result<Self, String> {
         go_duration(text).map_err(str::to_owned)
+    }
+}
+
+impl Text for Period {
+    fn from_text(text: &str) -> Result<Self, String> {
+        Duration::from_text(text).map(Self::new)
     }
 }
 
@@ -357,6 +372,13 @@ macro_rules! settings {
                     }
                 )+
                 flags
+            }
+
+            fn copy(&mut self, flag: &str, from: &Self) {
+                match flag {
+                    $($flag => self.$field = from.$field.clone(),)+
+                    _ => {}
+                }
             }
         }
     };

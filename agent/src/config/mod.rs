@@ -6,12 +6,13 @@
 //! args      the command line around them; clap parses the flags
 //! written   the variables, then the file (read by `file`), for what no flag gives; remembers who wrote what where
 //! rules     which settings need each other
-//! changes   what a changed file changes in the running agent
+//! changes   what a changed file changes in the running agent; a part of it holds such a value as `changing`
 //! Settings  the result
 //! ```
 
 pub(crate) mod args;
 pub(crate) mod changes;
+pub(crate) mod changing;
 pub(crate) mod define;
 pub(crate) mod descriptors;
 pub(crate) mod duration;
@@ -35,13 +36,13 @@ use std::time::Duration;
 use self::args::{Output, RunArgs};
 use self::define::{Definition, Subject};
 use self::subjects::{ClientTls, ServerAddress, Subjects, definitions};
-use self::values::{AccessSettings, AuthorizationMode, CheckpointDirectory, Extra, TlsFiles, TlsNames};
+use self::values::{AuthorizationMode, CheckpointDirectory, Extra, TlsFiles, TlsNames};
 use self::written::Written;
 use crate::api::table;
 use crate::config::failure::Failure;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
-use pod_index_kubelet::sources::{NodeName, Problem, Source};
+use pod_index_kubelet::sources::{NodeName, Problem};
 
 /// The agent's settings.
 #[derive(Clone, Debug)]
@@ -59,8 +60,6 @@ pub(crate) struct Settings {
     pub(crate) checkpoints: Option<CheckpointDirectory>,
     /// `None` for plain HTTP.
     pub(crate) tls: Option<TlsFiles>,
-    /// Which clients may query the agent.
-    pub(crate) access: AccessSettings,
     pub(crate) once: bool,
     /// How long `--once` waits for the sources.
     pub(crate) once_timeout: Duration,
@@ -120,7 +119,7 @@ impl Settings {
         let once = invocation.run.once;
         effective.pod_api.serve_resources.sort_unstable();
         effective.pod_api.serve_resources.dedup();
-        let asks_for_rights = effective.clients.authorization_mode == AuthorizationMode::Webhook;
+        let asks_for_rights = effective.access.authorization_mode == AuthorizationMode::Webhook;
         rules::check(&written, definitions, |flag| {
             written.is_on(flag) && (flag != "authorization-mode" || asks_for_rights)
         })?;
@@ -129,7 +128,7 @@ impl Settings {
             cert,
             private_key,
             client_ca: effective.tls.client_ca.clone(),
-            takes_tokens: effective.clients.accept_tokens,
+            takes_tokens: effective.access.accept_tokens,
             names: TlsNames {
                 cert: written.name("tls-cert-file"),
                 private_key: written.name("tls-private-key-file"),
@@ -162,12 +161,6 @@ impl Settings {
                 written.name("all-nodes")
             ),
         )?;
-        let access = AccessSettings {
-            certificates: effective.tls.client_ca.is_some(),
-            allowed: effective.clients.allowed(),
-            tokens: effective.clients.accept_tokens,
-            rights: asks_for_rights,
-        };
         let which = if effective.checkpoints.all_pods { Which::All } else { Which::Annotated };
         let checkpoints =
             effective.checkpoints.directory.clone().map(|path| CheckpointDirectory { path, which });
@@ -182,7 +175,6 @@ impl Settings {
             mirrors: effective.mirror_pods.manage && !once,
             checkpoints: checkpoints.filter(|_| !once),
             tls,
-            access,
             once,
             once_timeout: invocation.run.once_timeout,
             output: invocation.output,
@@ -203,19 +195,6 @@ impl Settings {
     /// Whether a source is a server.
     pub(crate) fn asks_a_server(&self) -> bool {
         rules::asks_a_server(&self.written)
-    }
-
-    /// How often a source is read, or, of the kubelet's socket, listed beside its events. Zero for the API server, which is only
-    /// followed.
-    pub(crate) fn period_of(&self, source: Source) -> Duration {
-        let period = match source {
-            Source::File => self.effective.manifests.check_frequency,
-            Source::Http => self.effective.manifest_url.check_frequency,
-            Source::Kubelet => self.effective.kubelet.check_frequency,
-            Source::Api => return Duration::ZERO,
-        };
-        // Zero means the default, as in the kubelet.
-        if period.is_zero() { Duration::from_secs(20) } else { period }
     }
 
     /// The configuration in a line.

@@ -8,7 +8,9 @@ use clap::Args;
 use tracing::Level;
 
 use super::define::{Definition, Subject, settings};
-use super::values::{AllowedClients, AuthorizationMode, Extra, Header, LogFormat, SocketMode, StaticPods};
+use super::values::{
+    AccessRules, AllowedClients, AuthorizationMode, Extra, Header, LogFormat, Period, SocketMode, StaticPods,
+};
 
 /// Defines [`Subjects`] from the list of all subjects.
 macro_rules! subjects {
@@ -31,6 +33,11 @@ macro_rules! subjects {
             pub(crate) fn differing(&self, other: &Self) -> Vec<&'static str> {
                 [$(self.$field.differing(&other.$field)),+].concat()
             }
+
+            /// Copies the setting with this flag, and no other one.
+            pub(crate) fn copy(&mut self, flag: &str, from: &Self) {
+                $(self.$field.copy(flag, &from.$field);)+
+            }
         }
     };
 }
@@ -49,7 +56,7 @@ subjects! {
     listeners: ListenerSettings,
     pod_api: PodApiSettings,
     tls: TlsSettings,
-    clients: ClientSettings,
+    access: AccessSettings,
     content: ContentSettings,
     log: LogSettings,
 }
@@ -105,7 +112,7 @@ settings! {
 
         /// How often to read the manifests; file events trigger a read at once.
         #[flag("file-check-frequency", value_name = "DURATION", default_value = "20s")]
-        pub(crate) check_frequency: Duration,
+        pub(crate) check_frequency: Period,
     }
 }
 
@@ -128,7 +135,7 @@ settings! {
 
         /// How often to request the URL.
         #[flag("http-check-frequency", value_name = "DURATION", default_value = "20s")]
-        pub(crate) check_frequency: Duration,
+        pub(crate) check_frequency: Period,
     }
 }
 
@@ -159,7 +166,7 @@ settings! {
 
         /// How often to ask the kubelet.
         #[flag("kubelet-check-frequency", value_name = "DURATION", default_value = "20s")]
-        pub(crate) check_frequency: Duration,
+        pub(crate) check_frequency: Period,
     }
 }
 
@@ -307,8 +314,7 @@ settings! {
 
 settings! {
     /// TLS of the agent's address.
-    // Put nothing here that does not decide who may ask: if one of these settings has changed, a changed list of allowed clients
-    // waits for the restart (see `changes`).
+    // Only what decides who may ask: `changes::WHO_MAY_ASK` lists all of them.
     pub(crate) struct TlsSettings in "Security" {
         /// Serve over TLS with this certificate chain, in PEM. The files are checked every ten seconds; invalid or
         /// mismatched files change nothing.
@@ -329,9 +335,8 @@ settings! {
 
 settings! {
     /// Which clients may query the agent.
-    // Not the limits of a client: if one of these settings has changed, changed lists of allowed clients wait for the restart (see
-    // `changes`).
-    pub(crate) struct ClientSettings in "Security" {
+    // Only what decides who may ask: `changes::WHO_MAY_ASK` lists all of them. The limits of a client stand beside their like.
+    pub(crate) struct AccessSettings in "Security" {
         /// Also accept tokens of the API server (TokenReview) instead of a certificate.
         #[flag("authentication-token-webhook")]
         #[keys("authentication.webhook.enabled")]
@@ -356,11 +361,17 @@ settings! {
     }
 }
 
-impl ClientSettings {
-    pub(crate) fn allowed(&self) -> AllowedClients {
-        AllowedClients {
-            names: self.allowed_names.iter().cloned().collect(),
-            groups: self.allowed_groups.iter().cloned().collect(),
+impl Subjects {
+    /// Which clients may query the agent.
+    pub(crate) fn access_rules(&self) -> AccessRules {
+        AccessRules {
+            certificates: self.tls.client_ca.is_some(),
+            allowed: AllowedClients {
+                names: self.access.allowed_names.iter().cloned().collect(),
+                groups: self.access.allowed_groups.iter().cloned().collect(),
+            },
+            tokens: self.access.accept_tokens,
+            rights: self.access.authorization_mode == AuthorizationMode::Webhook,
         }
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use pod_index_kubelet::checkpoint::Which;
 
-/// The configured access rules.
+/// Which clients may query the agent, as the settings say it together; see `Subjects::access_rules`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct AccessSettings {
+pub(crate) struct AccessRules {
     /// Whether clients may present certificates.
     pub(crate) certificates: bool,
     pub(crate) allowed: AllowedClients,
@@ -53,9 +53,28 @@ pub(crate) struct CheckpointDirectory {
 
 /// How far clocks may differ, and how late sources may be; see `pod_index::AtTime`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct Tolerance {
     pub(crate) skew: Duration,
     pub(crate) delay: Duration,
+}
+
+/// How often to read a source. Unlike everywhere else, 0 means the default here, because the kubelet's settings of the same name
+/// do so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Period(Duration);
+
+impl Period {
+    /// What the kubelet reads its sources by.
+    const DEFAULT: Duration = Duration::from_secs(20);
+
+    pub(crate) fn new(given: Duration) -> Self {
+        Self(if given.is_zero() { Self::DEFAULT } else { given })
+    }
+
+    /// Never zero.
+    pub(crate) fn get(self) -> Duration {
+        self.0
+    }
 }
 
 /// The paths of the certificate, its key and the clients' authorities, by the kubelet's names.

@@ -114,10 +114,11 @@ fn needed(settings: &Settings) -> Vec<Right> {
             }));
         }
     }
-    if settings.access.tokens {
+    let access = effective.access_rules();
+    if access.tokens {
         rights.push(Right::new("create", "authentication.k8s.io", "tokenreviews", REVIEWS));
     }
-    if settings.access.rights {
+    if access.rights {
         rights.push(Right::new("create", "authorization.k8s.io", "subjectaccessreviews", REVIEWS));
     }
     rights

@@ -69,24 +69,37 @@ pub(super) fn check(
         ),
         _ => Finding::ok(AGENT, answer),
     });
-    findings.extend(sources.sources.iter().map(|source| {
-        // An agent of another version may have a source that this one does not know.
-        let role = Role::ALL.into_iter().find(|role| role.as_str() == source.source);
-        judge(source, role.and_then(|role| period_of(role, settings)))
-    }));
+    findings.extend(sources.sources.iter().map(|source| judge(source, Reads::of(source, settings))));
     findings.push(static_pods(mirrors));
 }
 
-/// How often a source is read; zero if it is followed. `None`: unknown without the agent's settings.
-fn period_of(role: Role, settings: Option<&Settings>) -> Option<Duration> {
-    match role {
-        Role::File | Role::Http | Role::Kubelet => settings.map(|settings| settings.period_of(role)),
-        Role::Api => Some(Duration::ZERO),
+/// How the agent reads a source.
+#[derive(Clone, Copy)]
+enum Reads {
+    Every(Duration),
+    /// It is followed.
+    Always,
+    /// Only the agent's settings say it.
+    Unknown,
+}
+
+impl Reads {
+    /// An agent of another version may have a source that this one does not know.
+    fn of(source: &Source, settings: Option<&Settings>) -> Self {
+        let role = Role::ALL.into_iter().find(|role| role.as_str() == source.source);
+        let Some(role) = role else { return Self::Unknown };
+        let effective = settings.map(|settings| &settings.effective);
+        let period = match role {
+            Role::File => effective.map(|effective| effective.manifests.check_frequency),
+            Role::Http => effective.map(|effective| effective.manifest_url.check_frequency),
+            Role::Kubelet => effective.map(|effective| effective.kubelet.check_frequency),
+            Role::Api => return Self::Always,
+        };
+        period.map_or(Self::Unknown, |period| Self::Every(period.get()))
     }
 }
 
-/// `period`: how often the source is read; zero if it is followed. `None`: unknown without the agent's settings.
-fn judge(source: &Source, period: Option<Duration>) -> Finding {
+fn judge(source: &Source, reads: Reads) -> Finding {
     let Source {
         source: name,
         origin,
@@ -113,7 +126,12 @@ fn judge(source: &Source, period: Option<Duration>) -> Finding {
     }
     let silence = seconds_since_heard.unwrap_or_default();
     let message = format!("{place}: {pods} pods, last heard {silence} s ago{}", because(";"));
-    if period.is_some_and(|period| silence > SILENT.max(3 * period.as_secs())) {
+    let longest_silence = match reads {
+        Reads::Every(period) => SILENT.max(3 * period.as_secs()),
+        Reads::Always => SILENT,
+        Reads::Unknown => u64::MAX,
+    };
+    if silence > longest_silence {
         Finding::failure(SOURCES, message, look)
     } else if problem.is_some() {
         let fix = "correct it; other pods are unaffected, unless the source cannot be read at all";
@@ -221,11 +239,11 @@ mod tests {
             ),
             (source(false, None, &["request"]), short, Outcome::Failure, "not read yet: a.yaml:4: spec: bad"),
         ] {
-            let finding = judge(&source, Some(period));
+            let finding = judge(&source, Reads::Every(period));
             assert_eq!(finding.result, result, "{finding:?}");
             assert!(finding.message.ends_with(words), "{finding:?}");
         }
-        let finding = judge(&source(true, Some(301), &[]), None);
-        assert_eq!(finding.result, Outcome::Ok, "an unknown period: {finding:?}");
+        let finding = judge(&source(true, Some(301), &[]), Reads::Unknown);
+        assert_eq!(finding.result, Outcome::Ok, "how often it is read is unknown: {finding:?}");
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Inputs {
     pub(crate) vitals: Vitals,
     pub(crate) mirrors: Arc<MirrorKeeper>,
     pub(crate) pods: PodApi,
-    pub(crate) whois: Whois,
+    pub(crate) whois: Arc<Whois>,
 }
 
 /// The server, before it accepts connections.
@@ -68,7 +68,8 @@ impl Server {
             metrics.collect(move |to| tls.show(to));
         }
         let decisions = Decisions::register(metrics.ours());
-        let access = Access::new(&settings.access, reviews, settings.node.as_str(), decisions);
+        let access =
+            Access::new(&settings.effective.access_rules(), reviews, settings.node.as_str(), decisions);
         let open = Gauge::default();
         let connections = registered(metrics.ours(), "http_connections", "Open client connections", open);
         let requests = Requests::register(metrics.ours());
@@ -109,7 +110,8 @@ impl Server {
         let address = address_of(&main)?;
         let url = format!("{}://{address}", if tls.is_some() { "https" } else { "http" });
         tracing::info!(node = settings.node.as_str(), "serving on {url}");
-        let clients_are_known = settings.effective.tls.client_ca.is_some() || settings.access.tokens;
+        let clients_are_known =
+            settings.effective.tls.client_ca.is_some() || settings.effective.access.accept_tokens;
         if !(address.ip().is_loopback() || clients_are_known) {
             tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
         }

@@ -61,7 +61,7 @@ fn transform(settings: &Settings) -> fn(&mut Pod) {
 
 fn open_manifests(settings: &Settings, path: &Path) -> Opened {
     let nudge = Nudge::default();
-    let period = settings.period_of(Source::File);
+    let period = settings.effective.manifests.check_frequency.get();
     let node = settings.node.clone();
     let updates = file::follow_with(path, node, period, transform(settings), nudge.clone());
     Opened { updates, nudge }
@@ -80,7 +80,7 @@ fn open_url(settings: &Settings, url: &str) -> Result<Opened, Failure> {
         config = config.header(name, value).map_err(wrong_header)?;
     }
     config = trusting(config, "manifest-url-ca", effective.ca.as_deref(), settings)?;
-    config.period = settings.period_of(Source::Http);
+    config.period = effective.check_frequency.get();
     config.transform = transform(settings);
     let nudge = config.nudge.clone();
     Ok(Opened { updates: http::follow(config, settings.node.clone()).map_err(wrong)?, nudge })
@@ -93,7 +93,7 @@ fn open_kubelet(settings: &Settings, url: &str) -> Result<Opened, Failure> {
     };
     let mut config = HttpConfig::of_kubelet(url).map_err(wrong_url)?;
     config = trusting(config, "kubelet-ca", effective.ca.as_deref(), settings)?;
-    config.period = settings.period_of(Source::Kubelet);
+    config.period = effective.check_frequency.get();
     config.transform = transform(settings);
     config.insecure = effective.insecure_skip_tls_verify;
     let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
@@ -104,7 +104,7 @@ fn open_kubelet(settings: &Settings, url: &str) -> Result<Opened, Failure> {
 
 fn open_kubelet_socket(settings: &Settings, path: &Path) -> Opened {
     let mut socket = KubeletSocket::new(path);
-    socket.period = settings.period_of(Source::Kubelet);
+    socket.period = settings.effective.kubelet.check_frequency.get();
     socket.transform = transform(settings);
     let nudge = socket.nudge.clone();
     Opened { updates: kubelet_socket::follow(socket), nudge }

@@ -24,7 +24,7 @@ use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
 use self::guard::Deadline;
-use self::reload::Reload;
+use self::reload::{Parts, Reload};
 use self::signals::{HangUp, Signals};
 use self::start::{Started, start};
 use crate::config::descriptors;
@@ -83,7 +83,7 @@ async fn live(invocation: Invocation, settings: Arc<Settings>, log: Log) -> Resu
         never = &mut beats => match never {},
     };
     let Started { mut tasks, reader, readiness, access, server, commands, checkpoints, follower } = started;
-    let reload = block_in_place(|| Reload::new(invocation, &settings, log, access));
+    let reload = block_in_place(|| Reload::new(invocation, &settings, Parts { log, access }));
     let reload = reload.follow(signals.reload());
     tasks.spawn("the reader of the configuration", async { match reload.await {} });
     let url = server.as_ref().map(|server| &*server.url);

@@ -14,13 +14,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tracing::Level;
 
 use super::{check, systemd};
 use crate::api::table::sanitized;
-use crate::config::changes::{AtOnce, Changes};
+use crate::config::changes::{Changes, RunningParts};
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::read::read_small;
+use crate::config::values::AllowedClients;
 use crate::config::{Invocation, Settings};
 use crate::http::access::Access;
 
@@ -36,25 +38,42 @@ pub(super) struct Reload {
     running: Settings,
     /// What `--extract` had when the agent started.
     extract: Option<Vec<u8>>,
-    log: Log,
-    /// `None` if clients need not identify themselves.
-    access: Option<Arc<Access>>,
+    parts: Parts,
     /// For each read that has not ended.
     reads: Arc<Semaphore>,
 }
 
+/// The parts that take a changed setting.
+pub(super) struct Parts {
+    pub(super) log: Log,
+    /// `None` if clients need not identify themselves.
+    pub(super) access: Option<Arc<Access>>,
+}
+
+impl RunningParts for Parts {
+    fn log_at(&self, level: Level) {
+        self.log.set_level(level);
+    }
+
+    fn serve_only(&self, clients: AllowedClients) {
+        // Lists of allowed clients need clients that identify themselves: see `rules`.
+        let Some(access) = &self.access else { return };
+        tracing::warn!(
+            names = ?clients.names,
+            groups = ?clients.groups,
+            "requests are served for these clients from now on; open watches go on"
+        );
+        access.allow(clients);
+    }
+}
+
 impl Reload {
     /// `settings`: those with which the agent started. Reads the file of `--extract`, so this may block.
-    pub(super) fn new(
-        invocation: Invocation,
-        settings: &Settings,
-        log: Log,
-        access: Option<Arc<Access>>,
-    ) -> Self {
+    pub(super) fn new(invocation: Invocation, settings: &Settings, parts: Parts) -> Self {
         let extract = extract(settings);
         let reads = Arc::new(Semaphore::new(MOST_HANGING));
         let invocation = Arc::new(invocation);
-        Self { invocation, running: settings.clone(), extract, log, access, reads }
+        Self { invocation, running: settings.clone(), extract, parts, reads }
     }
 
     /// Reads the configuration whenever this is notified.
@@ -86,29 +105,16 @@ impl Reload {
 
     /// Applies what can change in a running agent, and logs what cannot. Returns the result in a line.
     fn apply(&mut self, new: &Read) -> String {
-        let Changes { at_once, mut need_restart } = self.running.take_over(&new.settings);
+        let Changes { at_once, mut need_restart } = self.running.take_over(&new.settings, &self.parts);
         if new.extract != self.extract
             && new.settings.effective.content.extract == self.running.effective.content.extract
         {
             need_restart.push(format!("the file of {}", new.settings.written.name("extract")));
         }
-        let is_changed = !at_once.is_empty();
-        let AtOnce { log_level, allowed } = at_once;
-        if let Some(level) = log_level {
-            self.log.set_level(level);
-        }
-        if let (Some(allowed), Some(access)) = (allowed, &self.access) {
-            tracing::warn!(
-                names = ?allowed.names,
-                groups = ?allowed.groups,
-                "requests are served for these clients from now on; open watches go on"
-            );
-            access.allow(allowed);
-        }
         for name in &need_restart {
             tracing::warn!("{name} has changed, and takes effect at the next restart");
         }
-        let result = match (is_changed, need_restart.is_empty()) {
+        let result = match (!at_once.is_empty(), need_restart.is_empty()) {
             (_, false) => return format!("a restart is needed: {} changed", need_restart.join(", ")),
             (true, true) => "the configuration was read again, and every change is in effect",
             (false, true) => "the configuration was read again: nothing has changed",

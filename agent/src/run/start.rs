@@ -87,7 +87,7 @@ pub(super) async fn start(
         vitals,
         mirrors: Arc::clone(&mirrors.keeper),
         pods: pod_api.api.clone(),
-        whois,
+        whois: Arc::new(whois),
     };
     let reviews = clients.map(|clients| &clients.reviews);
     let server = Server::build(&settings, server_inputs, reviews, metrics)?;

@@ -9,8 +9,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{ContainerLog, Identity, PodLog};
 use pod_index::workload::controller;
 use pod_index::{
-    Bounds as Ends, Candidate, Coverage, Found as Held, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot,
-    Time, is_mirror_pod,
+    Bounds, Candidate, Coverage, Found, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
+    is_mirror_pod,
 };
 use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::process::{Placement, Roots};
@@ -22,7 +22,7 @@ use super::answer::{Controller, Line, NO_POD_OF_PROCESS, Shown, is_passed_on};
 use super::attributes;
 use super::processes::Placements;
 use super::query::{self, Process};
-use crate::config::values::Bounds;
+use crate::config::values::Tolerance;
 
 /// Maximum number of pods that are suggested.
 const SUGGESTIONS: usize = 3;
@@ -50,24 +50,24 @@ pub(super) struct Sought<'a> {
 }
 
 /// A pod, and how it was found.
-pub(super) struct Found<'a> {
+pub(super) struct Match<'a> {
     sought: &'a Sought<'a>,
     /// What the query was taken for.
     kind: &'static str,
-    held: Held<'a, Record>,
+    found: Found<'a, Record>,
     /// When it had the key that found it, if the query has a time.
-    hold: Option<Hold>,
+    had_key: Option<KeyTimes>,
 }
 
-/// When a pod had a key.
+/// From when until when a pod had a key, as the answer shows it.
 #[derive(Clone, Copy)]
-struct Hold {
-    from: Ends,
-    until: Ends,
+struct KeyTimes {
+    from: Bounds,
+    until: Bounds,
 }
 
 /// What a query was taken for.
-struct Kind {
+struct TakenFor {
     name: &'static str,
     /// What to say if no pod has it.
     missing: &'static str,
@@ -104,7 +104,7 @@ impl Unknown {
     }
 }
 
-fn between(Ends { earliest, latest }: Ends) -> Value {
+fn between(Bounds { earliest, latest }: Bounds) -> Value {
     let ends = [("earliest", earliest), ("latest", latest)];
     ends.into_iter().filter_map(|(name, time)| Some((name, query::written(time?)))).collect()
 }
@@ -190,12 +190,12 @@ impl<'a> Sought<'a> {
     }
 
     /// How the path of a log, or of a link to one, contradicts the pod that was found, and its container.
-    fn contradiction(&self, path: &str, held: &Held<'_, Record>) -> Option<String> {
-        let pod = &**held.pod;
+    fn contradiction(&self, path: &str, found: &Found<'_, Record>) -> Option<String> {
+        let pod = &**found.pod;
         let PodLog { namespace, name, .. } = match self.identity {
             Identity::PodLog(log) => log,
-            Identity::ContainerLog(link) if held.by == FoundBy::ContainerId => {
-                return contradiction_of_link(&link, held);
+            Identity::ContainerLog(link) if found.by == FoundBy::ContainerId => {
+                return contradiction_of_link(&link, found);
             }
             _ => return None,
         };
@@ -206,7 +206,7 @@ impl<'a> Sought<'a> {
         (!is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
     }
 
-    fn kind(&self) -> Kind {
+    fn taken_for(&self) -> TakenFor {
         let (name, missing) = match self.identity {
             _ if self.is_process => ("pid", NO_POD_OF_PROCESS),
             _ if self.short_id.is_some() => ("containerId", NO_CONTAINER_OR_SEVERAL),
@@ -221,23 +221,23 @@ impl<'a> Sought<'a> {
             // `Identity` may grow. It is not called a UID then.
             _ => ("other", "no pod is known by this"),
         };
-        Kind { name, missing }
+        TakenFor { name, missing }
     }
 
     /// The key that was asked for, if several current pods can claim it. Of two pods with one name, the one stored last has it.
-    fn shared_key(&self) -> Option<Key<'_>> {
-        let is_shared = |key: &Key<'_>| !matches!(key, Key::Name { .. });
-        self.identity.reusable_key().filter(|key| self.at.is_none() && is_shared(key))
+    fn contestable_key(&self) -> Option<Key<'_>> {
+        let is_contestable = |key: &Key<'_>| !matches!(key, Key::Name { .. });
+        self.identity.reusable_key().filter(|key| self.at.is_none() && is_contestable(key))
     }
 
     /// A pod that was found for this query.
-    fn found<'s>(&'s self, held: Held<'s, Record>) -> Found<'s> {
-        Found { sought: self, kind: self.kind().name, held, hold: None }
+    fn match_of<'s>(&'s self, found: Found<'s, Record>) -> Match<'s> {
+        Match { sought: self, kind: self.taken_for().name, found, had_key: None }
     }
 
     /// No pod has what was asked for: it may have it later.
     fn missing(&self) -> Unknown {
-        let Kind { name, missing } = self.kind();
+        let TakenFor { name, missing } = self.taken_for();
         Unknown { is_missing: true, ..Unknown::new(Some(name), missing) }
     }
 
@@ -245,42 +245,42 @@ impl<'a> Sought<'a> {
     pub(super) fn find<'s>(
         &'s self,
         snapshot: &'s Snapshot<Record>,
-        bounds: Bounds,
+        tolerance: Tolerance,
         searches: &mut usize,
-    ) -> Result<Found<'s>, Unknown> {
+    ) -> Result<Match<'s>, Unknown> {
         if let Some(start) = self.short_id {
-            let held = if *searches > 0 { by_short_id(snapshot, start) } else { None };
+            let found = if *searches > 0 { by_short_id(snapshot, start) } else { None };
             *searches = searches.saturating_sub(1);
-            return held.map(|held| self.found(held)).ok_or_else(|| self.missing());
+            return found.map(|found| self.match_of(found)).ok_or_else(|| self.missing());
         }
-        let found = match self.at {
-            Some(at) => self.find_then(snapshot, bounds, at)?,
+        let matched = match self.at {
+            Some(at) => self.find_then(snapshot, tolerance, at)?,
             None => self.find_now(snapshot),
         };
-        match found {
-            Some(found) => Ok(found),
+        match matched {
+            Some(matched) => Ok(matched),
             None => self.search(snapshot, searches),
         }
     }
 
     /// The pod whose UID the query is. A manifest may set any UID, even one that looks like another kind of identity.
-    fn find_by_uid<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Found<'s>> {
-        let held = Identity::Uid(self.text?.into()).resolve(snapshot);
-        held.filter(|held| !self.is_only_claimed(held)).map(|held| self.found(held))
+    fn find_by_uid<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Match<'s>> {
+        let found = Identity::Uid(self.text?.into()).resolve(snapshot);
+        found.filter(|found| !self.is_only_claimed(found)).map(|found| self.match_of(found))
     }
 
     /// Whether a mirror pod alone says that a pod has this word as its UID. Whoever may create a pod can forge one, and would answer for
     /// the name of any pod. A UID as the kubelet computes it is none that others ask for.
-    fn is_only_claimed(&self, held: &Held<'_, Record>) -> bool {
+    fn is_only_claimed(&self, found: &Found<'_, Record>) -> bool {
         let is_word = self.text.is_some_and(|text| Identity::parse(text).is_err());
-        is_word && held.pod.pod().annotation(CLAIMED_ANNOTATION).is_some()
+        is_word && found.pod.pod().annotation(CLAIMED_ANNOTATION).is_some()
     }
 
     /// The pod of the identity, or else the one whose UID the query is. A current pod goes before a removed one.
-    fn find_now<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Found<'s>> {
-        let is_current = |found: &Found<'_>| found.held.removed_at.is_none();
-        let of_identity = self.identity.resolve(snapshot).filter(|held| !self.is_only_claimed(held));
-        let of_identity = of_identity.map(|held| self.found(held));
+    fn find_now<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<Match<'s>> {
+        let is_current = |matched: &Match<'_>| matched.found.removed_at.is_none();
+        let of_identity = self.identity.resolve(snapshot).filter(|found| !self.is_only_claimed(found));
+        let of_identity = of_identity.map(|found| self.match_of(found));
         if of_identity.as_ref().is_some_and(is_current) {
             return of_identity;
         }
@@ -295,13 +295,13 @@ impl<'a> Sought<'a> {
     fn find_then<'s>(
         &'s self,
         snapshot: &'s Snapshot<Record>,
-        bounds: Bounds,
+        tolerance: Tolerance,
         at: Time,
-    ) -> Result<Option<Found<'s>>, Unknown> {
-        match self.find_at(snapshot, bounds, at) {
-            Ok(found) => {
-                let found = found.filter(|found| !self.is_only_claimed(&found.held));
-                Ok(found.or_else(|| self.find_by_uid(snapshot)))
+    ) -> Result<Option<Match<'s>>, Unknown> {
+        match self.find_at(snapshot, tolerance, at) {
+            Ok(matched) => {
+                let matched = matched.filter(|matched| !self.is_only_claimed(&matched.found));
+                Ok(matched.or_else(|| self.find_by_uid(snapshot)))
             }
             // The pod is one of the candidates.
             Err(unknown) if unknown.is_ambiguous => Err(unknown),
@@ -315,27 +315,27 @@ impl<'a> Sought<'a> {
         &'s self,
         snapshot: &'s Snapshot<Record>,
         searches: &mut usize,
-    ) -> Result<Found<'s>, Unknown> {
+    ) -> Result<Match<'s>, Unknown> {
         let mut unknown = self.missing();
-        let kind = self.kind();
-        let Some(word) = self.text.filter(|_| kind.name == "uid") else { return Err(unknown) };
+        let taken_for = self.taken_for();
+        let Some(word) = self.text.filter(|_| taken_for.name == "uid") else { return Err(unknown) };
         let is_usual = Identity::parse(word).is_ok();
         if !is_usual {
-            unknown.error = format!("not recognised; {}", kind.missing);
+            unknown.error = format!("not recognised; {}", taken_for.missing);
         }
         let is_short_id = query::is_short_id(word);
         if *searches == 0 || (is_usual && !is_short_id) {
             return Err(unknown);
         }
         *searches -= 1;
-        if let Some(held) = by_short_id(snapshot, word) {
-            return Ok(self.found(held));
+        if let Some(found) = by_short_id(snapshot, word) {
+            return Ok(self.match_of(found));
         }
         // Of the past, only a whole name is certain.
         if self.at.is_none()
-            && let Some(held) = by_name_alone(snapshot, word)
+            && let Some(found) = by_name_alone(snapshot, word)
         {
-            return Ok(Found { kind: "name", ..self.found(held) });
+            return Ok(Match { kind: "name", ..self.match_of(found) });
         }
         let of_short_id = || format!("; {NO_CONTAINER_OR_SEVERAL}");
         let hint = suggestion(snapshot, word).or_else(|| is_short_id.then(of_short_id));
@@ -347,17 +347,17 @@ impl<'a> Sought<'a> {
     fn find_at<'s>(
         &'s self,
         snapshot: &'s Snapshot<Record>,
-        bounds: Bounds,
+        tolerance: Tolerance,
         at: Time,
-    ) -> Result<Option<Found<'s>>, Unknown> {
-        let then = snapshot.at(at).skew(bounds.skew).delay(bounds.delay);
+    ) -> Result<Option<Match<'s>>, Unknown> {
+        let then = snapshot.at(at).skew(tolerance.skew).delay(tolerance.delay);
         let key = self.identity.reusable_key();
         match self.identity.resolve_at(&then) {
-            Holder::Pod(held) => {
+            Holder::Pod(found) => {
                 let all = key.map(|key| then.candidates(key)).unwrap_or_default();
-                let this = all.iter().find(|one| one.is_certain && Arc::ptr_eq(one.pod, held.pod));
-                let interval = this.map(|one| Hold { from: one.from, until: one.until });
-                Ok(Some(Found { hold: interval, ..self.found(held) }))
+                let this = all.iter().find(|one| one.is_certain && Arc::ptr_eq(one.pod, found.pod));
+                let interval = this.map(|one| KeyTimes { from: one.from, until: one.until });
+                Ok(Some(Match { had_key: interval, ..self.match_of(found) }))
             }
             Holder::Unknown(NotFound::NoPod) if key.is_none() => Ok(None),
             Holder::Unknown(why) => Err(self.unknown_at(at, why_not(why, then.known()), then.known())),
@@ -379,10 +379,10 @@ impl<'a> Sought<'a> {
 
     /// No pod had the key at this time for certain. `known`: the time of which everything is known.
     fn unknown_at(&self, at: Time, error: String, known: Option<Coverage>) -> Unknown {
-        let mut unknown = Unknown::new(Some(self.kind().name), error);
+        let mut unknown = Unknown::new(Some(self.taken_for().name), error);
         unknown.then.insert("at".to_owned(), query::written(at).into());
         if let Some(Coverage { since, until }) = known {
-            let known = between(Ends { earliest: Some(since), latest: Some(until) });
+            let known = between(Bounds { earliest: Some(since), latest: Some(until) });
             unknown.then.insert("known".to_owned(), known);
         }
         unknown
@@ -418,8 +418,8 @@ fn one_of(candidates: &[Candidate<'_, Record>], more: usize) -> String {
 
 /// How a link to a log contradicts the pod and the container that its container ID has found. The end of a long name is
 /// missing in a link.
-fn contradiction_of_link(link: &ContainerLog<'_>, held: &Held<'_, Record>) -> Option<String> {
-    let pod = &**held.pod;
+fn contradiction_of_link(link: &ContainerLog<'_>, found: &Found<'_, Record>) -> Option<String> {
+    let pod = &**found.pod;
     let names_pod =
         link.name == pod.name() && link.namespace.is_none_or(|namespace| namespace == pod.namespace());
     if !names_pod {
@@ -430,12 +430,12 @@ fn contradiction_of_link(link: &ContainerLog<'_>, held: &Held<'_, Record>) -> Op
         ));
     }
     let named = link.container?;
-    (held.container? != named)
+    (found.container? != named)
         .then(|| format!("the link names the container {named}, and the container ID is of another one"))
 }
 
 /// The only current pod with this name, in whichever namespace. Visits `VISITED` pods at most.
-fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> Option<Held<'s, Record>> {
+fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> Option<Found<'s, Record>> {
     if snapshot.pods().len() > VISITED {
         return None;
     }
@@ -450,7 +450,7 @@ fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> Option<Held<
 
 /// Finds the pod of the only container whose ID begins with the text, which is how `crictl ps` shows IDs. Goes through
 /// all pods.
-fn by_short_id<'s>(snapshot: &'s Snapshot<Record>, start: &str) -> Option<Held<'s, Record>> {
+fn by_short_id<'s>(snapshot: &'s Snapshot<Record>, start: &str) -> Option<Found<'s, Record>> {
     if !query::is_short_id(start) {
         return None;
     }
@@ -473,11 +473,11 @@ pub(super) fn time_of(removed_at: Instant) -> Timestamp {
     time.round(Unit::Second).unwrap_or(time)
 }
 
-impl Found<'_> {
+impl Match<'_> {
     /// Whether another pod may soon be found by the same query: a removed pod's IP or name goes to the next one. A query with a time
     /// is about the past.
     pub(super) fn may_be_succeeded(&self) -> bool {
-        let Held { by, removed_at, .. } = self.held;
+        let Found { by, removed_at, .. } = self.found;
         is_passed_on(by.as_str()) && removed_at.is_some() && self.sought.at.is_none()
     }
 
@@ -493,14 +493,14 @@ impl Found<'_> {
         let mut line = Line::new(true, query, to);
         self.write_how(query, snapshot, &mut line);
         self.write_pod(snapshot, &mut line);
-        if let Some(workload) = self.held.pod.workload() {
+        if let Some(workload) = self.found.pod.workload() {
             if workload.derived {
                 // So that a later answer has its name from the API server.
-                drop(owners.asked_of(self.held.pod));
+                drop(owners.asked_of(self.found.pod));
             }
             line.put("workload", Some(Controller::of_workload(workload)));
         }
-        line.put("labels", Some(self.held.pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
+        line.put("labels", Some(self.found.pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())));
         if shown.details {
             self.write_details(&mut line);
         }
@@ -510,32 +510,32 @@ impl Found<'_> {
 
     /// How the pod was found, and how certain that is.
     fn write_how(&self, query: &str, snapshot: &Snapshot<Record>, line: &mut Line<'_>) {
-        let Self { sought, held, hold, .. } = self;
+        let Self { sought, found, had_key, .. } = self;
         line.put("kind", Some(self.kind));
         // For a cgroup, for example, the pod's UID or the container's ID.
-        line.put("foundBy", Some(held.by.as_str()));
-        line.put("contradiction", sought.contradiction(query, held));
+        line.put("foundBy", Some(found.by.as_str()));
+        line.put("contradiction", sought.contradiction(query, found));
         line.put("at", sought.at.map(query::written));
-        line.put("from", hold.map(|hold| between(hold.from)));
-        line.put("until", hold.map(|hold| between(hold.until)));
-        if let Some(key) = sought.shared_key() {
+        line.put("from", had_key.map(|times| between(times.from)));
+        line.put("until", had_key.map(|times| between(times.until)));
+        if let Some(key) = sought.contestable_key() {
             // The other current pods that claim it.
             let others: Vec<_> = snapshot.claimants(key).skip(1).map(|found| full_name(found.pod)).collect();
             line.put("contested", (!others.is_empty()).then_some(others));
         }
-        line.put("removed", held.removed_at.map(|at| time_of(at).to_string()));
+        line.put("removed", found.removed_at.map(|at| time_of(at).to_string()));
     }
 
     /// Which pod it is.
     fn write_pod(&self, snapshot: &Snapshot<Record>, line: &mut Line<'_>) {
-        let pod = self.held.pod;
+        let pod = self.found.pod;
         let metadata = &pod.metadata;
         line.put("namespace", metadata.namespace.as_ref());
         line.put("name", metadata.name.as_ref());
         // The UID under which the node knows the pod.
         line.put("podUID", metadata.uid.as_ref().filter(|_| !is_mirror_pod(&**pod)));
         line.put("mirrorUID", self.mirror(snapshot).and_then(|mirror| mirror.metadata.uid.as_ref()));
-        line.put("container", self.held.container);
+        line.put("container", self.found.container);
         line.put("node", pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()));
         let owner = controller(metadata);
         let owner = owner.map(|owner| Controller { kind: &owner.kind, name: &owner.name, derived: None });
@@ -544,11 +544,11 @@ impl Found<'_> {
 
     /// The pod itself, if it is a mirror pod, or else the pod's mirror pod.
     fn mirror<'s>(&'s self, snapshot: &'s Snapshot<Record>) -> Option<&'s Arc<Record>> {
-        let pod = self.held.pod;
+        let pod = self.found.pod;
         if is_mirror_pod(&**pod) {
             return Some(pod);
         }
-        match self.held.removed_at {
+        match self.found.removed_at {
             None => snapshot.mirror_pod_by_pod(pod),
             // The mirror pod of a removed pod's name may be that of another pod.
             Some(_) => snapshot.mirror_uid_of_pod(pod.uid()).and_then(|uid| snapshot.mirror_pod_by_uid(&uid)),
@@ -557,11 +557,11 @@ impl Found<'_> {
 
     /// What a table shows only on request.
     fn write_details(&self, line: &mut Line<'_>) {
-        let pod = self.held.pod;
+        let pod = self.found.pod;
         let status = pod.status.as_ref();
         let containers =
             pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
-        let shown = containers.filter(|one| self.held.container.is_none_or(|only| *only == *one.name));
+        let shown = containers.filter(|one| self.found.container.is_none_or(|only| *only == *one.name));
         let images: Vec<_> = shown.filter_map(|one| one.image.as_deref()).collect();
         let first_of_list =
             || status.and_then(|status| status.pod_ips.iter().flatten().next()).map(|first| &first.ip);
@@ -575,7 +575,7 @@ impl Found<'_> {
     /// Appends the attributes alone: an object that can be merged into an event. A key that several running pods claim, such as
     /// an IP, has none: wrong ones are worse.
     pub(super) fn write_attributes(&self, snapshot: &Snapshot<Record>, to: &mut Vec<u8>) {
-        if self.is_certain(snapshot) {
+        if self.is_uncontested(snapshot) {
             // Writing text to memory does not fail.
             drop(serde_json::to_writer(&mut *to, &attributes::Object(self.attributes())));
         } else {
@@ -585,12 +585,12 @@ impl Found<'_> {
     }
 
     fn attributes(&self) -> Attributes<'_> {
-        attributes::of(self.held.pod, self.held.container, &self.sought.identity)
+        attributes::of(self.found.pod, self.found.container, &self.sought.identity)
     }
 
     /// Whether no other running pod claims the key that was asked for.
-    fn is_certain(&self, snapshot: &Snapshot<Record>) -> bool {
-        let Some(key) = self.sought.shared_key() else { return true };
+    fn is_uncontested(&self, snapshot: &Snapshot<Record>) -> bool {
+        let Some(key) = self.sought.contestable_key() else { return true };
         let phase =
             |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
         let runs = |pod: &Pod| !matches!(&*phase(pod), "Succeeded" | "Failed");
@@ -618,12 +618,12 @@ mod tests {
         });
         writer.upsert_pod(alone(serde_json::from_value::<Pod>(pod).unwrap())).unwrap();
         let snapshot = reader.load();
-        let bounds = Bounds { skew: Duration::ZERO, delay: Duration::ZERO };
+        let tolerance = Tolerance { skew: Duration::ZERO, delay: Duration::ZERO };
         let (placements, roots) = (Placements::new(), Roots::default());
         let sought = Sought::parse(&id.as_bytes()[..13], None, &placements, &roots).ok().expect("a query");
         for (allowed, is_found, left) in [(2, true, 1), (1, true, 0), (0, false, 0)] {
             let mut searches = allowed;
-            let found = sought.find(&snapshot, bounds, &mut searches);
+            let found = sought.find(&snapshot, tolerance, &mut searches);
             assert_eq!((found.is_ok(), searches), (is_found, left), "{allowed}");
         }
     }

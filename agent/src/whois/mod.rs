@@ -1,7 +1,7 @@
 //! "Which pod is this?": finds a pod by any identity that an event carries.
 //!
 //! ```text
-//! text ─> Sought ─> Found ─> Line ─> HTTP ─> `pod-index whois`
+//! text ─> Sought ─> Match ─> Line ─> HTTP ─> `pod-index whois`
 //!  └─ PID ─> /proc ─┘ └─ snapshot
 //! ```
 //! [`find`] queries the index, [`routes`] serves the answers.
@@ -29,13 +29,13 @@ use self::processes::Processes;
 pub(crate) use self::routes::router;
 use crate::config::Settings;
 use crate::config::failure::Failure;
-use crate::config::values::Bounds;
+use crate::config::values::Tolerance;
 use crate::metrics::Metrics;
 use crate::pipeline::readiness::Readiness;
 use crate::pipeline::removed::REMOVED_ANNOTATION;
 
-/// Finds pods by any identity. Clones share the counts and the processes.
-#[derive(Clone, Debug)]
+/// Finds pods by any identity. It is no `Clone`, so that all who share it see the same.
+#[derive(Debug)]
 pub(crate) struct Whois {
     reader: Reader<Record>,
     readiness: Arc<Readiness>,
@@ -44,7 +44,8 @@ pub(crate) struct Whois {
     owners: Owners,
     /// Whether there are rules that give pods attributes.
     has_attributes: bool,
-    bounds: Bounds,
+    /// How exact the clocks and the sources are.
+    tolerance: Tolerance,
 }
 
 impl Whois {
@@ -65,7 +66,7 @@ impl Whois {
             lookups: Lookups::register(metrics.ours()),
             owners: owners.clone(),
             has_attributes: effective.content.extract.is_some(),
-            bounds: Bounds { skew: effective.times.clock_skew, delay: effective.times.source_delay },
+            tolerance: Tolerance { skew: effective.times.clock_skew, delay: effective.times.source_delay },
         })
     }
 

@@ -53,17 +53,17 @@ const HEAD: [(header::HeaderName, &str); 2] =
 /// No text contains this byte, which ends a query of a URL. Queries of a body are lines.
 const END: u8 = 0xff;
 
-pub(crate) fn router(whois: Whois) -> Router {
-    Router::new().route("/whois", get(of_url).post(of_body)).with_state(Arc::new(whois))
+pub(crate) fn router(whois: Arc<Whois>) -> Router {
+    Router::new().route("/whois", get(of_url).post(of_body)).with_state(whois)
 }
 
 /// `GET /whois?q=…&q=…&at=…&details=true&fields=attributes&wait=2s`.
 async fn of_url(
     State(whois): State<Arc<Whois>>,
     client: Client,
-    RawQuery(query): RawQuery,
+    RawQuery(of_url): RawQuery,
 ) -> Result<Response, Response> {
-    let Parameters { count, queries } = whois.parameters(query.as_deref()).map_err(bad)?;
+    let Parameters { count, queries } = whois.parameters(of_url.as_deref()).map_err(bad)?;
     if count == 0 {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
@@ -86,10 +86,10 @@ async fn of_url(
 async fn of_body(
     State(whois): State<Arc<Whois>>,
     client: Client,
-    RawQuery(query): RawQuery,
+    RawQuery(of_url): RawQuery,
     request: Request,
 ) -> Result<Response, Response> {
-    let Parameters { count, queries } = whois.parameters(query.as_deref()).map_err(bad)?;
+    let Parameters { count, queries } = whois.parameters(of_url.as_deref()).map_err(bad)?;
     if queries.wait > Duration::ZERO {
         return Err(bad("wait: only a GET waits"));
     }
@@ -109,13 +109,14 @@ struct Parameters {
     queries: Queries,
 }
 
-fn parameters(query: Option<&str>) -> Result<Parameters, String> {
+/// `of_url`: what the URL has behind its `?`.
+fn parameters(of_url: Option<&str>) -> Result<Parameters, String> {
     let mut text = Vec::new();
     let mut at = None;
     let mut is_detailed = false;
     let mut only_attributes = false;
     let mut wait = Duration::ZERO;
-    for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+    for (name, value) in form_urlencoded::parse(of_url.unwrap_or_default().as_bytes()) {
         match &*name {
             "q" => text.extend([value.as_bytes(), &[END]].concat()),
             "at" => at = Some(query::time(&value)?),
@@ -204,8 +205,8 @@ impl Iterator for Queries {
 
 impl Whois {
     /// As [`parameters`], if the agent can answer them.
-    fn parameters(&self, query: Option<&str>) -> Result<Parameters, String> {
-        let parameters = parameters(query)?;
+    fn parameters(&self, of_url: Option<&str>) -> Result<Parameters, String> {
+        let parameters = parameters(of_url)?;
         if parameters.queries.only_attributes && !self.has_attributes {
             return Err("fields: the agent has no attributes; start it with --extract FILE".to_owned());
         }
@@ -359,7 +360,7 @@ impl Part<'_> {
             Err(Unknown::new(None, TOO_LARGE))
         };
         let found = match &sought {
-            Ok(sought) => sought.find(self.snapshot, whois.bounds, &mut self.searches),
+            Ok(sought) => sought.find(self.snapshot, whois.tolerance, &mut self.searches),
             Err(unknown) => Err(unknown.clone()),
         };
         match found {

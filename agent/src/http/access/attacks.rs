@@ -96,14 +96,14 @@ impl Server {
         Client::new(service, "default")
     }
 
-    fn access(&self, settings: &AccessSettings) -> Arc<Access> {
+    fn access(&self, settings: &AccessRules) -> Arc<Access> {
         let decisions = Decisions::register(&mut Registry::default());
         Access::new(settings, Some(&self.client()), "node-1", decisions).unwrap()
     }
 }
 
-fn with_tokens(rights: bool) -> AccessSettings {
-    AccessSettings { certificates: true, tokens: true, rights, ..AccessSettings::default() }
+fn with_tokens(rights: bool) -> AccessRules {
+    AccessRules { certificates: true, tokens: true, rights, ..AccessRules::default() }
 }
 
 fn request(token: Option<&str>) -> Parts {
@@ -423,10 +423,10 @@ async fn reviews_of_rights_say_that_the_client_is_authenticated() {
 }
 
 /// The settings with these words.
-fn settings_of(words: &str, certificates: bool) -> AccessSettings {
+fn settings_of(words: &str, certificates: bool) -> AccessRules {
     let has = |word: &str| words.split(' ').any(|setting| setting == word);
     let one = |is_given: bool, value: &str| is_given.then(|| value.to_owned()).into_iter().collect();
-    AccessSettings {
+    AccessRules {
         certificates,
         allowed: AllowedClients { names: one(has("names"), "named"), groups: one(has("groups"), "grouped") },
         tokens: has("tokens"),
@@ -544,8 +544,8 @@ async fn a_certificate_counts_before_a_token() {
 #[test]
 fn without_any_setting_clients_need_not_identify_themselves() {
     let decisions = Decisions::register(&mut Registry::default());
-    assert!(Access::new(&AccessSettings::default(), None, "node-1", decisions).is_none());
+    assert!(Access::new(&AccessRules::default(), None, "node-1", decisions).is_none());
     let decisions = Decisions::register(&mut Registry::default());
-    let certificates = AccessSettings { certificates: true, ..AccessSettings::default() };
+    let certificates = AccessRules { certificates: true, ..AccessRules::default() };
     assert!(Access::new(&certificates, None, "node-1", decisions).is_some());
 }

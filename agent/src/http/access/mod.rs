@@ -23,7 +23,7 @@ mod rate_limit;
 mod reviews;
 mod webhook;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -40,7 +40,8 @@ use self::webhook::{Right, Webhook};
 use crate::api::client::Peer;
 use crate::api::refusal::refused;
 use crate::api::request;
-use crate::config::values::{AccessSettings, AllowedClients, Extra};
+use crate::config::changing::Changing;
+use crate::config::values::{AccessRules, AllowedClients, Extra};
 
 /// After this many seconds, a client may try again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
@@ -51,7 +52,7 @@ pub(crate) struct Access {
     takes_tokens: bool,
     /// Whether the API server decides what a client may do.
     asks_for_rights: bool,
-    allowed: Mutex<Arc<AllowedClients>>,
+    allowed: Changing<AllowedClients>,
     webhook: Option<Webhook>,
     decisions: Decisions,
 }
@@ -74,18 +75,18 @@ struct Decided {
 impl Access {
     /// `None` if clients need not identify themselves.
     pub(crate) fn new(
-        settings: &AccessSettings,
+        rules: &AccessRules,
         client: Option<&Client>,
         node: &str,
         decisions: Decisions,
     ) -> Option<Arc<Self>> {
-        let webhook = client.filter(|_| settings.tokens || settings.rights);
+        let webhook = client.filter(|_| rules.tokens || rules.rights);
         let webhook = webhook.map(|client| Webhook::new(client.clone(), node));
-        (*settings != AccessSettings::default()).then(|| {
+        (*rules != AccessRules::default()).then(|| {
             Arc::new(Self {
-                takes_tokens: settings.tokens,
-                asks_for_rights: settings.rights,
-                allowed: Mutex::new(Arc::new(settings.allowed.clone())),
+                takes_tokens: rules.tokens,
+                asks_for_rights: rules.rights,
+                allowed: Changing::new(rules.allowed.clone()),
                 webhook,
                 decisions,
             })
@@ -94,7 +95,7 @@ impl Access {
 
     /// From the next request on, serves these clients. A watch that is open stays open.
     pub(crate) fn allow(&self, clients: AllowedClients) {
-        *self.allowed.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(clients);
+        self.allowed.set(clients);
     }
 
     /// Decides on a request. `address`: of the client, or what stands for it.
@@ -144,7 +145,7 @@ impl Access {
     /// An allowed name, an allowed group, or one of the needed rights is enough. Without any of these settings, every
     /// identified client is allowed.
     async fn authorize(&self, identity: &Identity, needed: &[Right]) -> Decision {
-        let allowed = Arc::clone(&self.allowed.lock().unwrap_or_else(PoisonError::into_inner));
+        let allowed = self.allowed.get();
         let AllowedClients { names, groups } = &*allowed;
         let has_rules = !names.is_empty() || !groups.is_empty() || self.asks_for_rights;
         let is_listed =

@@ -85,7 +85,7 @@ pub(crate) struct App {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) mirrors: Arc<MirrorKeeper>,
     pub(crate) pods: PodApi,
-    pub(crate) whois: Whois,
+    pub(crate) whois: Arc<Whois>,
     /// The number of open connections.
     pub(crate) connections: Gauge,
     /// The request metrics.

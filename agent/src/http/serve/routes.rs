@@ -33,7 +33,7 @@ const DERIVED_WORKLOAD: &str = "pod-index/derived-workload";
 
 pub(super) fn router(app: App) -> Router {
     let pods_of_the_api = app.pods.router();
-    let whois = whois::router(app.whois.clone());
+    let whois = whois::router(Arc::clone(&app.whois));
     let metrics = metrics_alone(Arc::clone(&app.metrics));
     Router::new()
         .route("/pods/{key}", get(pod_by_key))
@@ -280,7 +280,7 @@ mod tests {
             vitals,
             mirrors: Arc::new(MirrorKeeper::new(NodeName::new("n"), false)),
             pods,
-            whois,
+            whois: Arc::new(whois),
             connections: prometheus_client::metrics::gauge::Gauge::default(),
             requests,
             access: None,
