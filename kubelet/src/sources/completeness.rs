@@ -38,14 +38,14 @@ enum State {
         /// When the first of them was requested.
         since: Instant,
         /// The pods of the API server, once there are any.
-        listed: Option<Listed>,
+        listed: Option<ApiPods>,
     },
     Complete,
 }
 
 /// The pods of the API server in a kubelet's list.
 #[derive(Clone, Copy, Debug)]
-struct Listed {
+struct ApiPods {
     count: usize,
     /// When a list first had so many of them.
     since: Instant,
@@ -68,8 +68,8 @@ impl Completeness {
     }
 
     /// Whether the list is complete that was requested at `asked` and has `api_pods` pods of the API server.
-    pub(crate) fn judge(&mut self, asked: Instant, api_pods: usize) -> bool {
-        let now_listed = (api_pods > 0).then_some(Listed { count: api_pods, since: asked });
+    pub(crate) fn is_complete(&mut self, asked: Instant, api_pods: usize) -> bool {
+        let now_listed = (api_pods > 0).then_some(ApiPods { count: api_pods, since: asked });
         self.0 = match self.0 {
             State::Complete => State::Complete,
             State::Interrupted => State::InDoubt { since: asked, listed: now_listed },
@@ -101,7 +101,7 @@ mod tests {
         let start = Instant::now();
         let mut completeness = Completeness::new();
         for (at, api_pods, is_complete) in lists {
-            let judged = completeness.judge(start + Duration::from_millis(*at), *api_pods);
+            let judged = completeness.is_complete(start + Duration::from_millis(*at), *api_pods);
             assert_eq!(judged, *is_complete, "the list at {at} ms");
         }
     }
@@ -132,14 +132,14 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut completeness = Completeness::new();
-        assert!(!completeness.judge(at(0), 3) && completeness.judge(at(1), 3));
+        assert!(!completeness.is_complete(at(0), 3) && completeness.is_complete(at(1), 3));
         completeness.interrupted();
-        assert!(!completeness.judge(at(2), 3) && completeness.judge(at(3), 3));
+        assert!(!completeness.is_complete(at(2), 3) && completeness.is_complete(at(3), 3));
         completeness.interrupted();
-        assert!(!completeness.judge(at(4), 0) && !completeness.judge(at(3603), 0));
+        assert!(!completeness.is_complete(at(4), 0) && !completeness.is_complete(at(3603), 0));
         completeness.interrupted();
         assert!(
-            !completeness.judge(at(3604), 0) && !completeness.judge(at(3605), 0),
+            !completeness.is_complete(at(3604), 0) && !completeness.is_complete(at(3605), 0),
             "counted from the interruption"
         );
     }

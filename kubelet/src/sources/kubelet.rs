@@ -24,15 +24,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{PodMeta, is_mirror_pod};
+use pod_index::PodMeta;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::http::{Decoded, HttpConfig, follow_url};
 use super::problem::{limited, undecodable};
+use super::skeleton::{Admission, Admitted, UnexpectedMirrorPod};
 use super::{Problem, ProblemKind, Source, Updates};
-use crate::marks;
 use crate::memory::{self, Bounded, Reduced};
 use crate::text::{PANICKED, shorten};
 
@@ -63,8 +63,8 @@ use crate::text::{PANICKED, shorten};
 /// # }
 /// ```
 pub fn follow(config: HttpConfig) -> Result<Updates<Pod>, Problem> {
-    let transform = config.transform;
-    follow_url(Source::Kubelet, config, move |body| decode(body, transform))
+    let admission = Admission { role: Source::Kubelet, transform: config.transform };
+    follow_url(Source::Kubelet, config, move |body| decode(body, admission))
 }
 
 #[derive(Deserialize)]
@@ -76,8 +76,8 @@ struct PodList<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
-/// The pods of a list, sorted: the kubelet's order varies. Each was changed by `transform`.
-fn decode(body: &[u8], transform: fn(&mut Pod)) -> Decoded {
+/// The pods of a list, sorted: the kubelet's order varies.
+fn decode(body: &[u8], admission: Admission) -> Decoded {
     let list: PodList<'_> = match serde_json::from_slice(body) {
         Ok(list) => list,
         // Only the position: the message could quote a part of the body.
@@ -96,12 +96,12 @@ fn decode(body: &[u8], transform: fn(&mut Pod)) -> Decoded {
     let mut problems = BTreeMap::new();
     let mut unusable_pods = HashSet::new();
     for item in list.items.unwrap_or_default() {
-        match decode_item(item.get(), transform) {
+        match decode_item(item.get(), admission) {
             Item::Usable { pod, warning } => {
                 if let Some(warning) = warning {
                     problems.insert(pod.uid().to_owned(), warning);
                 }
-                pods.push(*pod);
+                pods.push(pod);
             }
             Item::Unusable { uid, problem } => {
                 problems.insert(uid.clone(), problem);
@@ -126,7 +126,7 @@ fn unusable(kind: ProblemKind, field: Option<&str>, message: String) -> Decoded 
 /// One pod of a list.
 enum Item {
     Usable {
-        pod: Box<Pod>,
+        pod: Admitted,
         /// It lacks fields, because it was too large.
         warning: Option<Problem>,
     },
@@ -138,35 +138,28 @@ enum Item {
     Anonymous { field: &'static str, message: String },
 }
 
-fn decode_item(json: &str, transform: fn(&mut Pod)) -> Item {
+fn decode_item(json: &str, admission: Admission) -> Item {
     // A defect of the decoder costs one pod.
     let decoded = catch_unwind(AssertUnwindSafe(|| {
-        let mut decoded = memory::decode_within::<Pod>(memory::LIMIT, json.as_bytes())?;
-        let pod = &mut decoded.object;
-        memory::unmark(&mut pod.metadata, decoded.reduced.as_ref());
+        let Bounded { object: mut pod, reduced } =
+            memory::decode_within::<Pod>(memory::LIMIT, json.as_bytes())?;
         // They record which client wrote which field of the API server's object.
         pod.metadata.managed_fields = None;
-        marks::remove_forged(pod);
-        if !is_mirror_pod(pod) {
-            transform(pod);
-        }
-        Ok(decoded)
+        Ok((admission.admit(pod, reduced.is_some()), reduced))
     }));
     let (kind, field, message) = match decoded {
         // The URL of an API server, or of another agent, must not become a source of mirror pods.
-        Ok(Ok(Bounded { object: pod, .. })) if is_mirror_pod(&pod) => {
-            let namespace = shorten(pod.namespace());
-            let name = shorten(pod.name());
-            let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
-            return Item::Forbidden { field: "metadata.annotations[kubernetes.io/config.mirror]", message };
+        Ok(Ok((Err(mirror), _))) => {
+            let message = mirror.message(admission.role);
+            return Item::Forbidden { field: UnexpectedMirrorPod::FIELD, message };
         }
-        Ok(Ok(Bounded { object: pod, reduced })) if !pod.uid().is_empty() && !pod.name().is_empty() => {
+        Ok(Ok((Ok(pod), reduced))) if !pod.uid().is_empty() && !pod.name().is_empty() => {
             let warning = reduced.map(|Reduced { field, message }| {
                 undecodable(ProblemKind::Warning, pod.namespace(), pod.name(), &field, &message)
             });
-            return Item::Usable { pod: Box::new(pod), warning };
+            return Item::Usable { pod, warning };
         }
-        Ok(Ok(_)) => (ProblemKind::Syntax, "metadata.name".to_owned(), "is missing".to_owned()),
+        Ok(Ok((Ok(_), _))) => (ProblemKind::Syntax, "metadata.name".to_owned(), "is missing".to_owned()),
         Ok(Err((field, message))) => (ProblemKind::Syntax, shorten(&field), message),
         Err(_panic) => (ProblemKind::Defect, String::new(), PANICKED.to_owned()),
     };

@@ -1,6 +1,6 @@
 //! What the merge needs from a pod, implemented for the full Kubernetes object.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -110,29 +110,25 @@ pub(super) fn node(pod: &Pod) -> Option<&str> {
 }
 
 /// The pod with the status of another source's view of it, unless its own is at least as new. The kubelet holds API
-/// server pods as it last received them. Compare resource versions to see which is newer.
+/// server pods as it last received them, so their resource versions say which is newer. If one of the two has none, as a
+/// manifest's pod, the other's status is used: nothing says that it is older.
+///
+/// The status is taken as a whole: `other` must know all of it.
 pub(super) fn with_status_of(pod: &Arc<Pod>, other: Option<&Pod>) -> Arc<Pod> {
-    let version = |pod: &Pod| pod.metadata.resource_version.as_deref()?.parse::<u64>().ok();
-    let is_newer = |other: &&Pod| version(pod).zip(version(other)).is_none_or(|(own, other)| own < other);
-    match other.filter(is_newer).filter(|other| other.status != pod.status) {
-        Some(other) => Arc::new(Pod { status: other.status.clone(), ..Pod::clone(pod) }),
-        None => Arc::clone(pod),
+    let Some(other) = other else { return Arc::clone(pod) };
+    let has_newer_status = match (version(pod), version(other)) {
+        (Some(own), Some(other)) => own < other,
+        (None, _) | (_, None) => true,
+    };
+    if has_newer_status && other.status != pod.status {
+        Arc::new(Pod { status: other.status.clone(), ..Pod::clone(pod) })
+    } else {
+        Arc::clone(pod)
     }
 }
 
-/// Known pods keep the time they were first seen. If nothing else has changed either, they keep their
-/// [`Arc`].
-pub(super) fn as_first_seen(pods: Vec<Pod>, before: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-    let before: HashMap<_, _> = before.iter().map(|pod| (pod.uid(), pod)).collect();
-    let as_first_seen = |pod: Pod| {
-        let mut pod = Arc::new(pod);
-        let Some(before) = before.get(pod.uid()) else { return pod };
-        if let Some(seen) = before.annotation(CONFIG_SEEN_ANNOTATION) {
-            set_annotation(&mut pod, CONFIG_SEEN_ANNOTATION, seen);
-        }
-        if **before == pod { Arc::clone(before) } else { pod }
-    };
-    pods.into_iter().map(as_first_seen).collect()
+fn version(pod: &Pod) -> Option<u64> {
+    pod.metadata.resource_version.as_deref()?.parse().ok()
 }
 
 /// Now in UTC, as RFC 3339, with a fraction of a second if there is one.

@@ -17,7 +17,7 @@ macro_rules! roles {
 
         impl $name {
             /// Every source.
-            pub const ALL: [Self; 4] = [$(Self::$role),+];
+            pub const ALL: [Self; [$(Self::$role),+].len()] = [$(Self::$role),+];
 
             /// The source's name: the value of the annotation `kubernetes.io/config.source`, or `kubelet`.
             #[must_use]
@@ -86,6 +86,41 @@ impl Source {
         }
     }
 
+    /// Whether it lists mirror pods. A mirror pod of any other source is refused: whoever can make one, could replace a static
+    /// pod by it.
+    pub(super) fn lists_mirror_pods(self) -> bool {
+        match self {
+            Self::Api => true,
+            Self::File | Self::Http | Self::Kubelet => false,
+        }
+    }
+
+    /// Whether its report alone keeps a pod: a pod that no other source reports any more is published as this one has it. Not
+    /// if it also lists what has ended, such as the old sandboxes of a container runtime: a pod that is gone would keep its IP.
+    pub(super) fn keeps_pods(self) -> bool {
+        match self {
+            Self::File | Self::Http | Self::Kubelet | Self::Api => true,
+        }
+    }
+
+    /// Whether it knows pods by the UIDs that they have on the node. A pod that it reports under a UID takes that UID from any
+    /// manifest that keeps it; a manifest does so only for a pod of another name.
+    pub(super) fn knows_uids_of_node(self) -> bool {
+        match self {
+            Self::Kubelet | Self::Api => true,
+            Self::File | Self::Http => false,
+        }
+    }
+
+    /// Whether it says that a pod has ended and holds nothing any more, by [`ENDED_ANNOTATION`](pod_index::ENDED_ANNOTATION). The
+    /// merge removes that mark from the pods of all others.
+    pub(super) fn says_what_has_ended(self) -> bool {
+        match self {
+            Self::Kubelet => true,
+            Self::File | Self::Http | Self::Api => false,
+        }
+    }
+
     /// Whether a list may have two pods of one name: an old one that still ends, and its successor. Elsewhere, the second is
     /// a mistake.
     pub(super) fn may_repeat_names(self) -> bool {
@@ -95,8 +130,8 @@ impl Source {
         }
     }
 
-    /// Whether its pods already have the kubelet's marks: where they are from, since when, and whether they have ended. The
-    /// merge marks all others itself, so that no pod's author can.
+    /// Whether its pods already have the kubelet's marks: where they are from, and since when. The merge marks all others itself,
+    /// so that no pod's author can, and then every pod of a role other than the API server's counts as static.
     pub(super) fn has_marks_of_kubelet(self) -> bool {
         match self {
             Self::Kubelet => true,

@@ -1,10 +1,9 @@
 //! Status of a source, for people and metrics, and its log lines: one for each problem.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use k8s_openapi::api::core::v1::Pod;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -104,8 +103,7 @@ impl SourceStatus {
 /// use std::time::{Duration, Instant};
 ///
 /// use futures_util::{StreamExt, stream};
-/// use k8s_openapi::api::core::v1::Pod;
-/// use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
+/// /// use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
 ///
 /// fn inventory() -> Result<Vec<Arc<Pod>>, String> {
 ///     // As a part of the example. A real one reads a database, say.
@@ -329,11 +327,6 @@ impl Observer for StatusWriter {
         });
         *of_pods = problems;
     }
-}
-
-/// Whether these are the same objects in the same order.
-pub(crate) fn is_same(one: &[Arc<Pod>], other: &[Arc<Pod>]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 /// Logs new problems and solved ones. Continuing problems are logged only once.

@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::read::read;
 use crate::sources::manifest::{self, Origin};
-use crate::sources::{NodeName, Problem, ProblemKind, pod};
+use crate::sources::skeleton::{Admission, Admitted, as_first_seen, objects};
+use crate::sources::{NodeName, Problem, ProblemKind, Source};
 use crate::text::PANICKED;
 use pod_index::PodMeta;
 
@@ -49,15 +50,15 @@ pub fn list(path: impl AsRef<Path>, node: &NodeName) -> Listing {
     let path: PathBuf = path.as_ref().components().collect();
     let mut files = Files::new(&path, node.clone(), |_| {});
     files.read();
-    files.listing()
+    let Contents { pods, problems } = files.contents();
+    Listing { pods: objects(&pods), problems }
 }
 
 /// The files of a path, as last read.
 pub(super) struct Files {
     path: PathBuf,
     node: NodeName,
-    /// Changes each pod before it is stored.
-    transform: fn(&mut Pod),
+    admission: Admission,
     hasher: RandomState,
     /// Sorted by name.
     by_path: BTreeMap<PathBuf, Arc<FileState>>,
@@ -73,8 +74,14 @@ struct FileState {
     /// A hash of what was decoded.
     content: Option<u64>,
     /// Its pods. While the file is invalid, the pods of its last valid version.
-    pods: Vec<Arc<Pod>>,
+    pods: Vec<Admitted>,
     problems: Vec<Problem>,
+}
+
+/// The pods and problems of all files.
+pub(super) struct Contents {
+    pub(super) pods: Vec<Admitted>,
+    pub(super) problems: Vec<Problem>,
 }
 
 impl Files {
@@ -82,7 +89,7 @@ impl Files {
         Self {
             path: path.to_owned(),
             node,
-            transform,
+            admission: Admission { role: Source::File, transform },
             hasher: RandomState::new(),
             by_path: BTreeMap::new(),
             problem: None,
@@ -120,7 +127,7 @@ impl Files {
     }
 
     /// The pods and problems now.
-    pub(super) fn listing(&self) -> Listing {
+    pub(super) fn contents(&self) -> Contents {
         let mut problems: Vec<Problem> = self.problem.iter().cloned().collect();
         // Names and UIDs in use, and by which file. No namespace is empty.
         let mut taken: HashMap<(&str, &str), &PathBuf> = HashMap::new();
@@ -138,13 +145,13 @@ impl Files {
                     continue;
                 }
                 taken.extend(keys.map(|(_, key)| (key, path)));
-                pods.push(Arc::clone(pod));
+                pods.push(pod.clone());
             }
         }
         pods.reverse();
         problems.extend(self.by_path.values().flat_map(|file| &file.problems).cloned());
         problems.extend(duplicates.into_iter().rev());
-        Listing { pods, problems }
+        Contents { pods, problems }
     }
 
     /// The files to read: the path itself, or the directory's entries.
@@ -189,17 +196,19 @@ impl Files {
             return Arc::clone(same);
         }
         let decoded = catch_unwind(AssertUnwindSafe(|| {
-            let mut decoded = manifest::decode(bytes, Origin::File(path), &self.node);
-            decoded.pods.iter_mut().for_each(self.transform);
-            decoded
+            let manifest::Decoded { pods, problems } =
+                manifest::decode(bytes, Origin::File(path), &self.node);
+            // Its decoder refuses mirror pods.
+            let admitted = pods.into_iter().filter_map(|pod| self.admission.admit(pod, false).ok());
+            Contents { pods: admitted.collect(), problems }
         }));
         // A defect of the decoder costs one file, which is not decoded again before it has changed.
-        let decoded = decoded.unwrap_or_else(|_panic| manifest::Decoded {
+        let decoded = decoded.unwrap_or_else(|_panic| Contents {
             pods: Vec::new(),
             problems: vec![problem(ProblemKind::Defect, path, PANICKED)],
         });
         let seen_before = before.map(|file| &file.pods[..]).unwrap_or_default();
-        let pods = pod::as_first_seen(decoded.pods, seen_before);
+        let pods = as_first_seen(decoded.pods, seen_before);
         FileState { content, pods, problems: decoded.problems }.keeping_the_last_good(before)
     }
 }
@@ -215,7 +224,7 @@ impl FileState {
     /// While a file has problems, its previous pods stay.
     fn keeping_the_last_good(mut self, before: Option<&Arc<Self>>) -> Arc<Self> {
         if self.problems.iter().any(|problem| problem.kind.is_grave()) {
-            let full_name = |pod: &Arc<Pod>| (pod.name().to_owned(), pod.namespace().to_owned());
+            let full_name = |pod: &Admitted| (pod.name().to_owned(), pod.namespace().to_owned());
             let names: HashSet<_> = self.pods.iter().map(full_name).collect();
             let good = self.pods.len();
             let kept = before.into_iter().flat_map(|file| &file.pods);

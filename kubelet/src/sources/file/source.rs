@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::hints::Hints;
-use super::list::{Files, Listing, problem};
+use super::list::{Contents, Files, problem};
 use crate::blocking::{Job, OneThread};
 use crate::sources::skeleton::{Pace, Read, Reading, poll};
 use crate::sources::status::StatusWriter;
@@ -99,7 +99,7 @@ struct Look {
 struct Listed {
     /// Whether file events will be reported.
     watched: notify::Result<()>,
-    listing: Listing,
+    contents: Contents,
     /// Why the path could not be listed.
     failure: Option<ProblemKind>,
 }
@@ -109,7 +109,7 @@ impl Look {
     fn list(&mut self) -> Listed {
         let watched = self.hints.watch();
         let failure = self.files.read();
-        Listed { watched, listing: self.files.listing(), failure }
+        Listed { watched, contents: self.files.contents(), failure }
     }
 }
 
@@ -143,8 +143,8 @@ impl Read for Manifests {
 }
 
 impl Manifests {
-    fn reading(&self, began: Instant, Listed { watched, listing, failure }: Listed) -> Reading {
-        let Listing { pods, mut problems } = listing;
+    fn reading(&self, began: Instant, Listed { watched, contents, failure }: Listed) -> Reading {
+        let Contents { pods, mut problems } = contents;
         if let Err(error) = watched {
             let message = format!("no file events, so the path is only listed periodically: {error}");
             problems.push(problem(ProblemKind::Unhinted, &self.path, &message));

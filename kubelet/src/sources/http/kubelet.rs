@@ -1,7 +1,6 @@
 //! Whether the lists of a kubelet are complete, judged by its pods and by the connections that carry them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -10,6 +9,7 @@ use pod_index::is_static_pod;
 use super::fetch::Fetched;
 use super::requests::SOON;
 use crate::sources::completeness::Completeness;
+use crate::sources::skeleton::Admitted;
 
 /// The lists of one kubelet.
 pub(super) struct Lists {
@@ -39,14 +39,14 @@ impl Lists {
     }
 
     /// Whether this list, which was requested at that time, has all pods of the node.
-    pub(super) fn is_complete(&mut self, began: Instant, pods: &[Arc<Pod>]) -> bool {
-        let api_pods = pods.iter().filter(|pod| !is_static_pod(&***pod)).count();
+    pub(super) fn is_complete(&mut self, began: Instant, pods: &[Admitted]) -> bool {
+        let api_pods = pods.iter().filter(|pod| !is_static_pod::<Pod>(pod)).count();
         if self.connection.is_none() && self.has_api_pods && api_pods == 0 {
             // All of them are gone, and no connection tells whether the process is still the same.
             self.completeness.interrupted();
         }
         self.has_api_pods = api_pods > 0;
-        let is_complete = self.completeness.judge(began, api_pods);
+        let is_complete = self.completeness.is_complete(began, api_pods);
         self.pause = match self.pause {
             _ if is_complete => None,
             // Only the API server's return ends a longer doubt.

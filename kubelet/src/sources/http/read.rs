@@ -17,16 +17,16 @@ use super::requests::{Requests, SOON};
 use crate::backoff::bounded;
 use crate::blocking::OneThread;
 use crate::sources::completeness::INCOMPLETE;
-use crate::sources::skeleton::{Pace, Read, ReadResult, Reading, poll};
+use crate::sources::skeleton::{Admitted, Pace, Read, ReadResult, Reading, as_first_seen, poll};
 use crate::sources::status::StatusWriter;
-use crate::sources::{Nudge, Problem, ProblemKind, Source, Updates, pod};
+use crate::sources::{Nudge, Problem, ProblemKind, Source, Updates};
 use crate::text::PANICKED;
 
 /// The content of a body.
 #[derive(Default)]
 pub(in crate::sources) struct Decoded {
     /// `None` if the body is unusable as a whole.
-    pub(in crate::sources) pods: Option<Vec<Pod>>,
+    pub(in crate::sources) pods: Option<Vec<Admitted>>,
     pub(in crate::sources) problems: Vec<Problem>,
     /// The UIDs of pods that are in the body and cannot be used. What was emitted of them stays.
     pub(in crate::sources) unusable: HashSet<String>,
@@ -75,7 +75,7 @@ struct Served {
     hasher: RandomState,
     last: Option<LastBody>,
     /// The pods that exist according to the last usable bodies. `None` before the first one.
-    known: Option<KnownPods>,
+    known: Option<ServedPods>,
     /// `Some` if the URL is a kubelet's. Any other body is complete.
     kubelet: Option<Lists>,
 }
@@ -88,16 +88,17 @@ struct LastBody {
     problems: Vec<Problem>,
 }
 
+/// The pods of the bodies so far. Only their objects matter here: which pods stay while a list is incomplete, the merge decides.
 #[derive(Default)]
-struct KnownPods {
+struct ServedPods {
     /// Those of the last usable body.
-    listed: Vec<Arc<Pod>>,
+    listed: Vec<Admitted>,
     /// Those of earlier bodies that this one lacks, although it may be incomplete.
-    missing: Vec<Arc<Pod>>,
+    missing: Vec<Admitted>,
 }
 
-impl KnownPods {
-    fn all(&self) -> Vec<Arc<Pod>> {
+impl ServedPods {
+    fn all(&self) -> Vec<Admitted> {
         self.listed.iter().chain(&self.missing).cloned().collect()
     }
 }
@@ -136,7 +137,7 @@ impl Served {
         if self.kubelet.is_some() || self.known.is_some() {
             return failed;
         }
-        self.known = Some(KnownPods::default());
+        self.known = Some(ServedPods::default());
         Reading { pods: Some(Vec::new()), ..failed }
     }
 
@@ -167,7 +168,7 @@ impl Served {
     }
 
     /// Decodes a body. Returns its pods, if they can be used; those that have not changed are the same objects as before.
-    async fn decode(&mut self, hash: u64, body: Bytes) -> Option<Vec<Arc<Pod>>> {
+    async fn decode(&mut self, hash: u64, body: Bytes) -> Option<Vec<Admitted>> {
         let decode = Arc::clone(&self.decode);
         // Decoding ten megabytes takes a while. It does not block, so it needs no thread of this source. If it panics, the
         // body is not decoded again.
@@ -180,20 +181,20 @@ impl Served {
         };
         let Decoded { pods, problems, unusable } = decoded;
         self.last = Some(LastBody { hash, is_usable: pods.is_some(), problems });
-        let before = self.known.as_ref().map(KnownPods::all).unwrap_or_default();
-        let mut pods = pod::as_first_seen(pods?, &before);
+        let before = self.known.as_ref().map(ServedPods::all).unwrap_or_default();
+        let mut pods = as_first_seen(pods?, &before);
         pods.extend(before.into_iter().filter(|pod| unusable.contains(pod.uid())));
         Some(pods)
     }
 
     /// Records which pods exist after a usable body. `pods`: those of the body, if it is a new one.
-    fn listed(&mut self, pods: Option<&[Arc<Pod>]>, is_complete: bool) {
+    fn listed(&mut self, pods: Option<&[Admitted]>, is_complete: bool) {
         let known = self.known.get_or_insert_default();
         if let Some(pods) = pods {
             let listed: HashSet<_> = pods.iter().map(|pod| pod.uid()).collect();
             let mut missing = known.all();
             missing.retain(|pod| !listed.contains(pod.uid()));
-            *known = KnownPods { listed: pods.to_vec(), missing };
+            *known = ServedPods { listed: pods.to_vec(), missing };
         }
         if is_complete {
             known.missing.clear();

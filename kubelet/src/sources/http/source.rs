@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::{Decoded, HttpConfig, follow_url};
 use crate::sources::manifest::{self, Origin};
+use crate::sources::skeleton::Admission;
 use crate::sources::{NodeName, Problem, Source, Updates};
 
 /// Follows the pods that the configured URL serves for `node`.
@@ -37,14 +38,14 @@ use crate::sources::{NodeName, Problem, Source, Updates};
 #[doc(alias = "NewSourceURL")]
 pub fn follow(config: HttpConfig, node: NodeName) -> Result<Updates<Pod>, Problem> {
     let url = config.url.clone();
-    let transform = config.transform;
+    let admission = Admission { role: Source::Http, transform: config.transform };
     let decode = move |bytes: &[u8]| {
-        let mut decoded = manifest::decode(bytes, Origin::Url(&url), &node);
-        decoded.pods.iter_mut().for_each(transform);
+        let manifest::Decoded { pods, problems } = manifest::decode(bytes, Origin::Url(&url), &node);
+        // Its decoder refuses mirror pods.
+        let admitted = pods.into_iter().filter_map(|pod| admission.admit(pod, false).ok()).collect();
         // One bad pod makes the body unusable, as in the kubelet.
-        let is_whole = decoded.problems.iter().all(|problem| !problem.kind.is_grave());
-        let pods = is_whole.then_some(decoded.pods);
-        Decoded { pods, problems: decoded.problems, ..Decoded::default() }
+        let is_whole = problems.iter().all(|problem| !problem.kind.is_grave());
+        Decoded { pods: is_whole.then_some(admitted), problems, ..Decoded::default() }
     };
     follow_url(Source::Http, config, decode)
 }

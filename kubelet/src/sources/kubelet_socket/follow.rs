@@ -13,8 +13,8 @@ use super::message::{self, EventKind, LIST_PODS, WATCH_PODS};
 use super::pods::Pods;
 use crate::sources::completeness::{Completeness, INCOMPLETE};
 use crate::sources::skeleton;
-use crate::sources::skeleton::Follow;
-use crate::sources::status::{StatusWriter, is_same};
+use crate::sources::skeleton::{Emitted, Follow};
+use crate::sources::status::StatusWriter;
 use crate::sources::{Nudge, Problem, ProblemKind, Source, SourceUpdate, Updates};
 
 /// Where a kubelet serves its Pods API unless its root directory is another one.
@@ -101,20 +101,14 @@ struct Following {
     completeness: Completeness,
     /// The last list that could be used.
     listed: Option<Listed>,
-    said: Option<Said>,
+    emitted: Emitted,
     /// The pause before the next list, while lists may be incomplete.
-    doubt: Duration,
+    pause_in_doubt: Duration,
 }
 
 /// What is known of the last list.
 #[derive(Clone, Copy)]
 struct Listed {
-    is_complete: bool,
-}
-
-/// The last set that was emitted.
-struct Said {
-    pods: Vec<Arc<Pod>>,
     is_complete: bool,
 }
 
@@ -190,24 +184,15 @@ impl Following {
             pause: LEAST_PAUSE,
             completeness: Completeness::new(),
             listed: None,
-            said: None,
-            doubt: LEAST_PAUSE,
+            emitted: Emitted::default(),
+            pause_in_doubt: LEAST_PAUSE,
         }
     }
 
     /// The set to emit, unless it says nothing new. Before the first list there is none: events tell of single pods.
     fn news(&mut self) -> Option<SourceUpdate<Pod>> {
         let Listed { is_complete } = self.listed?;
-        let pods = self.pods.all();
-        if let Some(said) = &self.said {
-            let is_confirmation = is_complete && !said.is_complete;
-            if is_same(&said.pods, &pods) && !is_confirmation {
-                return None;
-            }
-        }
-        self.status.updated(pods.len());
-        self.said = Some(Said { pods: pods.clone(), is_complete });
-        Some(if is_complete { SourceUpdate::Set(pods) } else { SourceUpdate::Incomplete(pods) })
+        self.emitted.news(Some(self.pods.all()), is_complete, &self.status)
     }
 
     /// Connects, or waits for an event or for the time of a list, and applies it.
@@ -285,17 +270,18 @@ impl Following {
             }
         };
         problems.extend(self.pods.problems());
-        let is_complete = self.completeness.judge(began, self.pods.of_the_api_server());
+        let is_complete = self.completeness.is_complete(began, self.pods.of_the_api_server());
         self.listed = Some(Listed { is_complete });
         if is_complete {
-            self.doubt = LEAST_PAUSE;
+            self.pause_in_doubt = LEAST_PAUSE;
             self.status.read(began, problems);
             return Ok(());
         }
-        session.list_by(began + self.doubt);
+        session.list_by(began + self.pause_in_doubt);
         // Only the API server's return ends a longer doubt.
         let has_none = self.pods.of_the_api_server() == 0;
-        self.doubt = if has_none { (self.doubt * 2).min(self.socket.period) } else { LEAST_PAUSE };
+        self.pause_in_doubt =
+            if has_none { (self.pause_in_doubt * 2).min(self.socket.period) } else { LEAST_PAUSE };
         let origin = self.socket.path.display().to_string();
         problems.push(Problem::new(ProblemKind::Incomplete, origin, None, None, INCOMPLETE));
         self.status.read_incompletely(began, problems);
@@ -352,7 +338,7 @@ impl Following {
             _ => self.completeness.interrupted(),
         }
         if is_slow {
-            self.doubt = LEAST_PAUSE;
+            self.pause_in_doubt = LEAST_PAUSE;
         } else {
             self.doubt_lists();
         }
@@ -381,7 +367,7 @@ impl Following {
         if let Some(listed) = &mut self.listed {
             listed.is_complete = false;
         }
-        self.doubt = LEAST_PAUSE;
+        self.pause_in_doubt = LEAST_PAUSE;
     }
 
     /// Records that a read has failed.
@@ -418,13 +404,16 @@ mod tests {
         let mut following = Following::new(KubeletSocket::new("socket"), status);
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        assert!(!following.completeness.judge(start, 2) && following.completeness.judge(start + second, 2));
+        assert!(
+            !following.completeness.is_complete(start, 2)
+                && following.completeness.is_complete(start + second, 2)
+        );
         following.listed = Some(Listed { is_complete: true });
 
         following.begin_anew();
         assert!(matches!(following.news(), Some(SourceUpdate::Incomplete(_))), "before the next list");
         assert!(
-            !following.completeness.judge(start + 2 * second, 0),
+            !following.completeness.is_complete(start + 2 * second, 0),
             "it may be another kubelet's first list"
         );
     }

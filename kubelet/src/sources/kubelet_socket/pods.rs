@@ -3,33 +3,31 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid, is_mirror_pod, is_static_pod};
+use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid, is_static_pod};
 
 use super::message::{self, EventKind};
-use crate::marks;
 use crate::memory::{self, Bounded, Reduced};
 use crate::protobuf::{DecodeError, decode_pod_within};
 use crate::sources::problem::{limited, undecodable};
-use crate::sources::{Problem, ProblemKind};
+use crate::sources::skeleton::{Admission, Admitted, UnexpectedMirrorPod};
+use crate::sources::{Problem, ProblemKind, Source};
 use crate::text::{PANICKED, shorten};
 
 /// The pods of a kubelet.
 #[derive(Debug)]
 pub(super) struct Pods {
     origin: String,
-    /// Changes each pod before it is stored.
-    transform: fn(&mut Pod),
-    by_uid: BTreeMap<PodUid, KnownPod>,
+    admission: Admission,
+    by_uid: BTreeMap<PodUid, ListedPod>,
     hasher: RandomState,
 }
 
 /// A pod, as last listed or as in a later event.
 #[derive(Debug)]
-struct KnownPod {
-    object: Arc<Pod>,
+struct ListedPod {
+    object: Admitted,
     /// A hash of the bytes that it was decoded from. The same bytes are not decoded again.
     content: u64,
     /// The kubelet has ended its containers and released what it used.
@@ -40,17 +38,18 @@ struct KnownPod {
 
 impl Pods {
     pub(super) fn new(origin: String, transform: fn(&mut Pod)) -> Self {
-        Self { origin, transform, by_uid: BTreeMap::new(), hasher: RandomState::new() }
+        let admission = Admission { role: Source::Kubelet, transform };
+        Self { origin, admission, by_uid: BTreeMap::new(), hasher: RandomState::new() }
     }
 
     /// All pods, in the order of their UIDs. Unchanged ones are the same objects as before.
-    pub(super) fn all(&self) -> Vec<Arc<Pod>> {
-        self.by_uid.values().map(|pod| Arc::clone(&pod.object)).collect()
+    pub(super) fn all(&self) -> Vec<Admitted> {
+        self.by_uid.values().map(|pod| pod.object.clone()).collect()
     }
 
     /// How many of them the kubelet has from the API server.
     pub(super) fn of_the_api_server(&self) -> usize {
-        self.by_uid.values().filter(|pod| !is_static_pod(&*pod.object)).count()
+        self.by_uid.values().filter(|pod| !is_static_pod::<Pod>(&pod.object)).count()
     }
 
     /// Problems with single pods.
@@ -101,7 +100,7 @@ impl Pods {
                     return Ok(false);
                 };
                 known.has_ended = true;
-                mark_ended(Arc::make_mut(&mut known.object));
+                mark_ended(&mut known.object);
                 Ok(true)
             }
             EventKind::Changed => {
@@ -131,17 +130,15 @@ impl Pods {
         let problem_at =
             |kind, field: &str, message: &str| undecodable(kind, namespace, name, field, message);
         // A panic, of the decoder or of what an embedder does with a pod, costs that pod.
-        let read = catch_unwind(AssertUnwindSafe(|| Content::read(bytes, self.transform)));
+        let read = catch_unwind(AssertUnwindSafe(|| Content::read(bytes, self.admission)));
         let (object, problem) = match read {
-            Ok(Content::Pod(Bounded { object: pod, reduced })) => {
+            Ok(Content::Pod { pod, reduced }) => {
                 let warning = |Reduced { field, message }| problem_at(ProblemKind::Warning, &field, &message);
-                (Some(*pod), reduced.map(warning))
+                (Some(pod), reduced.map(warning))
             }
-            Ok(Content::MirrorPod) => {
-                let namespace = shorten(namespace);
-                let name = shorten(name);
-                let message = format!("the pod {namespace}/{name} is a mirror pod; no kubelet lists those");
-                let field = "metadata.annotations[kubernetes.io/config.mirror]".to_owned();
+            Ok(Content::MirrorPod(mirror)) => {
+                let message = mirror.message(self.admission.role);
+                let field = UnexpectedMirrorPod::FIELD.to_owned();
                 return Err(Problem::new(ProblemKind::Invalid, &*self.origin, None, Some(field), message));
             }
             Ok(Content::Nameless) => {
@@ -167,7 +164,7 @@ impl Pods {
                 if has_ended {
                     mark_ended(&mut object);
                 }
-                self.by_uid.insert(uid, KnownPod { object: Arc::new(object), content, has_ended, problem });
+                self.by_uid.insert(uid, ListedPod { object, content, has_ended, problem });
                 None
             }
             (None, Some(before)) => {
@@ -183,7 +180,7 @@ impl Pods {
 /// A pod's bytes, decoded.
 struct Decoded {
     /// `None` if it cannot be used.
-    object: Option<Pod>,
+    object: Option<Admitted>,
     content: u64,
     problem: Option<Problem>,
 }
@@ -191,33 +188,32 @@ struct Decoded {
 /// What the bytes of a pod hold.
 enum Content {
     /// A pod, as it is stored.
-    Pod(Bounded<Box<Pod>>),
-    MirrorPod,
+    Pod {
+        pod: Admitted,
+        reduced: Option<Reduced>,
+    },
+    MirrorPod(UnexpectedMirrorPod),
     Nameless,
     Undecodable(DecodeError),
 }
 
 impl Content {
-    fn read(bytes: &[u8], transform: fn(&mut Pod)) -> Self {
-        let Bounded { object: mut pod, reduced } = match decode_pod_within(memory::LIMIT, bytes) {
+    fn read(bytes: &[u8], admission: Admission) -> Self {
+        let Bounded { object: pod, reduced } = match decode_pod_within(memory::LIMIT, bytes) {
             Ok(decoded) => decoded,
             Err(error) => return Self::Undecodable(error),
         };
-        if is_mirror_pod(&pod) {
-            return Self::MirrorPod;
+        let is_nameless = pod.name().is_empty();
+        match admission.admit(pod, reduced.is_some()) {
+            Err(mirror) => Self::MirrorPod(mirror),
+            Ok(_) if is_nameless => Self::Nameless,
+            Ok(pod) => Self::Pod { pod, reduced },
         }
-        if pod.name().is_empty() {
-            return Self::Nameless;
-        }
-        marks::remove_forged(&mut pod);
-        transform(&mut pod);
-        Self::Pod(Bounded { object: Box::new(pod), reduced })
     }
 }
 
-fn mark_ended(pod: &mut Pod) {
-    let annotations = pod.metadata.annotations.get_or_insert_default();
-    annotations.insert(ENDED_ANNOTATION.to_owned(), String::new());
+fn mark_ended(pod: &mut Admitted) {
+    pod.mark(ENDED_ANNOTATION, "");
 }
 
 /// Whether a container runs.

@@ -6,8 +6,8 @@
 //! what that means for the index: each pod of the index is a function of what all sources report.
 
 mod kept;
-mod known;
 mod merged;
+mod reported;
 mod resolve;
 mod step;
 
@@ -19,8 +19,8 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta, PodUid};
 
 use self::kept::KeptUids;
-use self::known::{Known, KnownPod};
 pub use self::merged::Merged;
+use self::reported::{Reported, ReportedPod};
 use self::step::{Keys, Step};
 use super::static_pods::{Claims, NodeCheck, OwnNode, Ownership, UNCONFIRMED_FOR};
 use super::{NodeName, Problem, Source, SourceUpdate, pod};
@@ -102,7 +102,7 @@ pub struct Merge {
     seen: BTreeSet<Source>,
     /// A latch: never reset.
     all_seen: bool,
-    sources: HashMap<Source, Known>,
+    sources: HashMap<Source, Reported>,
     /// The node whose kubelet the source [`Kubelet`](Source::Kubelet) asks. `None`: no static pods are derived.
     own: Option<NodeName>,
     /// The kubelet's pods are what it itself knows.
@@ -111,16 +111,16 @@ pub struct Merge {
     manages_own: bool,
     claims: Claims,
     kept: KeptUids,
-    readings: HashMap<Source, Reading>,
+    last_reads: HashMap<Source, LastReads>,
     node: NodeCheck,
     published: HashMap<PodUid, Arc<Pod>>,
     /// Published pods that no source reports any more, until all sources are seen.
-    held: BTreeSet<PodUid>,
+    unreported: BTreeSet<PodUid>,
 }
 
 /// The last good reads of a source.
 #[derive(Debug)]
-struct Reading {
+struct LastReads {
     began: Instant,
     /// The start of the last one that found everything: a pod that it did not report did not exist.
     last_complete: Option<Instant>,
@@ -141,10 +141,10 @@ impl Merge {
             manages_own: false,
             claims: Claims::default(),
             kept: KeptUids::default(),
-            readings: HashMap::new(),
+            last_reads: HashMap::new(),
             node: NodeCheck::default(),
             published: HashMap::new(),
-            held: BTreeSet::new(),
+            unreported: BTreeSet::new(),
         }
     }
 
@@ -217,9 +217,9 @@ impl Merge {
     /// # Complexity
     /// O(mirror pods + pods of the source).
     pub fn read(&mut self, source: Source, began: Instant, is_complete: bool) -> Merged {
-        let before = self.readings.get(&source).and_then(|reading| reading.last_complete);
+        let before = self.last_reads.get(&source).and_then(|reads| reads.last_complete);
         let last_complete = if is_complete { Some(began) } else { before };
-        self.readings.insert(source, Reading { began, last_complete });
+        self.last_reads.insert(source, LastReads { began, last_complete });
         let mut keys = self.own_keys();
         let over = self.forget_missing_static_pods(source, began);
         keys.uids.extend(over.uids);
@@ -248,7 +248,7 @@ impl Merge {
     fn forget_missing_static_pods(&mut self, source: Source, now: Instant) -> Keys {
         let mut keys = Keys::default();
         let Some(known) = self.sources.get_mut(&source) else { return keys };
-        let is_over = |pod: &&KnownPod| {
+        let is_over = |pod: &&ReportedPod| {
             let missing = pod.missing_since.map(|since| now.saturating_duration_since(since));
             missing.is_some_and(|missing| missing >= UNCONFIRMED_FOR)
                 && pod.object.annotation(CONFIG_SOURCE_ANNOTATION) == Some(Source::File.as_str())
@@ -365,7 +365,7 @@ impl Merge {
             // From now on, a claim is refused if neither the kubelet nor a manifest confirms it. So all claims of the node
             // are judged again. The pods that were held until now go.
             let Keys { uids, names } = self.own_keys();
-            step.touched.uids.extend(uids.into_iter().chain(std::mem::take(&mut self.held)));
+            step.touched.uids.extend(uids.into_iter().chain(std::mem::take(&mut self.unreported)));
             step.touched.names.extend(names);
         }
         self.resolve(step)

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{ENDED_ANNOTATION, FullName, PodMeta, PodUid, is_mirror_pod, is_static_pod};
 
 use super::kept::KeptPod;
-use super::known::{KnownPod, described};
+use super::reported::{ReportedPod, described};
 use super::step::{Keys, Step};
 use super::{Merge, Merged};
 use crate::sources::pod::{differs_for_kubelet, is_mark, set_annotation, with_status_of};
@@ -33,6 +33,28 @@ fn manifest_sources() -> impl Iterator<Item = Source> {
     Source::ALL.into_iter().filter(|source| source.has_manifests())
 }
 
+/// What each source reports under one UID. Without a `..`, so that the compiler names the places that do not know a new role.
+#[derive(Clone, Copy, Default)]
+struct Reports<'a> {
+    file: Option<&'a ReportedPod>,
+    http: Option<&'a ReportedPod>,
+    kubelet: Option<&'a ReportedPod>,
+    api: Option<&'a ReportedPod>,
+}
+
+/// Why a claim cannot be true.
+struct Objection {
+    field: &'static str,
+    message: &'static str,
+}
+
+impl Objection {
+    /// To the annotation that makes a pod a mirror pod.
+    fn to_mirror(message: &'static str) -> Self {
+        Self { field: MIRROR, message }
+    }
+}
+
 impl Merge {
     /// Applies the changes in one source.
     pub(super) fn resolve(&mut self, step: Step) -> Merged {
@@ -40,7 +62,7 @@ impl Merge {
         let mut merged = Merged { problems, ..Merged::default() };
         let gone: Vec<_> = keys.uids.iter().filter(|uid| !self.is_mirror(uid)).cloned().collect();
         for mirror in gone {
-            merged.claims_changed |= self.claims.judge(&mirror, None);
+            merged.claims_changed |= self.claims.set_refusal(&mirror, None);
             self.let_claim_go(&mirror, &now, &mut keys);
         }
         for mirror in &mirrors {
@@ -55,7 +77,7 @@ impl Merge {
         }
         self.settle(keys, &mut merged);
         let awaits = |source| {
-            let read = self.readings.get(&source).map(|reading| reading.began);
+            let read = self.last_reads.get(&source).map(|reads| reads.began);
             self.own_claims().any(|(_, claimed)| read <= claimed.seen)
         };
         let is_due = |source: &Source| match source {
@@ -69,18 +91,18 @@ impl Merge {
 
     /// Whether the kubelet's last list has pods, so that it has read its manifests.
     fn kubelet_speaks(&self) -> bool {
-        let is_listed = |pod: &KnownPod| pod.missing_since.is_none();
+        let is_listed = |pod: &ReportedPod| pod.missing_since.is_none();
         self.sources.get(&Source::Kubelet).is_some_and(|kubelet| kubelet.pods.values().any(is_listed))
     }
 
     fn is_mirror(&self, uid: &PodUid) -> bool {
-        self.holder(Source::Api, uid).is_some_and(|pod| is_mirror_pod(&*pod.object))
+        self.reported(Source::Api, uid).is_some_and(|pod| is_mirror_pod(&*pod.object))
     }
 
     /// Whether a mirror pod's claim counts.
     fn counts(&self, mirror: &PodUid) -> bool {
         let counting =
-            self.claims.by_mirror.get(mirror).and_then(|claimed| self.counting(&claimed.claim.uid));
+            self.claims.by_mirror.get(mirror).and_then(|claimed| self.counting_claim(&claimed.claim.uid));
         counting.is_some_and(|(counting, _)| counting == mirror)
     }
 
@@ -133,7 +155,7 @@ impl Merge {
     ) {
         let uid = PodUid::from(mirror.uid());
         // A later pod of the update may have replaced it.
-        let known = self.holder(Source::Api, &uid).filter(|known| is_mirror_pod(&*known.object));
+        let known = self.reported(Source::Api, &uid).filter(|known| is_mirror_pod(&*known.object));
         let Some(name) = known.map(|known| known.name.clone()).filter(|_| self.own.is_some()) else {
             return;
         };
@@ -144,7 +166,7 @@ impl Merge {
         let claim = match claim(mirror) {
             Ok(claim) => claim,
             Err((field, message)) => {
-                merged.claims_changed |= self.claims.judge(&uid, Some(refused(mirror, field, message)));
+                merged.claims_changed |= self.claims.set_refusal(&uid, Some(refused(mirror, field, message)));
                 return;
             }
         };
@@ -196,7 +218,7 @@ impl Merge {
     fn manifests_read(&self, claimed: &Claimed) -> bool {
         let mut configured = manifest_sources().filter(|source| self.configured.contains(source)).peekable();
         let is_later =
-            |source| self.readings.get(&source).and_then(|reading| reading.last_complete) > claimed.seen;
+            |source| self.last_reads.get(&source).and_then(|reads| reads.last_complete) > claimed.seen;
         configured.peek().is_some() && configured.all(is_later)
     }
 
@@ -206,7 +228,7 @@ impl Merge {
     }
 
     /// The manifest of this name that is used.
-    fn manifest(&self, name: &FullName) -> Option<&KnownPod> {
+    fn manifest(&self, name: &FullName) -> Option<&ReportedPod> {
         manifest_sources().find_map(|source| self.named(source, name)).map(|(_, manifest)| manifest)
     }
 
@@ -239,10 +261,10 @@ impl Merge {
         }
         let mut seen = HashSet::with_capacity(uids.len());
         for uid in uids.into_iter().filter(|uid| seen.insert(uid.clone())) {
-            self.judge(&uid, merged);
+            self.refuse_false_claims(&uid, merged);
             let pod = self.resolved(&uid);
-            if pod.is_none() && self.is_held(&uid) {
-                self.held.insert(uid);
+            if pod.is_none() && self.stays_unreported(&uid) {
+                self.unreported.insert(uid);
                 continue;
             }
             merged.publish(&mut self.published, uid, pod);
@@ -252,13 +274,21 @@ impl Merge {
     /// Whether a published pod stays although no source describes it any more, because not all sources are seen. Three pods
     /// do not stay: an unconfirmed one, whose time is over; one that a source reports, but that is published under another
     /// UID; and a derived one whose mirror pod is there, but is refused.
-    fn is_held(&self, uid: &PodUid) -> bool {
+    fn stays_unreported(&self, uid: &PodUid) -> bool {
         let is_unconfirmed = |pod: &Arc<Pod>| pod.annotation(UNCONFIRMED_ANNOTATION).is_some();
         if self.published.get(uid).is_some_and(is_unconfirmed) {
             return false;
         }
-        let is_reported = Source::ALL.iter().any(|source| self.holder(*source, uid).is_some());
-        !(self.all_seen || is_reported) && (self.held.contains(uid) || self.claims.on(uid).is_empty())
+        if self.all_seen || self.is_kept_by_a_report(uid) {
+            return false;
+        }
+        self.unreported.contains(uid) || self.claims.on(uid).is_empty()
+    }
+
+    /// Whether a source reports this pod whose report alone keeps it.
+    fn is_kept_by_a_report(&self, uid: &PodUid) -> bool {
+        let mut keeping = Source::ALL.into_iter().filter(|source| source.keeps_pods());
+        keeping.any(|source| self.reported(source, uid).is_some())
     }
 
     /// Notes which UID the manifest of this name keeps, and adds the UIDs under which static pods of this name are known.
@@ -267,7 +297,7 @@ impl Merge {
         let manifest = self.manifest(name).map(|manifest| Arc::clone(&manifest.object));
         self.kept.forget_unless(name, manifest.as_ref());
         if let Some(manifest) = manifest {
-            match self.told(name) {
+            match self.as_kubelet_tells(name) {
                 Some(told) => {
                     if let Some(other) = self.kept.keep(name, manifest, told) {
                         self.known_uids(&other, uids);
@@ -290,26 +320,37 @@ impl Merge {
 
     /// The pod to publish under a UID: decides which source is used for which part.
     fn resolved(&self, uid: &PodUid) -> Option<Arc<Pod>> {
-        let [file, http, kubelet, api] = Source::ALL.map(|source| self.holder(source, uid));
-        if let (Some(api), Some(kubelet), true) = (api, kubelet, self.trusts_kubelet) {
-            return Some(as_kubelet_knows(api, kubelet));
+        let Reports { file, http, kubelet, api } = self.reports(uid);
+        match (api, kubelet) {
+            (Some(api), Some(kubelet)) if self.trusts_kubelet => Some(as_kubelet_knows(api, kubelet)),
+            (Some(api), Some(kubelet)) => Some(with_status_of(&api.object, Some(&*kubelet.object))),
+            (Some(only), None) | (None, Some(only)) => Some(Arc::clone(&only.object)),
+            (None, None) => self.resolved_static_pod(uid, file, http),
         }
-        if let Some(api) = api {
-            return Some(with_status_of(&api.object, kubelet.map(|kubelet| &*kubelet.object)));
-        }
-        if let Some(kubelet) = kubelet {
-            return Some(Arc::clone(&kubelet.object));
-        }
-        let claim = self.counting(uid);
-        let is_own = |pod: &&KnownPod| self.uid_of(&pod.name).is_none_or(|known| known == uid);
-        if let Some(manifest) = file.filter(is_own).or_else(|| http.filter(is_own)) {
+    }
+
+    /// The same of a static pod that the kubelet does not list: from its manifest and its mirror pod, the manifest alone, the
+    /// mirror pod alone, or as the kubelet listed it last.
+    fn resolved_static_pod(
+        &self,
+        uid: &PodUid,
+        file: Option<&ReportedPod>,
+        http: Option<&ReportedPod>,
+    ) -> Option<Arc<Pod>> {
+        let claim = self.counting_claim(uid);
+        // Not if the node knows the manifest's pod under another UID.
+        let is_under_this_uid = |manifest: &&ReportedPod| match self.uid_of(&manifest.name) {
+            None => true,
+            Some(known) => known == uid,
+        };
+        if let Some(manifest) = file.filter(is_under_this_uid).or_else(|| http.filter(is_under_this_uid)) {
             return Some(with_status_of(&manifest.object, claim.map(|(_, claimed)| &*claimed.pod)));
         }
         if let Some((mirror, claimed)) = claim {
             return Some(self.derived(mirror, claimed));
         }
         let name = self.kept.name_of(uid).filter(|name| self.uid_of(name) == Some(uid))?;
-        self.kept(name).map(|kept| Arc::clone(&kept.object))
+        self.kept_pod(name).map(|kept| Arc::clone(&kept.object))
     }
 
     /// The static pod of a claim. Spec, status and UID come from the mirror pod, never from several sources.
@@ -325,34 +366,34 @@ impl Merge {
     /// The UID under which the node knows the static pod of this name: the kubelet's, else its mirror pod's, else the one that
     /// the manifest keeps.
     fn uid_of(&self, name: &FullName) -> Option<&PodUid> {
-        let claimed = || self.counting_named(name).map(|claimed| &claimed.claim.uid);
-        let kept = || self.kept(name).map(|kept| &kept.uid);
+        let claimed = || self.counting_claim_of_name(name).map(|claimed| &claimed.claim.uid);
+        let kept = || self.kept_pod(name).map(|kept| &kept.uid);
         self.kubelets_uid(name).or_else(claimed).or_else(kept)
     }
 
     /// The claim of this name that counts.
-    fn counting_named(&self, name: &FullName) -> Option<&Claimed> {
+    fn counting_claim_of_name(&self, name: &FullName) -> Option<&Claimed> {
         let claims = self.claims.named(name).into_iter();
         claims.filter(|(mirror, _)| self.counts(mirror)).map(|(_, claimed)| claimed).next()
     }
 
     /// The static pod of this name as the kubelet tells of it, itself or by a mirror pod that is certainly a kubelet's.
-    fn told(&self, name: &FullName) -> Option<KeptPod> {
+    fn as_kubelet_tells(&self, name: &FullName) -> Option<KeptPod> {
         if let Some(uid) = self.kubelets_uid(name) {
-            let pod = self.holder(Source::Kubelet, uid)?;
+            let pod = self.reported(Source::Kubelet, uid)?;
             return Some(KeptPod { uid: uid.clone(), object: Arc::clone(&pod.object) });
         }
-        let claimed = self.counting_named(name).filter(|claimed| is_by_kubelet(claimed))?;
+        let claimed = self.counting_claim_of_name(name).filter(|claimed| is_by_kubelet(claimed))?;
         Some(KeptPod { uid: claimed.claim.uid.clone(), object: Arc::clone(&claimed.pod) })
     }
 
     /// The pod that the manifest of this name keeps, unless its UID is another pod's.
-    fn kept(&self, name: &FullName) -> Option<&KeptPod> {
+    fn kept_pod(&self, name: &FullName) -> Option<&KeptPod> {
         let kept = self.kept.named(name)?;
-        let is_other = |pod: &KnownPod| pod.name != *name;
+        let is_other = |pod: &ReportedPod| pod.name != *name;
         let is_taken = Source::ALL.into_iter().any(|source| {
-            let holder = self.holder(source, &kept.uid);
-            holder.is_some_and(|pod| !source.has_manifests() || is_other(pod))
+            let holder = self.reported(source, &kept.uid);
+            holder.is_some_and(|pod| source.knows_uids_of_node() || is_other(pod))
         });
         (!is_taken).then_some(kept)
     }
@@ -372,7 +413,7 @@ impl Merge {
     }
 
     /// The mirror pod of the static pod `uid`, if one counts.
-    fn counting(&self, uid: &PodUid) -> Option<(&PodUid, &Claimed)> {
+    fn counting_claim(&self, uid: &PodUid) -> Option<(&PodUid, &Claimed)> {
         self.claims.on(uid).into_iter().find(|(_, claimed)| {
             self.is_judged(claimed)
                 && self.objection(uid, claimed).is_none()
@@ -381,77 +422,112 @@ impl Merge {
         })
     }
 
-    /// Why a claim cannot be true: the field, and what is wrong with it.
-    fn objection(&self, uid: &PodUid, claimed: &Claimed) -> Option<(&'static str, &'static str)> {
-        let is_other = |pod: &KnownPod| pod.name != claimed.name;
+    /// Why a claim cannot be true. The first reason of these counts.
+    fn objection(&self, uid: &PodUid, claimed: &Claimed) -> Option<Objection> {
+        if claimed.stage == Stage::Over {
+            return Some(Objection::to_mirror("it is being deleted, and no kubelet has replaced it"));
+        }
+        if claimed.ownership == Ownership::Refuted {
+            return Some(Objection { field: OWNERS, message: "must have the UID of the Node object" });
+        }
+        let taken = self.taken_by(uid, claimed);
+        taken.or_else(|| self.unconfirmed_by_node(uid, claimed)).map(Objection::to_mirror)
+    }
+
+    /// Which other pod has the UID of a claim's static pod, or had it until recently.
+    fn taken_by(&self, uid: &PodUid, claimed: &Claimed) -> Option<&'static str> {
+        let is_other = |pod: &ReportedPod| pod.name != claimed.name;
+        let Reports { file, http, kubelet, api } = self.reports(uid);
         // The API server has the mirror pod itself, but never its static pod.
-        let taken = |source| {
-            let holder = self.holder(source, uid)?;
-            match source {
-                Source::Api => Some("the API server has a pod with that UID"),
-                Source::Kubelet => is_other(holder).then_some("the kubelet has another pod with that UID"),
-                Source::File | Source::Http => {
-                    is_other(holder).then_some("a manifest has another pod with that UID")
-                }
-            }
-        };
-        let is_leaving = |other: &Claimed| matches!(other.stage, Stage::Leaving(_));
-        let is_own = self.all_seen && self.is_of_own_node(claimed);
-        let is_read = self.readings.get(&Source::Kubelet).is_some_and(|it| Some(it.began) > claimed.seen);
-        let message = if claimed.stage == Stage::Over {
-            "it is being deleted, and no kubelet has replaced it"
-        } else if claimed.ownership == Ownership::Refuted {
-            return Some((OWNERS, "must have the UID of the Node object"));
-        } else if let Some(taken) = Source::ALL.into_iter().rev().find_map(taken) {
-            taken
-        } else if self
-            .kept
-            .name_of(uid)
-            .is_some_and(|name| *name != claimed.name && self.kept(name).is_some())
-        {
-            "the pod of another manifest had that UID"
-        } else if !is_leaving(claimed)
-            && self.claims.on(uid).iter().any(|(_, other)| is_leaving(other) && other.name != claimed.name)
-        {
-            "another mirror pod with that UID was removed only recently"
-        } else if !is_own || self.holder(Source::Kubelet, uid).is_some() {
+        if api.is_some() {
+            return Some("the API server has a pod with that UID");
+        }
+        if kubelet.is_some_and(is_other) {
+            return Some("the kubelet has another pod with that UID");
+        }
+        if http.is_some_and(is_other) || file.is_some_and(is_other) {
+            return Some("a manifest has another pod with that UID");
+        }
+        let other_keeper = self.kept.name_of(uid).filter(|name| **name != claimed.name);
+        if other_keeper.is_some_and(|name| self.kept_pod(name).is_some()) {
+            return Some("the pod of another manifest had that UID");
+        }
+        let is_leaving = |claim: &Claimed| matches!(claim.stage, Stage::Leaving(_));
+        let is_other_leaving =
+            |(_, other): (&PodUid, &Claimed)| is_leaving(other) && other.name != claimed.name;
+        if !is_leaving(claimed) && self.claims.on(uid).into_iter().any(is_other_leaving) {
+            return Some("another mirror pod with that UID was removed only recently");
+        }
+        None
+    }
+
+    /// What of the own node, its kubelet or its manifests, should know the claim's static pod, and does not.
+    fn unconfirmed_by_node(&self, uid: &PodUid, claimed: &Claimed) -> Option<&'static str> {
+        let is_judged_by_node = self.all_seen && self.is_of_own_node(claimed);
+        if !is_judged_by_node || self.reported(Source::Kubelet, uid).is_some() {
             return None;
-        } else if is_read && (self.kubelet_speaks() || claimed.claim.is_terminating) {
-            // A kubelet that has just started lists no pod, and deletes no mirror pod.
-            "the node's kubelet does not list its static pod"
-        } else if self.manifests_read(claimed) && !self.has_manifest(&claimed.name) {
-            "no manifest describes its static pod"
-        } else {
-            return None;
-        };
-        Some((MIRROR, message))
+        }
+        let kubelet = self.last_reads.get(&Source::Kubelet);
+        let is_kubelet_read = kubelet.is_some_and(|reads| Some(reads.began) > claimed.seen);
+        // A kubelet that has just started lists no pod, and deletes no mirror pod.
+        if is_kubelet_read && (self.kubelet_speaks() || claimed.claim.is_terminating) {
+            return Some("the node's kubelet does not list its static pod");
+        }
+        if self.manifests_read(claimed) && !self.has_manifest(&claimed.name) {
+            return Some("no manifest describes its static pod");
+        }
+        None
     }
 
     /// Records which claims on a UID are refused, and why.
-    fn judge(&mut self, uid: &PodUid, merged: &mut Merged) {
+    fn refuse_false_claims(&mut self, uid: &PodUid, merged: &mut Merged) {
         let mut has_older = false;
-        let older = (MIRROR, "an older mirror pod has the same claim");
-        let judged = self.claims.on(uid).into_iter().map(|(mirror, claimed)| {
-            let objection = self.is_judged(claimed).then(|| {
-                let objection = self.objection(uid, claimed);
-                objection.or_else(|| std::mem::replace(&mut has_older, true).then_some(older))
-            });
-            let pod = self.holder(Source::Api, mirror).map(|pod| &*pod.object);
-            let problem =
-                objection.flatten().zip(pod).map(|((field, message), pod)| refused(pod, field, message));
-            (mirror.clone(), problem)
-        });
-        for (mirror, problem) in judged.collect::<Vec<_>>() {
-            merged.claims_changed |= self.claims.judge(&mirror, problem);
+        let mut refusals = Vec::new();
+        for (mirror, claimed) in self.claims.on(uid) {
+            let objection = if !self.is_judged(claimed) {
+                None
+            } else if let Some(objection) = self.objection(uid, claimed) {
+                Some(objection)
+            } else if has_older {
+                Some(Objection::to_mirror("an older mirror pod has the same claim"))
+            } else {
+                has_older = true;
+                None
+            };
+            let pod = self.reported(Source::Api, mirror);
+            let refusal = objection
+                .zip(pod)
+                .map(|(Objection { field, message }, pod)| refused(&pod.object, field, message));
+            refusals.push((mirror.clone(), refusal));
+        }
+        for (mirror, refusal) in refusals {
+            merged.claims_changed |= self.claims.set_refusal(&mirror, refusal);
         }
     }
 
-    fn holder(&self, source: Source, uid: &PodUid) -> Option<&KnownPod> {
+    /// What each source reports under this UID.
+    fn reports(&self, uid: &PodUid) -> Reports<'_> {
+        let mut reports = Reports::default();
+        for source in Source::ALL {
+            // Of a new role, `resolved` and `taken_by` decide.
+            let reported = match source {
+                Source::File => &mut reports.file,
+                Source::Http => &mut reports.http,
+                Source::Kubelet => &mut reports.kubelet,
+                Source::Api => &mut reports.api,
+            };
+            *reported = self.reported(source, uid);
+        }
+        reports
+    }
+
+    /// The pod that a source reports under this UID.
+    fn reported(&self, source: Source, uid: &PodUid) -> Option<&ReportedPod> {
         self.sources.get(&source)?.pods.get(uid)
     }
 
     /// The pod of this name in one source.
-    fn named(&self, source: Source, name: &FullName) -> Option<(&PodUid, &KnownPod)> {
+    fn named(&self, source: Source, name: &FullName) -> Option<(&PodUid, &ReportedPod)> {
         self.sources.get(&source)?.named(name)
     }
 }
@@ -483,7 +559,7 @@ fn refused(mirror: &Pod, field: &str, message: &str) -> Problem {
 
 /// The API server's pod with the status that the kubelet itself knows. Spec, labels, annotations and deletion are those of the
 /// source that saw the later change; the kubelet does not follow owners and finalizers.
-fn as_kubelet_knows(api: &KnownPod, kubelet: &KnownPod) -> Arc<Pod> {
+fn as_kubelet_knows(api: &ReportedPod, kubelet: &ReportedPod) -> Arc<Pod> {
     let base = &*api.object;
     let known = &*kubelet.object;
     let is_later = kubelet.changed > api.changed && differs_for_kubelet(base, known);

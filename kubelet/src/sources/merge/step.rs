@@ -9,7 +9,7 @@ use pod_index::{
     is_mirror_pod,
 };
 
-use super::known::{Known, KnownPod, described};
+use super::reported::{Reported, ReportedPod, described};
 use crate::marks::{self, LEFT_OUT};
 use crate::sources::pod::{differs_for_kubelet, node, remove_annotation, set_annotation};
 use crate::sources::static_pods::UNCONFIRMED_ANNOTATION;
@@ -50,7 +50,7 @@ impl Keys {
 
 impl Step {
     /// Applies a list by comparing every pod. `is_complete`: a pod that it lacks is gone.
-    pub(super) fn list(&mut self, known: &mut Known, pods: Vec<Arc<Pod>>, is_complete: bool) {
+    pub(super) fn list(&mut self, known: &mut Reported, pods: Vec<Arc<Pod>>, is_complete: bool) {
         let mut before = std::mem::take(known).pods;
         for pod in pods {
             let Some((uid, name)) = self.identify(&pod) else { continue };
@@ -74,13 +74,13 @@ impl Step {
             if is_complete || pod.is_gone_at_api || known.names.contains_key(&pod.name) {
                 self.lose(uid, &pod);
             } else {
-                self.doubt(known, uid, pod);
+                self.keep_unconfirmed(known, uid, pod);
             }
         }
     }
 
     /// Keeps a pod that an incomplete list lacks, and marks it as unconfirmed.
-    fn doubt(&mut self, known: &mut Known, uid: PodUid, mut pod: KnownPod) {
+    fn keep_unconfirmed(&mut self, known: &mut Reported, uid: PodUid, mut pod: ReportedPod) {
         if pod.missing_since.is_none() {
             pod.missing_since = Some(Instant::now());
             set_annotation(&mut pod.object, UNCONFIRMED_ANNOTATION, &self.now);
@@ -90,7 +90,7 @@ impl Step {
     }
 
     /// Applies the pods one after the other.
-    pub(super) fn upsert(&mut self, known: &mut Known, pods: Vec<Arc<Pod>>) {
+    pub(super) fn upsert(&mut self, known: &mut Reported, pods: Vec<Arc<Pod>>) {
         for object in pods {
             let Some((uid, name)) = self.identify(&object) else { continue };
             if let Some(bearer) = known.names.get(&name).filter(|bearer| **bearer != uid).cloned() {
@@ -102,13 +102,13 @@ impl Step {
         }
     }
 
-    pub(super) fn remove(&mut self, known: &mut Known, uid: PodUid) {
+    pub(super) fn remove(&mut self, known: &mut Reported, uid: PodUid) {
         if let Some(pod) = known.remove(&uid) {
             self.lose(uid, &pod);
         }
     }
 
-    fn lose(&mut self, uid: PodUid, pod: &KnownPod) {
+    fn lose(&mut self, uid: PodUid, pod: &ReportedPod) {
         self.concerns_kubelet |= self.is_of_kubelet(&pod.object);
         self.touched.add(uid, pod.name.clone());
     }
@@ -117,13 +117,13 @@ impl Step {
     fn compare(
         &mut self,
         uid: &PodUid,
-        old: Option<KnownPod>,
+        old: Option<ReportedPod>,
         mut pod: Arc<Pod>,
         name: FullName,
-    ) -> KnownPod {
+    ) -> ReportedPod {
         // The sources of this library have removed those that a pod brought along. Others may not have.
         let is_set_by_sources =
-            |key: &str| key == LEFT_OUT || key == ENDED_ANNOTATION && self.source == Source::Kubelet;
+            |key: &str| key == LEFT_OUT || (key == ENDED_ANNOTATION && self.source.says_what_has_ended());
         for key in marks::forged(&pod, is_set_by_sources) {
             remove_annotation(&mut pod, &key);
         }
@@ -156,7 +156,7 @@ impl Step {
         self.concerns_kubelet |=
             (is_mirror || difference == Difference::Semantic) && self.is_of_kubelet(&pod);
         self.touched.add(uid.clone(), name.clone());
-        KnownPod { object: pod, name, missing_since: None, is_gone_at_api, changed }
+        ReportedPod { object: pod, name, missing_since: None, is_gone_at_api, changed }
     }
 
     /// Whether another source reports this pod of the kubelet's node.
@@ -198,6 +198,11 @@ impl Step {
     fn identify(&mut self, pod: &Pod) -> Option<(PodUid, FullName)> {
         if pod.uid().is_empty() {
             self.refuse(pod, ProblemKind::Invalid, "metadata.uid", "must not be empty");
+            return None;
+        }
+        if !self.source.lists_mirror_pods() && is_mirror_pod(pod) {
+            let field = "metadata.annotations[kubernetes.io/config.mirror]";
+            self.refuse(pod, ProblemKind::Invalid, field, "this source has no mirror pods");
             return None;
         }
         let name = FullName::new(pod.namespace(), pod.name());

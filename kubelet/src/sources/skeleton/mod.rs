@@ -14,7 +14,8 @@
 //! | what may block, on one thread of the source | the source, by the [`OneThread`](crate::blocking::OneThread) that it is given | the source |
 //! | records each read in the status (`read`, `read_incompletely`, `failed`) | `poll`, from the [`Reading`] | the source |
 //! | records a sign of life that is no read (`heard`), and the next try (`tries_again`) | `poll` | the source |
-//! | compares with the last set of pods, and records that an update is emitted (`updated`) | `poll` | the source |
+//! | refuses mirror pods, removes forged marks, transforms: makes an [`Admitted`] pod of a decoded one | the source, by [`Admission::admit`] | the same |
+//! | compares with the last set of pods, and records that an update is emitted (`updated`) | `poll` | the source, by [`Emitted::news`] |
 //! | after a panic: records it, pauses, begins again | `follow` | `follow` |
 //!
 //! A source that panics, which is a defect of its decoder, say, ends nothing else: its status says so, its last pods stay, and
@@ -22,8 +23,11 @@
 //!
 //! Nothing here knows what is read, or how.
 
+mod admission;
 mod follow;
 mod poll;
+
+pub(super) use admission::{Admission, Admitted, Emitted, UnexpectedMirrorPod, as_first_seen, objects};
 
 #[cfg(any(feature = "api-server", all(unix, feature = "kubelet-socket")))]
 pub(super) use follow::{Follow, follow};

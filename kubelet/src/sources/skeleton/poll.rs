@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::{self, sleep_until};
 
+use super::admission::{Admitted, Emitted};
 use super::follow::{Follow, follow};
 use crate::backoff::bounded;
 use crate::blocking::OneThread;
-use crate::sources::status::{StatusWriter, is_same};
+use crate::sources::status::StatusWriter;
 use crate::sources::{Nudge, Problem, SourceUpdate, Updates};
 
 /// The shortest time between two reads. A period of zero would take a whole core.
@@ -33,7 +34,7 @@ pub(in crate::sources) struct Reading {
     /// When the read began: the pods are at least as new as this.
     pub(in crate::sources) began: Instant,
     /// All pods. `None`: nothing is known of them, or they are those of the last reading that had some.
-    pub(in crate::sources) pods: Option<Vec<Arc<Pod>>>,
+    pub(in crate::sources) pods: Option<Vec<Admitted>>,
     pub(in crate::sources) result: ReadResult,
     /// All current problems, also those that fail nothing.
     pub(in crate::sources) problems: Vec<Problem>,
@@ -56,7 +57,7 @@ impl Reading {
     /// These are all pods; `None`: the same as before.
     pub(in crate::sources) fn complete(
         began: Instant,
-        pods: Option<Vec<Arc<Pod>>>,
+        pods: Option<Vec<Admitted>>,
         problems: Vec<Problem>,
     ) -> Self {
         Self { began, pods, result: ReadResult::Complete, problems, again_within: None }
@@ -104,7 +105,7 @@ pub(in crate::sources) fn poll(
         pace,
         status: Arc::clone(&status),
         last: None,
-        emitted: None,
+        emitted: Emitted::default(),
     };
     follow(polling, status)
 }
@@ -118,7 +119,7 @@ struct Polling<R> {
     last: Option<LastRead>,
     /// The time from the last read to the next: the period, or less after a nudge.
     pause: Duration,
-    emitted: Option<Emitted>,
+    emitted: Emitted,
 }
 
 /// The last read that has ended.
@@ -127,12 +128,6 @@ struct LastRead {
     ended: time::Instant,
     took: Duration,
     again_within: Option<Duration>,
-}
-
-/// The pods that were emitted last.
-struct Emitted {
-    pods: Vec<Arc<Pod>>,
-    is_complete: bool,
 }
 
 impl<R: Read> Follow<Pod> for Polling<R> {
@@ -155,7 +150,7 @@ impl<R: Read> Follow<Pod> for Polling<R> {
             if result == ReadResult::Failed && pods.is_none() {
                 continue;
             }
-            if let Some(update) = self.news(pods, result != ReadResult::Incomplete) {
+            if let Some(update) = self.emitted.news(pods, result != ReadResult::Incomplete, &self.status) {
                 return update;
             }
         }
@@ -188,21 +183,6 @@ impl<R> Polling<R> {
         }
         time::sleep((self.pace.settle)(last.took).min(period)).await;
         sleep_until(last.ended + self.pace.apart.min(period)).await;
-    }
-
-    /// The update to emit, if these pods differ from those that were emitted last, or are known to be all of them only now.
-    fn news(&mut self, pods: Option<Vec<Arc<Pod>>>, is_complete: bool) -> Option<SourceUpdate<Pod>> {
-        let emitted = self.emitted.as_ref();
-        let is_confirmation = is_complete && emitted.is_some_and(|emitted| !emitted.is_complete);
-        let pods = match (pods, emitted) {
-            (Some(pods), Some(emitted)) if is_same(&emitted.pods, &pods) && !is_confirmation => return None,
-            (Some(pods), _) => pods,
-            (None, Some(emitted)) if is_confirmation => emitted.pods.clone(),
-            (None, _) => return None,
-        };
-        self.status.updated(pods.len());
-        self.emitted = Some(Emitted { pods: pods.clone(), is_complete });
-        Some(if is_complete { SourceUpdate::Set(pods) } else { SourceUpdate::Incomplete(pods) })
     }
 }
 

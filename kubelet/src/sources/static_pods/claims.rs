@@ -141,7 +141,7 @@ impl Claims {
     }
 
     /// Records why a claim does not count, or that it is valid. Returns whether that is new.
-    pub(in crate::sources) fn judge(&mut self, mirror: &PodUid, problem: Option<Problem>) -> bool {
+    pub(in crate::sources) fn set_refusal(&mut self, mirror: &PodUid, problem: Option<Problem>) -> bool {
         let is_new = self.refused.remove(mirror) != problem;
         self.refused.extend(problem.map(|problem| (mirror.clone(), problem)));
         is_new

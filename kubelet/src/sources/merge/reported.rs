@@ -1,4 +1,4 @@
-//! The pods of one source.
+//! The pods that one source reports.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::Arc;
@@ -7,17 +7,18 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodMeta, PodUid, is_static_pod};
 
-/// The pods of one source.
+/// The pods that one source reports.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    pub(super) pods: HashMap<PodUid, KnownPod>,
+pub(super) struct Reported {
+    pub(super) pods: HashMap<PodUid, ReportedPod>,
     /// The pod for each name. A source may report a name's new pod before it removes the old one. The kubelet
     /// lists both for a while.
     pub(super) names: HashMap<FullName, PodUid>,
 }
 
+/// A pod as one source reports it.
 #[derive(Debug)]
-pub(super) struct KnownPod {
+pub(super) struct ReportedPod {
     pub(super) object: Arc<Pod>,
     pub(super) name: FullName,
     /// Since when incomplete lists of its source lack it. Its object is marked as unconfirmed.
@@ -28,8 +29,8 @@ pub(super) struct KnownPod {
     pub(super) changed: Option<Instant>,
 }
 
-impl Known {
-    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<KnownPod> {
+impl Reported {
+    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<ReportedPod> {
         let pod = self.pods.remove(uid)?;
         if let Entry::Occupied(holder) = self.names.entry(pod.name.clone())
             && holder.get() == uid
@@ -39,20 +40,20 @@ impl Known {
         Some(pod)
     }
 
-    pub(super) fn insert(&mut self, uid: PodUid, pod: KnownPod) {
+    pub(super) fn insert(&mut self, uid: PodUid, pod: ReportedPod) {
         self.names.insert(pod.name.clone(), uid.clone());
         self.pods.insert(uid, pod);
     }
 
     /// The pod with this name.
-    pub(super) fn named(&self, name: &FullName) -> Option<(&PodUid, &KnownPod)> {
+    pub(super) fn named(&self, name: &FullName) -> Option<(&PodUid, &ReportedPod)> {
         self.pods.get_key_value(self.names.get(name)?)
     }
 
     /// Inserts a pod that may share its name with another one. In any order of insertion, the name refers to
     /// the static pod, else to the pod with the smallest UID.
-    pub(super) fn insert_beside(&mut self, uid: PodUid, pod: KnownPod) {
-        let rank = |uid: &PodUid, pod: &KnownPod| (!is_static_pod(&*pod.object), uid.clone());
+    pub(super) fn insert_beside(&mut self, uid: PodUid, pod: ReportedPod) {
+        let rank = |uid: &PodUid, pod: &ReportedPod| (!is_static_pod(&*pod.object), uid.clone());
         let other = self.named(&pod.name).map(|(uid, pod)| rank(uid, pod));
         if other.is_some_and(|other| other < rank(&uid, &pod)) {
             self.pods.insert(uid, pod);
