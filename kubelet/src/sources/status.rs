@@ -103,7 +103,8 @@ impl SourceStatus {
 /// use std::time::{Duration, Instant};
 ///
 /// use futures_util::{StreamExt, stream};
-/// /// use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
+/// use k8s_openapi::api::core::v1::Pod;
+/// use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
 ///
 /// fn inventory() -> Result<Vec<Arc<Pod>>, String> {
 ///     // As a part of the example. A real one reads a database, say.

@@ -100,7 +100,7 @@ struct Following {
     pause: Duration,
     completeness: Completeness,
     /// The last list that could be used.
-    listed: Option<Listed>,
+    last_list: Option<LastList>,
     emitted: Emitted,
     /// The pause before the next list, while lists may be incomplete.
     pause_in_doubt: Duration,
@@ -108,7 +108,7 @@ struct Following {
 
 /// What is known of the last list.
 #[derive(Clone, Copy)]
-struct Listed {
+struct LastList {
     is_complete: bool,
 }
 
@@ -183,7 +183,7 @@ impl Following {
             next_try: None,
             pause: LEAST_PAUSE,
             completeness: Completeness::new(),
-            listed: None,
+            last_list: None,
             emitted: Emitted::default(),
             pause_in_doubt: LEAST_PAUSE,
         }
@@ -191,7 +191,7 @@ impl Following {
 
     /// The set to emit, unless it says nothing new. Before the first list there is none: events tell of single pods.
     fn news(&mut self) -> Option<SourceUpdate<Pod>> {
-        let Listed { is_complete } = self.listed?;
+        let LastList { is_complete } = self.last_list?;
         self.emitted.news(Some(self.pods.all()), is_complete, &self.status)
     }
 
@@ -271,7 +271,7 @@ impl Following {
         };
         problems.extend(self.pods.problems());
         let is_complete = self.completeness.is_complete(began, self.pods.of_the_api_server());
-        self.listed = Some(Listed { is_complete });
+        self.last_list = Some(LastList { is_complete });
         if is_complete {
             self.pause_in_doubt = LEAST_PAUSE;
             self.status.read(began, problems);
@@ -364,7 +364,7 @@ impl Following {
 
     /// Until the next list is judged, the events of the next watch may be all that a new kubelet knows.
     fn doubt_lists(&mut self) {
-        if let Some(listed) = &mut self.listed {
+        if let Some(listed) = &mut self.last_list {
             listed.is_complete = false;
         }
         self.pause_in_doubt = LEAST_PAUSE;
@@ -408,7 +408,7 @@ mod tests {
             !following.completeness.is_complete(start, 2)
                 && following.completeness.is_complete(start + second, 2)
         );
-        following.listed = Some(Listed { is_complete: true });
+        following.last_list = Some(LastList { is_complete: true });
 
         following.begin_anew();
         assert!(matches!(following.news(), Some(SourceUpdate::Incomplete(_))), "before the next list");

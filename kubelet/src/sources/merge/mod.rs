@@ -399,6 +399,36 @@ mod tests {
         serde_json::from_value(mirror).unwrap()
     }
 
+    #[test]
+    fn a_mirror_pod_is_skipped_unless_its_source_lists_them() {
+        for source in Source::ALL {
+            let mut merge = Merge::new([source]);
+            let merged = merge.update(source, SourceUpdate::Set(vec![Arc::new(mirror(0))]));
+            let expected = if source.lists_mirror_pods() { (1, 0) } else { (0, 1) };
+            assert_eq!((merged.added.len(), merged.problems.len()), expected, "{source}: {merged:?}");
+        }
+    }
+
+    /// What `keeps_pods` says of each role, and of a new one, is so.
+    #[test]
+    fn a_report_alone_keeps_a_pod_if_its_role_says_so() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "web", "namespace": "shop", "uid": "u" },
+            "spec": { "containers": [{ "name": "c", "image": "i" }] },
+        }))
+        .unwrap();
+        for source in Source::ALL {
+            let mut merge = Merge::new(Source::ALL);
+            for reporting in Source::ALL {
+                let _ = merge.update(reporting, SourceUpdate::Set(vec![Arc::new(pod.clone())]));
+            }
+            for other in Source::ALL.into_iter().filter(|other| *other != source) {
+                let _ = merge.update(other, SourceUpdate::Set(Vec::new()));
+            }
+            assert_eq!(merge.published.contains_key(&PodUid::from("u")), source.keeps_pods(), "{source}");
+        }
+    }
+
     /// An embedder who only passes updates on, and never calls `expire`.
     #[test]
     fn without_expire_the_claims_of_mirror_pods_that_are_gone_do_not_add_up() {

@@ -48,62 +48,85 @@ impl Keys {
     }
 }
 
+/// By what the merge knows a pod.
+struct Identity {
+    uid: PodUid,
+    name: FullName,
+}
+
+/// What two pods of one list have in common, and must not.
+struct Duplicate {
+    field: &'static str,
+    message: &'static str,
+}
+
 impl Step {
     /// Applies a list by comparing every pod. `is_complete`: a pod that it lacks is gone.
-    pub(super) fn list(&mut self, known: &mut Reported, pods: Vec<Arc<Pod>>, is_complete: bool) {
-        let mut before = std::mem::take(known).pods;
-        for pod in pods {
-            let Some((uid, name)) = self.identify(&pod) else { continue };
-            let is_named_twice = !self.source.may_repeat_names() && known.names.contains_key(&name);
-            let (field, message) = if is_named_twice {
-                ("metadata.name", "another pod of the set has this name")
-            } else if known.pods.contains_key(&uid) {
-                ("metadata.uid", "another pod of the set has this UID")
-            } else {
-                let pod = self.compare(&uid, before.remove(&uid), pod, name);
-                known.insert_beside(uid, pod);
+    pub(super) fn list(&mut self, reported: &mut Reported, pods: Vec<Arc<Pod>>, is_complete: bool) {
+        let mut before = std::mem::take(reported).pods;
+        for object in pods {
+            let Some(Identity { uid, name }) = self.identify(&object) else { continue };
+            if let Some(Duplicate { field, message }) = self.duplicate(reported, &uid, &name) {
+                self.refuse(&object, ProblemKind::Duplicate, field, message);
                 continue;
-            };
-            self.refuse(&pod, ProblemKind::Duplicate, field, message);
+            }
+            let pod = self.compare(&uid, before.remove(&uid), object, name);
+            reported.insert_beside(uid, pod);
         }
         // In an order independent of the hasher.
-        let mut gone: Vec<_> = before.into_iter().collect();
-        gone.sort_unstable_by(|a, b| (&a.1.name, &a.0).cmp(&(&b.1.name, &b.0)));
-        for (uid, pod) in gone {
+        let mut missing: Vec<_> = before.into_iter().collect();
+        missing.sort_unstable_by(|(uid, pod), (other_uid, other)| {
+            (&pod.name, uid).cmp(&(&other.name, other_uid))
+        });
+        for (uid, pod) in missing {
             // A list that has another pod of this name tells that this one is gone: no two exist at a time.
-            if is_complete || pod.is_gone_at_api || known.names.contains_key(&pod.name) {
+            let is_replaced = reported.names.contains_key(&pod.name);
+            if is_complete || pod.is_gone_at_api || is_replaced {
                 self.lose(uid, &pod);
             } else {
-                self.keep_unconfirmed(known, uid, pod);
+                self.keep_unconfirmed(reported, uid, pod);
             }
         }
     }
 
+    /// What an earlier pod of the list has in common with this one, and must not.
+    fn duplicate(&self, reported: &Reported, uid: &PodUid, name: &FullName) -> Option<Duplicate> {
+        if !self.source.may_repeat_names() && reported.names.contains_key(name) {
+            let message = "another pod of the set has this name";
+            return Some(Duplicate { field: "metadata.name", message });
+        }
+        if reported.pods.contains_key(uid) {
+            let message = "another pod of the set has this UID";
+            return Some(Duplicate { field: "metadata.uid", message });
+        }
+        None
+    }
+
     /// Keeps a pod that an incomplete list lacks, and marks it as unconfirmed.
-    fn keep_unconfirmed(&mut self, known: &mut Reported, uid: PodUid, mut pod: ReportedPod) {
+    fn keep_unconfirmed(&mut self, reported: &mut Reported, uid: PodUid, mut pod: ReportedPod) {
         if pod.missing_since.is_none() {
             pod.missing_since = Some(Instant::now());
             set_annotation(&mut pod.object, UNCONFIRMED_ANNOTATION, &self.now);
             self.touched.add(uid.clone(), pod.name.clone());
         }
-        known.insert(uid, pod);
+        reported.insert(uid, pod);
     }
 
     /// Applies the pods one after the other.
-    pub(super) fn upsert(&mut self, known: &mut Reported, pods: Vec<Arc<Pod>>) {
+    pub(super) fn upsert(&mut self, reported: &mut Reported, pods: Vec<Arc<Pod>>) {
         for object in pods {
-            let Some((uid, name)) = self.identify(&object) else { continue };
-            if let Some(bearer) = known.names.get(&name).filter(|bearer| **bearer != uid).cloned() {
-                self.remove(known, bearer);
+            let Some(Identity { uid, name }) = self.identify(&object) else { continue };
+            if let Some(bearer) = reported.names.get(&name).filter(|bearer| **bearer != uid).cloned() {
+                self.remove(reported, bearer);
             }
-            let old = known.remove(&uid);
+            let old = reported.remove(&uid);
             let new = self.compare(&uid, old, object, name);
-            known.insert(uid, new);
+            reported.insert(uid, new);
         }
     }
 
-    pub(super) fn remove(&mut self, known: &mut Reported, uid: PodUid) {
-        if let Some(pod) = known.remove(&uid) {
+    pub(super) fn remove(&mut self, reported: &mut Reported, uid: PodUid) {
+        if let Some(pod) = reported.remove(&uid) {
             self.lose(uid, &pod);
         }
     }
@@ -118,45 +141,54 @@ impl Step {
         &mut self,
         uid: &PodUid,
         old: Option<ReportedPod>,
-        mut pod: Arc<Pod>,
+        mut object: Arc<Pod>,
         name: FullName,
     ) -> ReportedPod {
-        // The sources of this library have removed those that a pod brought along. Others may not have.
-        let is_set_by_sources =
-            |key: &str| key == LEFT_OUT || (key == ENDED_ANNOTATION && self.source.says_what_has_ended());
-        for key in marks::forged(&pod, is_set_by_sources) {
-            remove_annotation(&mut pod, &key);
-        }
+        self.remove_forged_marks(&mut object);
         // Without a comparison: pods of unchanged files are the same objects.
-        let is_same_object = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.object, &pod));
-        let is_mirror = self.source == Source::Api && is_mirror_pod(&*pod);
+        let is_same_object = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.object, &object));
+        let is_mirror = is_mirror_pod(&*object);
         if is_mirror && !is_same_object {
-            self.mirrors.push(Arc::clone(&pod));
+            self.mirrors.push(Arc::clone(&object));
         }
         let difference = match &old {
             Some(_) if is_same_object => Difference::None,
             // The kubelet does not count another name under the same UID as a difference; the index does.
-            Some(old) if old.name == name => Difference::between(&old.object, &pod),
+            Some(old) if old.name == name => Difference::between(&old.object, &object),
             _ => Difference::Semantic,
         };
-        let mut is_gone_at_api = false;
-        let mut changed = None;
-        if let Some(old) = old {
-            if difference == Difference::None {
-                return old;
+        let pod = match old {
+            Some(old) if difference == Difference::None => return old,
+            Some(old) => {
+                let is_changed = differs_for_kubelet(&old.object, &object);
+                self.mark(&mut object, Some(&old.object));
+                self.touched.names.push(old.name);
+                let changed = if is_changed { Some(Instant::now()) } else { old.changed };
+                let is_gone_at_api = old.is_gone_at_api;
+                ReportedPod { object, name, missing_since: None, is_gone_at_api, changed }
             }
-            is_gone_at_api = old.is_gone_at_api;
-            changed = if differs_for_kubelet(&old.object, &pod) { Some(Instant::now()) } else { old.changed };
-            self.mark(&mut pod, Some(&old.object));
-            self.touched.names.push(old.name);
-        } else {
-            self.mark(&mut pod, None);
-        }
+            None => {
+                self.mark(&mut object, None);
+                ReportedPod { object, name, missing_since: None, is_gone_at_api: false, changed: None }
+            }
+        };
         // The kubelet itself reports an ordinary pod's status to the API server.
-        self.concerns_kubelet |=
-            (is_mirror || difference == Difference::Semantic) && self.is_of_kubelet(&pod);
-        self.touched.add(uid.clone(), name.clone());
-        ReportedPod { object: pod, name, missing_since: None, is_gone_at_api, changed }
+        let is_news_to_kubelet = is_mirror || difference == Difference::Semantic;
+        self.concerns_kubelet |= is_news_to_kubelet && self.is_of_kubelet(&pod.object);
+        self.touched.add(uid.clone(), pod.name.clone());
+        pod
+    }
+
+    /// The sources of this library have removed the marks that a pod brought along. Others may not have.
+    fn remove_forged_marks(&self, pod: &mut Arc<Pod>) {
+        let is_set_by_sources = |key: &str| match key {
+            LEFT_OUT => true,
+            ENDED_ANNOTATION => self.source.says_what_has_ended(),
+            _ => false,
+        };
+        for key in marks::forged(pod, is_set_by_sources) {
+            remove_annotation(pod, &key);
+        }
     }
 
     /// Whether another source reports this pod of the kubelet's node.
@@ -195,7 +227,7 @@ impl Step {
     }
 
     /// The pod's identity. A pod without one is a problem.
-    fn identify(&mut self, pod: &Pod) -> Option<(PodUid, FullName)> {
+    fn identify(&mut self, pod: &Pod) -> Option<Identity> {
         if pod.uid().is_empty() {
             self.refuse(pod, ProblemKind::Invalid, "metadata.uid", "must not be empty");
             return None;
@@ -208,7 +240,7 @@ impl Step {
         let name = FullName::new(pod.namespace(), pod.name());
         let name =
             name.map_err(|error| self.refuse(pod, ProblemKind::Invalid, "metadata.name", &error.to_string()));
-        Some((PodUid::from(pod.uid()), name.ok()?))
+        Some(Identity { uid: PodUid::from(pod.uid()), name: name.ok()? })
     }
 
     fn refuse(&mut self, pod: &Pod, kind: ProblemKind, field: &str, message: &str) {
