@@ -104,6 +104,16 @@ impl WriterThread {
     }
 }
 
+/// What the reports of one turn say.
+#[derive(Default)]
+struct TakenIn {
+    merged: Vec<Merged>,
+    /// The sources that have listed all pods that they have.
+    listed: Vec<Source>,
+    /// The sources whose last check found no problem.
+    sound: Vec<Source>,
+}
+
 /// The thread's state.
 struct Work {
     writer: Writer<Record>,
@@ -210,52 +220,82 @@ impl Work {
     /// Publishes the changes, the reports and expired entries together.
     fn publish(&mut self, changes: Merged, reports: impl Iterator<Item = Report>) {
         let now = Moment::now();
-        let started = now.instant;
-        let mut all = vec![changes, self.merge.expire(started)];
-        let mut sources = Vec::new();
-        let mut sound = Vec::new();
-        for Report { source, update, sound: is_sound, read } in reports {
-            sound.extend(is_sound.then_some(source));
-            if let Some(update) = update {
-                let replaces_all = matches!(update, SourceUpdate::Set(_) | SourceUpdate::Incomplete(_));
-                let mut merged = self.merge.update(source, update);
-                merged.due.iter().for_each(|source| self.readiness.nudge(*source));
-                for problem in
-                    self.readiness.passed_over(source, replaces_all, mem::take(&mut merged.problems))
-                {
-                    self.counts.refused(problem.kind == ProblemKind::Invalid);
-                    warn_of(source, &problem);
-                }
-                all.push(merged);
-                sources.extend(replaces_all.then_some(source));
-            }
-            all.extend(read.map(|began| self.merge.read(source, began, is_sound)));
-        }
-        let claims_changed = all.iter().any(|merged| merged.claims_changed);
-        let mut batch: Vec<_> = all.into_iter().flat_map(Merged::into_operations).collect();
+        let expired = self.merge.expire(now.instant);
+        let TakenIn { merged, listed, sound } = self.take_in(reports);
+        let merged: Vec<_> = [changes, expired].into_iter().chain(merged).collect();
+        let claims_changed = merged.iter().any(|merged| merged.claims_changed);
+        let mut operations: Vec<_> = merged.into_iter().flat_map(Merged::into_operations).collect();
         if let Some(restored) = &mut self.restored {
-            batch = restored.hold(batch, &sound, self.writer.current());
+            operations = restored.hold(operations, &sound, self.writer.current());
         }
         if claims_changed {
-            for problem in self.readiness.refused_claims(self.merge.refused_claims().cloned().collect()) {
-                warn_of(Source::Api, &problem);
-            }
+            self.report_refused_claims();
         }
-        let needed = self.merge.needs_own_node();
-        self.needs_own_node.send_if_modified(|before| mem::replace(before, needed) != needed);
-        let operations = batch.len();
-        let batch = self.in_bounds(batch, started);
-        let records = self.join.apply(batch.into_iter().map(Change::Pod));
-        let applied = self.writer.apply_at(now, records);
-        // The merge has refused what the index would refuse.
-        self.counts.applied(operations, started.elapsed());
-        if applied.published {
-            let pods = self.writer.current().pods().len();
-            tracing::debug!(generation = applied.generation, operations, pods, "published");
-        }
+        self.ask_for_own_node();
+        self.apply(operations, now);
         // Remove these pods before announcing the source: a client must not find pods that the source did not name.
         self.remove_restored(&sound);
-        self.readiness.indexed(&sources);
+        self.readiness.indexed(&listed);
+    }
+
+    /// Merges the reports.
+    fn take_in(&mut self, reports: impl Iterator<Item = Report>) -> TakenIn {
+        let mut taken_in = TakenIn::default();
+        for Report { source, update, sound, read } in reports {
+            if sound {
+                taken_in.sound.push(source);
+            }
+            if let Some(update) = update {
+                let is_list = matches!(update, SourceUpdate::Set(_) | SourceUpdate::Incomplete(_));
+                if is_list {
+                    taken_in.listed.push(source);
+                }
+                let mut merged = self.merge.update(source, update);
+                merged.due.iter().for_each(|due| self.readiness.nudge(*due));
+                self.report_problems(source, is_list, mem::take(&mut merged.problems));
+                taken_in.merged.push(merged);
+            }
+            if let Some(began) = read {
+                taken_in.merged.push(self.merge.read(source, began, sound));
+            }
+        }
+        taken_in
+    }
+
+    /// Counts and logs the pods of an update that the merge has skipped, if they are not known yet.
+    fn report_problems(&self, source: Source, is_list: bool, problems: Vec<Problem>) {
+        for problem in self.readiness.passed_over(source, is_list, problems) {
+            self.counts.refused(problem.kind == ProblemKind::Invalid);
+            warn_of(source, &problem);
+        }
+    }
+
+    fn report_refused_claims(&self) {
+        let refused = self.merge.refused_claims().cloned().collect();
+        for problem in self.readiness.refused_claims(refused) {
+            warn_of(Source::Api, &problem);
+        }
+    }
+
+    /// Says whether this node's Node object has to be read, if that has changed.
+    fn ask_for_own_node(&self) {
+        let needed = self.merge.needs_own_node();
+        self.needs_own_node.send_if_modified(|before| mem::replace(before, needed) != needed);
+    }
+
+    /// Writes the operations to the index, in one publication.
+    fn apply(&mut self, operations: Vec<Operation<Pod>>, now: Moment) {
+        let started = now.instant;
+        let count = operations.len();
+        let operations = self.in_bounds(operations, started);
+        let records = self.join.apply(operations.into_iter().map(Change::Pod));
+        let applied = self.writer.apply_at(now, records);
+        // The merge has refused what the index would refuse.
+        self.counts.applied(count, started.elapsed());
+        if applied.published {
+            let pods = self.writer.current().pods().len();
+            tracing::debug!(generation = applied.generation, operations = count, pods, "published");
+        }
     }
 
     /// Publishes the pods whose Namespaces, Nodes or owners have changed.

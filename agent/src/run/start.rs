@@ -56,59 +56,87 @@ pub(super) async fn start(
     settings: Arc<Settings>,
     log: Log,
     vitals: Vitals,
-    mut tasks: Tasks,
+    tasks: Tasks,
     stopped: watch::Receiver<bool>,
 ) -> Result<Started, Failure> {
     let listeners = Listeners::bind(&settings).await?;
+    let subsystems = Subsystems::new(&settings, log, vitals).await?;
+    subsystems.spawn(&settings, listeners, tasks, stopped)
+}
 
-    let index = block_in_place(|| EmptyIndex::build(&settings))?;
-    let reader = index.reader.clone();
-    let feed = index.feed.clone();
-    let mut metrics = Metrics::new(&reader);
-    measure(&vitals, log, &mut metrics);
-    let clients = ApiClients::build(&settings, &mut metrics).await?;
-    let clients = clients.as_ref();
-    let pipeline = block_in_place(|| Pipeline::build(&settings, index, clients, &vitals, &mut metrics))?;
-    let readiness = Arc::clone(&pipeline.readiness);
-    let mirrors = MirrorManager::build(&settings, clients, &reader, &pipeline, &mut metrics);
-    let pod_api_inputs = pod_api::build::Inputs {
-        client: clients.map(|clients| &clients.agent),
-        reader: &reader,
-        readiness: &readiness,
-        feed: &feed,
-    };
-    let heartbeat = vitals.heartbeat(Part::Changes);
-    let pod_api =
-        block_in_place(|| pod_api::build::Built::new(&settings, pod_api_inputs, heartbeat, &mut metrics));
-    let whois = Whois::build(&settings, &reader, &readiness, pod_api.api.owners(), &mut metrics)?;
-    let server_inputs = http::build::Inputs {
-        reader: reader.clone(),
-        readiness: Arc::clone(&readiness),
-        vitals,
-        mirrors: Arc::clone(&mirrors.keeper),
-        pods: pod_api.api.clone(),
-        whois: Arc::new(whois),
-    };
-    let reviews = clients.map(|clients| &clients.reviews);
-    let server = Server::build(&settings, server_inputs, reviews, metrics)?;
-    let access = server.access();
-    let kubelet_api = KubeletApi::build(&settings, &reader, &readiness);
+/// All subsystems, before they run.
+struct Subsystems {
+    reader: Reader<Record>,
+    readiness: Arc<Readiness>,
+    pipeline: Pipeline,
+    mirrors: MirrorManager,
+    pod_api: pod_api::build::Built,
+    server: Server,
+    kubelet_api: KubeletApi,
+}
 
-    let RunningPipeline { commands, checkpoints, sources } = pipeline.spawn(&mut tasks)?;
-    mirrors.spawn(&mut tasks);
-    let follower = pod_api.spawn(&mut tasks)?;
-    let server = match listeners {
-        Some(listeners) => {
-            kubelet_api.spawn(&settings, &mut tasks, &stopped)?;
-            let server = server.spawn(&settings, listeners, &mut tasks, stopped)?;
-            systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
-            Some(server)
-        }
-        None => None,
-    };
-    // Last: an agent that cannot serve requests no pods.
-    sources.spawn(&mut tasks);
-    Ok(Started { tasks, reader, readiness, access, server, commands, checkpoints, follower })
+impl Subsystems {
+    /// In the order in which one needs the other. All of them register their metrics in `metrics`, which the server serves.
+    async fn new(settings: &Settings, log: Log, vitals: Vitals) -> Result<Self, Failure> {
+        let index = block_in_place(|| EmptyIndex::build(settings))?;
+        let reader = index.reader.clone();
+        let feed = index.feed.clone();
+        let mut metrics = Metrics::new(&reader);
+        measure(&vitals, log, &mut metrics);
+        let clients = ApiClients::build(settings, &mut metrics).await?;
+        let clients = clients.as_ref();
+        let pipeline = block_in_place(|| Pipeline::build(settings, index, clients, &vitals, &mut metrics))?;
+        let readiness = Arc::clone(&pipeline.readiness);
+        let mirrors = MirrorManager::build(settings, clients, &reader, &pipeline, &mut metrics);
+        let pod_api_inputs = pod_api::build::Inputs {
+            client: clients.map(|clients| &clients.agent),
+            reader: &reader,
+            readiness: &readiness,
+            feed: &feed,
+        };
+        let heartbeat = vitals.heartbeat(Part::Changes);
+        let pod_api =
+            block_in_place(|| pod_api::build::Built::new(settings, pod_api_inputs, heartbeat, &mut metrics));
+        let whois = Whois::build(settings, &reader, &readiness, pod_api.api.owners(), &mut metrics)?;
+        let server_inputs = http::build::Inputs {
+            reader: reader.clone(),
+            readiness: Arc::clone(&readiness),
+            vitals,
+            mirrors: Arc::clone(&mirrors.keeper),
+            pods: pod_api.api.clone(),
+            whois: Arc::new(whois),
+        };
+        let reviews = clients.map(|clients| &clients.reviews);
+        let server = Server::build(settings, server_inputs, reviews, metrics)?;
+        let kubelet_api = KubeletApi::build(settings, &reader, &readiness);
+        Ok(Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api })
+    }
+
+    /// Spawns the subsystems; the sources last, because an agent that cannot serve requests no pods.
+    fn spawn(
+        self,
+        settings: &Settings,
+        listeners: Option<Listeners>,
+        mut tasks: Tasks,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<Started, Failure> {
+        let Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api } = self;
+        let access = server.access();
+        let RunningPipeline { commands, checkpoints, sources } = pipeline.spawn(&mut tasks)?;
+        mirrors.spawn(&mut tasks);
+        let follower = pod_api.spawn(&mut tasks)?;
+        let server = match listeners {
+            Some(listeners) => {
+                kubelet_api.spawn(settings, &mut tasks, &stopped)?;
+                let server = server.spawn(settings, listeners, &mut tasks, stopped)?;
+                systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
+                Some(server)
+            }
+            None => None,
+        };
+        sources.spawn(&mut tasks);
+        Ok(Started { tasks, reader, readiness, access, server, commands, checkpoints, follower })
+    }
 }
 
 /// Registers the metrics of the agent as a whole.

@@ -80,18 +80,15 @@ impl RateLimit {
     /// O([`MOST`]) if the limit of new tokens is reached.
     pub(super) fn take(&self, client: &str, token: Digest) -> Option<Counted> {
         let mut state = self.lock();
-        if state.since.elapsed() >= PERIOD {
-            state.since = Instant::now();
-            state.by_client.clear();
-            state.returning = 0;
-        }
-        let of_client = state.by_client.get(client).copied().unwrap_or_default();
-        if of_client < OF_ONE && state.by_client.values().sum::<u32>() < OF_ALL {
-            state.by_client.insert(client.to_owned(), of_client + 1);
+        state.begin_period();
+        if state.take_new(client) {
             state.refused.remove(&token);
-            return Some(Counted::New);
+            Some(Counted::New)
+        } else if state.take_returning(client, token) {
+            Some(Counted::Returning)
+        } else {
+            None
         }
-        state.came(client, token).then_some(Counted::Returning)
     }
 
     /// The token of a review was valid: it does not count.
@@ -114,9 +111,29 @@ impl RateLimit {
 }
 
 impl State {
-    /// A client's token came although the limit of new ones is reached. Whether it may be reviewed, because it came back and there
-    /// are fewer before it than reviews are left.
-    fn came(&mut self, client: &str, token: Digest) -> bool {
+    /// Begins a period if the last one is over.
+    fn begin_period(&mut self) {
+        if self.since.elapsed() >= PERIOD {
+            self.since = Instant::now();
+            self.by_client.clear();
+            self.returning = 0;
+        }
+    }
+
+    /// Counts a review against the limits of one client's and of all new tokens, unless one of them is reached.
+    fn take_new(&mut self, client: &str) -> bool {
+        let of_client = self.by_client.get(client).copied().unwrap_or_default();
+        let of_all: u32 = self.by_client.values().sum();
+        let is_within = of_client < OF_ONE && of_all < OF_ALL;
+        if is_within {
+            self.by_client.insert(client.to_owned(), of_client + 1);
+        }
+        is_within
+    }
+
+    /// A client's token came although the limit of new ones is reached. Counts its review if it may be made, because the token came
+    /// back and there are fewer before it than reviews are left. Otherwise remembers the token.
+    fn take_returning(&mut self, client: &str, token: Digest) -> bool {
         self.refused.retain(|_, refused| refused.last.elapsed() < REMEMBERED);
         let Some(own) = self.refused.get_mut(&token) else {
             self.refuse(client, token);
@@ -166,16 +183,31 @@ impl State {
     /// Which token is forgotten for a new one of this client: one of the client that has most. First the oldest that has not come
     /// back; if there is none, the newest. But no client forgets one that has come back for a new one of its own.
     fn replaced_by(&self, client: &str) -> Option<Digest> {
-        let mut tokens = HashMap::<&str, usize>::new();
-        self.refused.values().for_each(|token| *tokens.entry(&token.client).or_default() += 1);
-        let own = tokens.remove(client).unwrap_or_default();
-        let most = tokens.into_iter().max_by_key(|(_, tokens)| *tokens).filter(|(_, most)| *most > own);
-        let greedy = most.map_or(client, |(greedy, _)| greedy);
-        let of_greedy = || self.refused.iter().filter(|(_, token)| &*token.client == greedy);
-        let not_back = of_greedy().filter(|(_, token)| !token.came_back);
-        let oldest = not_back.min_by_key(|(_, token)| token.number);
-        let newest = || of_greedy().max_by_key(|(_, token)| token.number).filter(|_| greedy != client);
-        oldest.or_else(newest).map(|(token, _)| *token)
+        match self.greedier_than(client) {
+            Some(greedy) => self.oldest_not_back(greedy).or_else(|| self.newest(greedy)),
+            None => self.oldest_not_back(client),
+        }
+    }
+
+    /// The client of which most tokens are remembered, if these are more than this one's.
+    fn greedier_than(&self, client: &str) -> Option<&str> {
+        let mut remembered = HashMap::<&str, usize>::new();
+        for token in self.refused.values() {
+            *remembered.entry(&token.client).or_default() += 1;
+        }
+        let own = remembered.remove(client).unwrap_or_default();
+        let (greediest, most) = remembered.into_iter().max_by_key(|(_, tokens)| *tokens)?;
+        (most > own).then_some(greediest)
+    }
+
+    fn oldest_not_back(&self, client: &str) -> Option<Digest> {
+        let not_back = self.refused.iter().filter(|(_, token)| &*token.client == client && !token.came_back);
+        not_back.min_by_key(|(_, token)| token.number).map(|(digest, _)| *digest)
+    }
+
+    fn newest(&self, client: &str) -> Option<Digest> {
+        let all = self.refused.iter().filter(|(_, token)| &*token.client == client);
+        all.max_by_key(|(_, token)| token.number).map(|(digest, _)| *digest)
     }
 }
 
