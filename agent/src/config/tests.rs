@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Args, Command, FromArgMatches};
 use pod_index::AtTime;
+use serde_json::Value;
 
 use super::*;
 use crate::config::values::Header;
@@ -200,4 +201,47 @@ fn every_setting_has_a_flag_and_a_key_of_its_own() {
         }
         assert!(command.get_arguments().any(|argument| argument.get_long() == Some(definition.flag)));
     }
+}
+
+/// As the component of `deploy/kubernetes` has them, which sets the variable.
+#[test]
+fn the_resources_to_serve_are_the_same_by_flag_variable_and_file_and_the_component_grants_their_rights() {
+    let yaml = |text| serde_saphyr::from_str::<Value>(text).unwrap();
+    let daemonset = yaml(include_str!("../../../deploy/kubernetes/components/resources/daemonset.yaml"));
+    let variable = &daemonset["spec"]["template"]["spec"]["containers"][0]["env"][0];
+    let flag = "serve-resources";
+    assert_eq!(variable["name"], define::variable(flag));
+    let text = variable["value"].as_str().unwrap();
+    let by_variable = <Vec<Extra> as define::Value>::from_texts(&written::separated(text.as_ref())).unwrap();
+    assert_eq!(by_variable, Extra::all().collect::<Vec<_>>(), "the component serves everything");
+    let by_flag = resolved(&[&format!("--{flag}={text}")]).unwrap();
+    assert_eq!(by_flag.effective.pod_api.serve_resources, by_variable);
+    let file = File::new("resources", &format!("serveResources: [{text}]\n"));
+    let by_file = resolved(&[&file.flag()]).unwrap();
+    assert_eq!(by_file.effective.pod_api.serve_resources, by_variable);
+
+    let rbac = include_str!("../../../deploy/kubernetes/components/resources/rbac.yaml");
+    let role = yaml(rbac.split("\n---\n").next().unwrap());
+    let list = |rule: &Value, of: &str| -> Vec<String> {
+        rule[of].as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+    };
+    let mut granted = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        for group in list(rule, "apiGroups") {
+            for resource in list(rule, "resources") {
+                granted.extend(
+                    list(rule, "verbs").into_iter().map(|verb| [group.clone(), resource.clone(), verb]),
+                );
+            }
+        }
+    }
+    let needed = Extra::all().flat_map(|extra| {
+        let of_resource = move |(group, resource): &(&str, &str)| {
+            let group = (*group).to_owned();
+            let resource = (*resource).to_owned();
+            extra.verbs().iter().map(move |verb| [group.clone(), resource.clone(), (*verb).to_owned()])
+        };
+        extra.resources().iter().flat_map(of_resource)
+    });
+    assert_eq!(granted, needed.collect::<BTreeSet<_>>());
 }

@@ -214,7 +214,7 @@ fn joined(texts: &[OsString]) -> String {
 }
 
 /// The parts of a text that commas separate.
-fn separated(text: &OsStr) -> Vec<OsString> {
+pub(super) fn separated(text: &OsStr) -> Vec<OsString> {
     match text.to_str() {
         Some(text) => text.split(',').map(OsString::from).collect(),
         // No list has values that are not UTF-8. The error says so.

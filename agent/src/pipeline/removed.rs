@@ -210,6 +210,16 @@ mod tests {
         // A new kind of key is compared, too, once the pod of this test has one.
         let without = format!("{of_large:?}").matches(": 0").count();
         assert_eq!(without, 1, "it has a key of each kind, and none is contended: {of_large:?}");
+        // And with the same values: beside another pod with this outline, each key is still one.
+        let (mut writer, reader) = pod_index::new();
+        let mut other = outline.clone();
+        other.metadata.uid = Some("other".to_owned());
+        writer.upsert_pod(large.clone()).unwrap();
+        writer.upsert_pod(other).unwrap();
+        let of_both = reader.load().key_counts();
+        let mut expected = of_large;
+        expected.contended = of_both.contended;
+        assert_eq!(of_both, expected, "a key of the outline has another value");
         assert_eq!((outline.annotation("a"), outline.annotation("filler")), (Some("b"), None));
         assert!(outline.annotation(LEFT_OUT).is_some());
         assert_eq!(outline.metadata.owner_references, large.metadata.owner_references);

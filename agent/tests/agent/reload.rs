@@ -111,6 +111,19 @@ fn a_client_that_is_no_longer_allowed_is_refused_without_a_restart() {
     agent.wait_for_log("every change is in effect");
     assert_eq!((code("vector"), code("prometheus")), (403, 200));
 
+    // And by a group: a certificate's organization.
+    let code_of_group = |group: &str| {
+        let certificate = clients.sign_for("prometheus", group);
+        answer(&pki, &agent, Some(certificate), None, "/pods").code
+    };
+    configure("allowedClientGroups: [monitoring]\n");
+    agent.signal("HUP");
+    agent.wait_for_log("every change is in effect");
+    assert_eq!((code_of_group("monitoring"), code_of_group("x")), (200, 403));
+    configure("allowedClientNames: [prometheus]\n");
+    agent.signal("HUP");
+    agent.wait_for_log("every change is in effect");
+
     // Without its names and before the other authority, the file would let in everybody.
     pki.directory.write("others.pem", &clients.pem);
     configure("");
