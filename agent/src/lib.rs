@@ -27,6 +27,8 @@
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
 //! | 129, 130, 143 | a second SIGHUP of a terminal, Ctrl-C or SIGTERM: ends at once |
 
+#![forbid(unsafe_code)]
+
 mod api;
 mod cli;
 mod config;

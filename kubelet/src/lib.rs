@@ -66,7 +66,7 @@ pub mod api_client;
 pub mod backoff;
 #[cfg(feature = "sources")]
 mod blocking;
-#[cfg(feature = "checkpoint")]
+#[cfg(all(unix, feature = "checkpoint"))]
 pub mod checkpoint;
 #[cfg(any(feature = "api-server", feature = "http-client"))]
 #[doc(hidden)]

@@ -69,7 +69,7 @@ pub(super) fn check(
         ),
         _ => Finding::ok(AGENT, answer),
     });
-    findings.extend(sources.sources.iter().map(|source| judge(source, Reads::of(source, settings))));
+    findings.extend(sources.sources.iter().map(|source| finding_on(source, Reads::of(source, settings))));
     findings.push(static_pods(mirrors));
 }
 
@@ -99,7 +99,7 @@ impl Reads {
     }
 }
 
-fn judge(source: &Source, reads: Reads) -> Finding {
+fn finding_on(source: &Source, reads: Reads) -> Finding {
     let Source {
         source: name,
         origin,
@@ -239,11 +239,11 @@ mod tests {
             ),
             (source(false, None, &["request"]), short, Outcome::Failure, "not read yet: a.yaml:4: spec: bad"),
         ] {
-            let finding = judge(&source, Reads::Every(period));
+            let finding = finding_on(&source, Reads::Every(period));
             assert_eq!(finding.result, result, "{finding:?}");
             assert!(finding.message.ends_with(words), "{finding:?}");
         }
-        let finding = judge(&source(true, Some(301), &[]), Reads::Unknown);
+        let finding = finding_on(&source(true, Some(301), &[]), Reads::Unknown);
         assert_eq!(finding.result, Outcome::Ok, "how often it is read is unknown: {finding:?}");
     }
 }

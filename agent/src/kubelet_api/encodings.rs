@@ -22,8 +22,15 @@ const GONE: usize = 256;
 /// The pods that are encoded now. They are forgotten when the last answer has sent them.
 #[derive(Debug)]
 pub(super) struct Encodings {
-    known: Mutex<HashMap<(PodUid, Form), Weak<Encoded>>>,
+    by_pod: Mutex<HashMap<EncodingKey, Weak<Encoded>>>,
     space: Arc<Semaphore>,
+}
+
+/// Of which pod, and in which form.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct EncodingKey {
+    pod: PodUid,
+    form: Form,
 }
 
 /// An encoded pod.
@@ -45,7 +52,7 @@ impl AsRef<[u8]> for SharedBytes {
 
 impl Encodings {
     pub(super) fn new() -> Self {
-        Self { known: Mutex::default(), space: Arc::new(Semaphore::new(SPACE)) }
+        Self { by_pod: Mutex::default(), space: Arc::new(Semaphore::new(SPACE)) }
     }
 
     /// The pod in this form, encoded in this client's turn.
@@ -60,9 +67,9 @@ impl Encodings {
     }
 
     fn encoded(&self, pod: &Arc<Record>, form: Form) -> Result<Bytes, Status> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (PodUid::from(pod.uid()), form);
-        if let Some(encoded) = known.get(&key).and_then(Weak::upgrade)
+        let mut by_pod = self.by_pod.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = EncodingKey { pod: PodUid::from(pod.uid()), form };
+        if let Some(encoded) = by_pod.get(&key).and_then(Weak::upgrade)
             && Arc::ptr_eq(&encoded.pod, pod)
         {
             return Ok(Bytes::from_owner(SharedBytes(encoded)));
@@ -73,10 +80,10 @@ impl Encodings {
             Status::new(Code::ResourceExhausted, "too much of what clients asked for has yet to be read")
         })?;
         let encoded = Arc::new(Encoded { pod: Arc::clone(pod), bytes, _space: space });
-        if known.len() >= GONE {
-            known.retain(|_, encoded| encoded.strong_count() > 0);
+        if by_pod.len() >= GONE {
+            by_pod.retain(|_, encoded| encoded.strong_count() > 0);
         }
-        known.insert(key, Arc::downgrade(&encoded));
+        by_pod.insert(key, Arc::downgrade(&encoded));
         Ok(Bytes::from_owner(SharedBytes(encoded)))
     }
 }
@@ -121,7 +128,7 @@ mod tests {
         for number in 0..10 * GONE {
             encodings.encoded(&pod(&number.to_string()), Form::Listed).unwrap();
         }
-        assert!(encodings.known.lock().unwrap().len() <= GONE);
+        assert!(encodings.by_pod.lock().unwrap().len() <= GONE);
         let others = Arc::clone(&encodings.space).try_acquire_many_owned(u32::try_from(SPACE).unwrap());
         let refused = encodings.encoded(&pod("u"), Form::Listed).unwrap_err();
         assert_eq!(refused.code, Code::ResourceExhausted);
