@@ -1,6 +1,5 @@
 //! The port and the connections. Both can be cut.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use hyper::Request;
@@ -16,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use super::Shared;
 use super::handle::handle;
 use super::identity::PeerCertificate;
+use crate::port::Port;
 
 /// A real server's limit of streams per HTTP/2 connection.
 const MOST_STREAMS: u32 = 100;
@@ -29,8 +29,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) async fn bind(address: SocketAddr, tls: Option<TlsAcceptor>, shared: Arc<Shared>) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
+    pub(super) async fn bind(port: &Port, tls: Option<TlsAcceptor>, shared: Arc<Shared>) -> Self {
+        let listener = port.listen().await;
         let connections = Connections::default();
         let accepting = tokio::spawn(accept(listener, tls, Arc::clone(&connections), shared));
         Self { accepting: Some(accepting), connections }

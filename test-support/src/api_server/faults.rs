@@ -162,7 +162,7 @@ impl ApiServer {
             // error.
             let _ = closing.await;
         }
-        let listener = Listener::bind(self.port.address(), self.tls.clone(), Arc::clone(&self.shared)).await;
+        let listener = Listener::bind(&self.port, self.tls.clone(), Arc::clone(&self.shared)).await;
         *self.listener.lock().unwrap() = Some(listener);
     }
 

@@ -226,7 +226,7 @@ impl ApiServer {
             changed: channel::Sender::new(0),
         });
         let port = Port::new();
-        let listener = Listener::bind(port.address(), tls.clone(), Arc::clone(&shared)).await;
+        let listener = Listener::bind(&port, tls.clone(), Arc::clone(&shared)).await;
         Self {
             shared,
             listener: Mutex::new(Some(listener)),
