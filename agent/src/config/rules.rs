@@ -9,7 +9,7 @@ use crate::config::failure::Failure;
 use pod_index_kubelet::sources::Source;
 
 /// The flags that make a source of this role. Each is enough.
-pub(super) const fn flags_of(source: Source) -> &'static [&'static str] {
+pub(crate) const fn flags_of(source: Source) -> &'static [&'static str] {
     match source {
         Source::File => &["pod-manifest-path"],
         Source::Http => &["manifest-url"],

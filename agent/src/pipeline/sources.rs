@@ -200,6 +200,8 @@ mod tests {
     use pod_index_kubelet::sources::{NodeName, SourceUpdate};
 
     use super::*;
+    use crate::config::rules::flags_of;
+    use crate::config::tests::settings_of;
 
     #[tokio::test]
     async fn a_stream_of_updates_that_panics_ends_the_agent_and_is_named() {
@@ -222,5 +224,22 @@ mod tests {
         assert_eq!(received.len(), 1);
         drop(received);
         assert_eq!(say(&reports, report()), Err(()));
+    }
+
+    /// A flag of a source that `open` does not know would be accepted, and the agent would have no pods.
+    #[tokio::test]
+    async fn each_flag_of_a_source_opens_one_of_its_role() {
+        for source in Source::ALL.into_iter().filter(|source| *source != Source::Api) {
+            for flag in flags_of(source) {
+                let value = match *flag {
+                    "pod-manifest-path" | "kubelet-socket" => "/nowhere",
+                    "manifest-url" | "kubelet" => "http://127.0.0.1:1/",
+                    _ => panic!("a value for --{flag}"),
+                };
+                let opened = open(&settings_of(&[&format!("--{flag}={value}")]), None).unwrap();
+                let roles: Vec<_> = opened.iter().map(Opened::source).collect();
+                assert_eq!(roles, [source], "--{flag}");
+            }
+        }
     }
 }
