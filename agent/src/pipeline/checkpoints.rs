@@ -65,12 +65,17 @@ pub(crate) struct Unclaimed {
     /// Configured sources not heard yet. The last one decides all restored pods that remain.
     unheard: BTreeSet<Source>,
     /// The static pods of manifests that are not published yet, by the UIDs of the restored pods that stay instead.
-    held: HashMap<PodUid, Arc<Pod>>,
+    held_back: HashMap<PodUid, Arc<Pod>>,
 }
 
 impl Unclaimed {
     pub(crate) fn new(pods: Restored, sources: &[Source]) -> Self {
-        Self { pods, heard: Vec::new(), unheard: sources.iter().copied().collect(), held: HashMap::new() }
+        Self {
+            pods,
+            heard: Vec::new(),
+            unheard: sources.iter().copied().collect(),
+            held_back: HashMap::new(),
+        }
     }
 
     /// The operations that put all of them into the index.
@@ -79,35 +84,36 @@ impl Unclaimed {
     }
 
     /// Holds back the static pods of manifests whose mirror pods were restored, until the API server or the kubelet has
-    /// reported. A mirror pod names the kubelet's UID of its static pod. A manifest alone gets another UID.
-    pub(crate) fn hold<P: HasPod>(
+    /// reported. A mirror pod names the kubelet's UID of its static pod. A manifest alone gets another UID. Returns what is to be
+    /// published.
+    pub(crate) fn hold_back<P: HasPod>(
         &mut self,
         operations: Vec<Operation<Pod>>,
         sound: &[Source],
         snapshot: &Snapshot<P>,
     ) -> Vec<Operation<Pod>> {
-        let decides = |source: &Source| match source {
-            Source::Api | Source::Kubelet => true,
-            Source::File | Source::Http => false,
-        };
-        if sound.iter().any(decides) || !self.unheard.iter().any(decides) {
-            let held = mem::take(&mut self.held).into_values();
-            return held.map(Operation::Upsert).chain(operations).collect();
+        // One that is not heard yet will say it. If there is none, nobody will.
+        let has_said_it = sound.iter().copied().any(knows_uids_of_kubelet);
+        let will_say_it = self.unheard.iter().copied().any(knows_uids_of_kubelet);
+        if has_said_it || !will_say_it {
+            let released = mem::take(&mut self.held_back).into_values().map(Operation::Upsert);
+            return released.chain(operations).collect();
         }
-        let is_published = |operation: &Operation<Pod>| match operation {
-            Operation::Upsert(pod) => {
-                let uid = restored_uid(pod, snapshot);
-                let is_held = uid.is_some();
-                self.held.extend(uid.map(|uid| (uid, Arc::clone(pod))));
-                !is_held
+        let mut published = Vec::with_capacity(operations.len());
+        for operation in operations {
+            match &operation {
+                Operation::Upsert(pod) => {
+                    if let Some(uid) = restored_uid(pod, snapshot) {
+                        self.held_back.insert(uid, Arc::clone(pod));
+                        continue;
+                    }
+                }
+                Operation::Remove(uid) => self.held_back.retain(|_, pod| *uid != pod.uid()),
+                Operation::Set(_) => {}
             }
-            Operation::Remove(uid) => {
-                self.held.retain(|_, held| *uid != held.uid());
-                true
-            }
-            Operation::Set(_) => true,
-        };
-        operations.into_iter().filter(is_published).collect()
+            published.push(operation);
+        }
+        published
     }
 
     /// The restored pods to remove after these sources reported: those of the sources that were heard and, with the last
@@ -118,7 +124,7 @@ impl Unclaimed {
             return self.pods.unclaimed(None, snapshot);
         }
         let of = |source: &Source| self.pods.unclaimed(Some(source.as_str()), snapshot);
-        self.heard.iter().flat_map(of).filter(|uid| !self.held.contains_key(uid)).collect()
+        self.heard.iter().flat_map(of).filter(|uid| !self.held_back.contains_key(uid)).collect()
     }
 
     /// Whether every source has reported.
@@ -127,13 +133,21 @@ impl Unclaimed {
     }
 }
 
+/// Whether a source knows the UIDs that the kubelet gives its static pods: itself, or from their mirror pods.
+fn knows_uids_of_kubelet(source: Source) -> bool {
+    match source {
+        Source::Api | Source::Kubelet => true,
+        Source::File | Source::Http => false,
+    }
+}
+
 /// The kubelet's UID of the static pod that a manifest describes, if it is known from the last run alone and differs from
 /// the manifest's.
 fn restored_uid<P: HasPod>(pod: &Pod, snapshot: &Snapshot<P>) -> Option<PodUid> {
     let name = FullName::new(pod.namespace(), pod.name()).ok()?;
     let uid = snapshot.mirror_pod_by_full_name(name.as_str())?.annotation(CONFIG_MIRROR_ANNOTATION)?;
-    let is_held = uid != pod.uid() && is_static_pod(pod) && is_restored(&**snapshot.pod_by_uid(uid)?);
-    is_held.then(|| uid.into())
+    let is_known_so = uid != pod.uid() && is_static_pod(pod) && is_restored(&**snapshot.pod_by_uid(uid)?);
+    is_known_so.then(|| uid.into())
 }
 
 #[cfg(test)]
@@ -209,7 +223,7 @@ mod tests {
             let (mut writer, reader) = pod_index::new();
             let _ = writer.apply(unclaimed.operations());
             let mut report = |operations: Vec<Operation<Pod>>, sound: &[Source]| {
-                let operations = unclaimed.hold(operations, sound, writer.current());
+                let operations = unclaimed.hold_back(operations, sound, writer.current());
                 let _ = writer.apply(operations);
                 let gone = unclaimed.without(sound, writer.current());
                 let _ = writer.apply(gone.into_iter().map(Operation::Remove));

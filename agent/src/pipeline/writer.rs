@@ -226,7 +226,7 @@ impl Work {
         let claims_changed = merged.iter().any(|merged| merged.claims_changed);
         let mut operations: Vec<_> = merged.into_iter().flat_map(Merged::into_operations).collect();
         if let Some(restored) = &mut self.restored {
-            operations = restored.hold(operations, &sound, self.writer.current());
+            operations = restored.hold_back(operations, &sound, self.writer.current());
         }
         if claims_changed {
             self.report_refused_claims();

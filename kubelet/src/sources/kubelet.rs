@@ -29,7 +29,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::http::{Decoded, HttpConfig, follow_url};
+use super::http::{DecodedBody, HttpConfig, follow_url};
 use super::problem::{limited, undecodable};
 use super::skeleton::{Admission, Admitted, UnexpectedMirrorPod};
 use super::{Problem, ProblemKind, Source, Updates};
@@ -77,7 +77,7 @@ struct PodList<'a> {
 }
 
 /// The pods of a list, sorted: the kubelet's order varies.
-fn decode(body: &[u8], admission: Admission) -> Decoded {
+fn decode(body: &[u8], admission: Admission) -> DecodedBody {
     let list: PodList<'_> = match serde_json::from_slice(body) {
         Ok(list) => list,
         // Only the position: the message could quote a part of the body.
@@ -114,13 +114,13 @@ fn decode(body: &[u8], admission: Admission) -> Decoded {
         }
     }
     pods.sort_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    Decoded { pods: Some(pods), problems: limited(problems.into_values()), unusable: unusable_pods }
+    DecodedBody { pods: Some(pods), problems: limited(problems.into_values()), unusable: unusable_pods }
 }
 
 /// An answer that is unusable as a whole.
-fn unusable(kind: ProblemKind, field: Option<&str>, message: String) -> Decoded {
+fn unusable(kind: ProblemKind, field: Option<&str>, message: String) -> DecodedBody {
     let problem = Problem::new(kind, "kubelet", None, field.map(str::to_owned), message);
-    Decoded { problems: vec![problem], ..Decoded::default() }
+    DecodedBody { problems: vec![problem], ..DecodedBody::default() }
 }
 
 /// One pod of a list.

@@ -155,7 +155,7 @@ pub struct StatusWriter {
 
 /// What a read has found out about the pods.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
+enum ReadOutcome {
     /// Those of this time, all of them.
     All { began: Instant },
     /// Those of this time; there may be more.
@@ -200,35 +200,35 @@ impl StatusWriter {
     /// Records a read that began at this time and found all pods. `problems`: all that exist now, such as pods that cannot be
     /// used; those of earlier reads are solved.
     pub fn read(&self, began: Instant, problems: Vec<Problem>) {
-        self.record(Found::All { began }, problems);
+        self.record(ReadOutcome::All { began }, problems);
     }
 
     /// Records a read that began at this time, and may not have found all pods. See [`SourceUpdate::Incomplete`].
     ///
     /// [`SourceUpdate::Incomplete`]: super::SourceUpdate::Incomplete
     pub fn read_incompletely(&self, began: Instant, problems: Vec<Problem>) {
-        self.record(Found::Some { began }, problems);
+        self.record(ReadOutcome::Some { began }, problems);
     }
 
     /// Records a read that failed as a whole, so that nothing is known of the pods. Those that were emitted still count.
     pub fn failed(&self, problems: Vec<Problem>) {
-        self.record(Found::Nothing, problems);
+        self.record(ReadOutcome::Nothing, problems);
     }
 
-    fn record(&self, found: Found, mut problems: Vec<Problem>) {
+    fn record(&self, outcome: ReadOutcome, mut problems: Vec<Problem>) {
         problems.extend_from_slice(&self.of_pods.lock().unwrap_or_else(PoisonError::into_inner));
         self.status.send_modify(|status| {
             log_changes(status, &problems);
             status.checks += 1;
             status.last_check = Some(SystemTime::now());
-            if found == Found::Nothing {
+            if outcome == ReadOutcome::Nothing {
                 status.failed_checks += 1;
                 status.failing_since.get_or_insert_with(Instant::now);
             } else {
                 status.failing_since = None;
             }
-            match found {
-                Found::All { began } => {
+            match outcome {
+                ReadOutcome::All { began } => {
                     // After incomplete lists, nothing tells what has come and gone since the last complete one.
                     let was_incomplete = status.last_read != status.last_complete_read;
                     status.relists += u64::from(was_incomplete);
@@ -236,11 +236,11 @@ impl StatusWriter {
                     status.last_complete_read = Some(began);
                     status.last_heard = Some(Instant::now());
                 }
-                Found::Some { began } => {
+                ReadOutcome::Some { began } => {
                     status.last_read = Some(began);
                     status.last_heard = Some(Instant::now());
                 }
-                Found::Answer | Found::Nothing => {}
+                ReadOutcome::Answer | ReadOutcome::Nothing => {}
             }
             status.problems = problems;
         });
@@ -293,7 +293,7 @@ impl Observer for StatusWriter {
     }
 
     fn watching(&self) {
-        self.record(Found::Answer, Vec::new());
+        self.record(ReadOutcome::Answer, Vec::new());
     }
 
     fn relisting(&self) {

@@ -1,5 +1,5 @@
 //! The rate limit of unknown tokens. A client needs no credentials to send tokens, and each unknown one costs the API server
-//! a request.
+//! a request. A client is an address here, because it is not known yet who it is.
 //!
 //! Tokens that turn out to be valid cost nothing: a client that renews its token, or many clients behind one address, are
 //! not limited by each other, but a client that invents tokens is.

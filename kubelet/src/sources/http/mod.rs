@@ -24,6 +24,6 @@ mod requests;
 mod source;
 
 pub use config::HttpConfig;
-pub(super) use read::{Decoded, follow_url};
+pub(super) use read::{DecodedBody, follow_url};
 #[cfg(feature = "http")]
 pub use source::follow;

@@ -24,7 +24,7 @@ use crate::text::PANICKED;
 
 /// The content of a body.
 #[derive(Default)]
-pub(in crate::sources) struct Decoded {
+pub(in crate::sources) struct DecodedBody {
     /// `None` if the body is unusable as a whole.
     pub(in crate::sources) pods: Option<Vec<Admitted>>,
     pub(in crate::sources) problems: Vec<Problem>,
@@ -32,7 +32,7 @@ pub(in crate::sources) struct Decoded {
     pub(in crate::sources) unusable: HashSet<String>,
 }
 
-type Decode = dyn Fn(&[u8]) -> Decoded + Send + Sync;
+type Decode = dyn Fn(&[u8]) -> DecodedBody + Send + Sync;
 
 /// Requests the configured URL for ever, and decodes its bodies.
 ///
@@ -41,7 +41,7 @@ type Decode = dyn Fn(&[u8]) -> Decoded + Send + Sync;
 pub(in crate::sources) fn follow_url(
     source: Source,
     mut config: HttpConfig,
-    decode: impl Fn(&[u8]) -> Decoded + Send + Sync + 'static,
+    decode: impl Fn(&[u8]) -> DecodedBody + Send + Sync + 'static,
 ) -> Result<Updates<Pod>, Problem> {
     config.timeout = bounded(config.timeout);
     let status = StatusWriter::new(source, &*config.url);
@@ -175,11 +175,11 @@ impl Served {
         let work = move || catch_unwind(AssertUnwindSafe(|| decode(&body)));
         let decoded = match tokio::task::spawn_blocking(work).await {
             Ok(Ok(decoded)) => decoded,
-            Ok(Err(_panic)) => Decoded { problems: vec![self.panicked()], ..Decoded::default() },
+            Ok(Err(_panic)) => DecodedBody { problems: vec![self.panicked()], ..DecodedBody::default() },
             // The runtime ends.
             Err(_cancelled) => pending().await,
         };
-        let Decoded { pods, problems, unusable } = decoded;
+        let DecodedBody { pods, problems, unusable } = decoded;
         self.last = Some(LastBody { hash, is_usable: pods.is_some(), problems });
         let before = self.known.as_ref().map(ServedPods::all).unwrap_or_default();
         let mut pods = as_first_seen(pods?, &before);

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::{Decoded, HttpConfig, follow_url};
+use super::{DecodedBody, HttpConfig, follow_url};
 use crate::sources::manifest::{self, Origin};
 use crate::sources::skeleton::Admission;
 use crate::sources::{NodeName, Problem, Source, Updates};
@@ -45,7 +45,7 @@ pub fn follow(config: HttpConfig, node: NodeName) -> Result<Updates<Pod>, Proble
         let admitted = pods.into_iter().filter_map(|pod| admission.admit(pod, false).ok()).collect();
         // One bad pod makes the body unusable, as in the kubelet.
         let is_whole = problems.iter().all(|problem| !problem.kind.is_grave());
-        Decoded { pods: is_whole.then_some(admitted), problems, ..Decoded::default() }
+        DecodedBody { pods: is_whole.then_some(admitted), problems, ..DecodedBody::default() }
     };
     follow_url(Source::Http, config, decode)
 }

@@ -124,7 +124,7 @@ impl Pods {
         bytes: &[u8],
         content: u64,
         identity: &message::Identity,
-    ) -> Result<(PodUid, Decoded), Problem> {
+    ) -> Result<(PodUid, DecodedPod), Problem> {
         let namespace = &*identity.namespace;
         let name = &*identity.name;
         let problem_at =
@@ -149,13 +149,13 @@ impl Pods {
             }
             Err(_panic) => (None, Some(problem_at(ProblemKind::Defect, "", PANICKED))),
         };
-        Ok((identity.uid.clone(), Decoded { object, content, problem }))
+        Ok((identity.uid.clone(), DecodedPod { object, content, problem }))
     }
 
     /// Stores a decoded pod. If it cannot be used, what is known of it stays. Returns the problem of a pod of which nothing is
     /// known.
-    fn insert(&mut self, uid: PodUid, decoded: Decoded) -> Option<Problem> {
-        let Decoded { object, content, problem } = decoded;
+    fn insert(&mut self, uid: PodUid, decoded: DecodedPod) -> Option<Problem> {
+        let DecodedPod { object, content, problem } = decoded;
         let before = self.by_uid.get_mut(&uid);
         match (object, before) {
             (Some(mut object), before) => {
@@ -178,7 +178,7 @@ impl Pods {
 }
 
 /// A pod's bytes, decoded.
-struct Decoded {
+struct DecodedPod {
     /// `None` if it cannot be used.
     object: Option<Admitted>,
     content: u64,

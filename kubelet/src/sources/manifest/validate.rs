@@ -79,7 +79,7 @@ pub(super) struct Objection {
 
 /// Why the pod, as written, is refused on this node. `spec`: the pod's, as JSON.
 pub(super) fn find(pod: &Pod, spec: &Value, node: &NodeName) -> Vec<Objection> {
-    let mut found = Found(Vec::new());
+    let mut found = Objections(Vec::new());
     let metadata = &pod.metadata;
     // With the node's suffix, an empty name would become a valid one.
     match metadata.name.as_deref().unwrap_or_default() {
@@ -113,9 +113,9 @@ pub(super) fn find(pod: &Pod, spec: &Value, node: &NodeName) -> Vec<Objection> {
     found.0
 }
 
-struct Found(Vec<Objection>);
+struct Objections(Vec<Objection>);
 
-impl Found {
+impl Objections {
     fn add(&mut self, field: &Field<'_>, message: &str) {
         let field = field.to_string();
         let message = message.to_owned();
