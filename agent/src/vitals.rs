@@ -150,7 +150,7 @@ impl Heartbeat {
         self.beat_at(Instant::now());
     }
 
-    fn beat_at(&self, now: Instant) {
+    pub(crate) fn beat_at(&self, now: Instant) {
         let Beats { began, last } = &*self.vitals.0;
         let now = u64::try_from(now.saturating_duration_since(*began).as_millis()).unwrap_or(NONE - 1);
         last[self.of as usize].store(now, Ordering::Relaxed);

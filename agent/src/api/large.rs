@@ -9,14 +9,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use super::client::{ClientLimits, LargePermit};
-use super::refusal::refused;
+use super::refusal::{Reason, Refusal};
 
 /// What is smaller than this as JSON is computed at once. As YAML it takes up to 2 ms.
 const SMALL: usize = 16 * 1024;
@@ -49,12 +48,10 @@ pub(crate) async fn body(
     encode: impl FnOnce() -> Vec<u8> + Send + 'static,
 ) -> Result<Body, Response> {
     let permit = timeout(PATIENCE, limits.large()).await.ok().flatten().ok_or_else(|| {
-        let message = "too many large responses at once".to_owned();
-        refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+        Refusal::still_too_many_requests("too many large responses at once").into_response()
     })?;
     let bytes = limits.encode(encode).await.ok_or_else(|| {
-        let message = "the response cannot be computed".to_owned();
-        refused(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+        Refusal::new(Reason::InternalError, "the response cannot be computed").into_response()
     })?;
     Ok(Body::new(Large { bytes: bytes.into(), _permit: permit }))
 }
@@ -95,6 +92,7 @@ const PART: usize = 64 * 1024;
 mod tests {
     use std::sync::mpsc;
 
+    use axum::http::StatusCode;
     use http_body_util::BodyExt;
 
     use super::super::client::Clients;

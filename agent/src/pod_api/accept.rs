@@ -6,8 +6,9 @@
 use axum::http::{HeaderMap, header};
 
 use super::shape::Form;
-use super::status::Refusal;
+use super::status;
 use crate::api::headers::{Element, elements};
+use crate::api::refusal::Refusal;
 use crate::api::view::View;
 
 /// The first available form that the client accepts. `include` is the parameter `includeObject`: what each row of a `Table`
@@ -24,7 +25,7 @@ pub(super) fn form(headers: &HeaderMap, include: &str, view: View) -> Result<For
     let json = ["application/json", "application/*", "*/*"];
     let is_json = |range: &Element<'_>| json.iter().any(|json| range.value.eq_ignore_ascii_case(json));
     let first = ranges().find(|range| is_json(range) && is_available(range));
-    match first.ok_or_else(Refusal::not_acceptable)?.parameter("as") {
+    match first.ok_or_else(status::not_acceptable)?.parameter("as") {
         None => Ok(whole),
         Some("Table") if view == View::Kubelet => Ok(Form::KubeletTable),
         Some("Table") if include == "Object" => Ok(Form::FullTable),

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::asked::Asked;
 use super::history::{History, Limits};
 use super::resource::Resource;
-use super::status::Refusal;
 use super::watch_limits::WatchLimits;
+use crate::api::refusal::Refusal;
 use crate::pipeline::readiness::Readiness;
 
 /// Maximum number and age of stored events. A node with one change per second stores 300 of them.
@@ -140,7 +140,7 @@ impl Collection {
                 format!("{} have not been read yet{why}", self.of().name)
             }
         };
-        Err(Refusal::unavailable(why))
+        Err(Refusal::not_ready(why))
     }
 
     /// The state of its own source, if it has one.

@@ -22,9 +22,10 @@ use super::object::Object;
 use super::resource::{Item, Resource};
 use super::selection::Selection;
 use super::shape::{Form, Kind};
-use super::status::Refusal;
+use super::status;
 use super::watch_limits::{WatchLimits, WatchPermit};
 use crate::api::client::ClientLimits;
+use crate::api::refusal::Refusal;
 
 /// The number of events that a watch takes at a time.
 const TURN: usize = 128;
@@ -238,7 +239,7 @@ impl History {
     ) -> Result<(Watcher, State), Refusal> {
         let permit = self.watch_limits.acquire(client).map_err(|limit| {
             self.watch_limits.refused.fetch_add(1, Ordering::Relaxed);
-            Refusal::too_many_watches(&limit)
+            status::too_many_watches(&limit)
         })?;
         let inner = self.lock();
         let version = after.unwrap_or(inner.version);
@@ -293,7 +294,7 @@ impl Inner {
 
     fn expired(&self, version: u64) -> Refusal {
         let Self { version: latest, events, .. } = self;
-        Refusal::expired(if version > *latest {
+        status::expired(if version > *latest {
             format!("there is no resource version {version} yet (the latest is {latest})")
         } else {
             format!("too old resource version: {version} ({})", latest - events.len() as u64)

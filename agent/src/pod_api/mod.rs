@@ -47,8 +47,8 @@ use pod_index_kubelet::sources::SourceStatus;
 use self::collection::Collection;
 pub(crate) use self::pod::kubelet_cells;
 pub(crate) use self::printed::since;
-pub(crate) use self::status::Refusal;
 use self::watch_limits::WatchLimits;
+use crate::api::refusal::Refusal;
 use crate::api::request::resource;
 use crate::api::view::View;
 use crate::config::values::Extra;
@@ -76,7 +76,7 @@ impl PodApi {
                 let missing = Arc::clone(&missing);
                 router.route(path, any(async move |uri: axum::http::Uri| nothing(&missing, uri.path())))
             })
-            .method_not_allowed_fallback(async || Refusal::method_not_allowed())
+            .method_not_allowed_fallback(async || status::method_not_allowed())
     }
 
     /// What is known of the owners of pods.
@@ -105,5 +105,5 @@ fn nothing(missing: &[Extra], path: &str) -> Refusal {
     let named = resource(path).map(|(group, name, _)| (group, name));
     let is_named = |extra: &&Extra| extra.resources().iter().any(|resource| Some(*resource) == named);
     let needs = missing.iter().find(is_named).map(|extra| extra.needs());
-    Refusal::no_such_resource(needs.as_deref().unwrap_or("the agent does not serve it"))
+    status::no_such_resource(needs.as_deref().unwrap_or("the agent does not serve it"))
 }

@@ -2,7 +2,8 @@
 
 use super::resource::Resource;
 use super::selection::Selection;
-use super::status::Refusal;
+use super::status;
+use crate::api::refusal::Refusal;
 use crate::api::request::{parameter, truth};
 use crate::api::selectors::Selector;
 use crate::api::view::View;
@@ -34,15 +35,15 @@ impl Options {
         let given = |name| parameter(query, name);
         let is_given = |name| given(name).map(|text| truth(&text));
         if given("continue").is_some_and(|token| !token.is_empty()) {
-            return Err(Refusal::expired("the continue token is not this server's: its lists are whole"));
+            return Err(status::expired("the continue token is not this server's: its lists are whole"));
         }
         let labels = Selector::labels(&given("labelSelector").unwrap_or_default())
-            .map_err(|why| Refusal::bad_request(format!("labelSelector: {why}")))?;
+            .map_err(|why| status::bad_request(format!("labelSelector: {why}")))?;
         let fields =
             Selector::fields(&given("fieldSelector").unwrap_or_default(), |field| of.fields.contains(&field))
-                .map_err(|why| Refusal::bad_request(format!("fieldSelector: {why}")))?;
+                .map_err(|why| status::bad_request(format!("fieldSelector: {why}")))?;
         let seconds = given("timeoutSeconds").map(|text| {
-            let why = |_| Refusal::bad_request(format!("timeoutSeconds: {text:?} is not an integer"));
+            let why = |_| status::bad_request(format!("timeoutSeconds: {text:?} is not an integer"));
             text.parse().map_err(why)
         });
         Ok(Self {
@@ -63,8 +64,7 @@ pub(super) fn version_of(text: Option<&str>) -> Result<Option<u64>, Refusal> {
     let text = text.filter(|text| !text.is_empty()).unwrap_or("0");
     // `parse` alone accepts a sign.
     let version = text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let why =
-        || Refusal::bad_request(format!("resourceVersion: {text:?} is not a decimal number of 64 bits"));
+    let why = || status::bad_request(format!("resourceVersion: {text:?} is not a decimal number of 64 bits"));
     Ok(Some(version.ok_or_else(why)?).filter(|version| *version > 0))
 }
 

@@ -16,12 +16,13 @@ use super::discovery::with_slash;
 use super::history::Now;
 use super::list::{self, selected};
 use super::query::{Options, version_of};
-use super::status::Refusal;
+use super::status;
 use super::watch;
 use crate::api::body::in_turns;
 use crate::api::client::Client;
 use crate::api::gzip::{self, Gzip};
 use crate::api::large;
+use crate::api::refusal::Refusal;
 use crate::api::request::parameter;
 use crate::api::view::View;
 
@@ -78,7 +79,7 @@ async fn list(
     }
     let Now { objects, version } = collection.history.now();
     let objects = selected(&client.limits, &objects, &options.selection).await;
-    let objects = objects.ok_or_else(Refusal::ending)?;
+    let objects = objects.ok_or_else(status::ending)?;
     let is_large = objects.len() >= LARGE;
     let list = list::list(collection.of(), version, objects, form);
     if is_large && gzip::is_accepted(&headers) {
@@ -105,7 +106,7 @@ async fn one(
         collection.history.check(version, false)?;
     }
     let object = collection.history.get(&format!("{namespace}/{name}"));
-    let object = object.ok_or_else(|| Refusal::no_such_object(collection.of(), name))?;
+    let object = object.ok_or_else(|| status::no_such_object(collection.of(), name))?;
     let write = move || {
         let mut body = Vec::new();
         object.write(form, Some(true), object.version, &mut body);

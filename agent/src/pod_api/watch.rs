@@ -21,9 +21,10 @@ use super::list::{parts, selected};
 use super::object::Object;
 use super::query::Options;
 use super::shape::{Form, Kind};
-use super::status::Refusal;
+use super::status;
 use crate::api::body::in_turns;
 use crate::api::client::Client;
+use crate::api::refusal::Refusal;
 
 /// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -54,7 +55,7 @@ pub(super) async fn body(
     let (watcher, state) = history.watch(Arc::clone(&selection), &client.limits, after)?;
     let mut initial = Vec::new();
     if with_initial {
-        initial = selected(&client.limits, &state, &selection).await.ok_or_else(Refusal::ending)?;
+        initial = selected(&client.limits, &state, &selection).await.ok_or_else(status::ending)?;
         // A disconnected client resumes from the last object it saw.
         initial.sort_unstable_by_key(|object| object.version);
     }

@@ -4,13 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 
 use crate::api::client::{BodyPermit, ClientLimits};
-use crate::api::refusal::refused;
+use crate::api::refusal::{Reason, Refusal, refused};
 
 /// Maximum size of a body, in bytes.
 const BODY: usize = 128 << 10;
@@ -28,11 +27,9 @@ impl HeldBody {
     /// Waits for permission, then reads the body.
     pub(super) async fn read(limits: &ClientLimits, body: Body) -> Result<(Bytes, Self), Response> {
         let permit = timeout(TIMEOUT, limits.body()).await.ok().flatten().ok_or_else(|| {
-            let message = "too many queries with a body at once".to_owned();
-            refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            Refusal::still_too_many_requests("too many queries with a body at once").into_response()
         })?;
-        let incomplete =
-            |_| refused(StatusCode::REQUEST_TIMEOUT, "Timeout", "the body is incomplete".to_owned());
+        let incomplete = |_| refused(Reason::Timeout, "the body is incomplete");
         let text = timeout(TIMEOUT, text(body)).await.map_err(incomplete)??;
         Ok((text.into(), Self { since: Instant::now(), permit }))
     }
@@ -50,15 +47,13 @@ impl HeldBody {
 async fn text(mut body: Body) -> Result<Vec<u8>, Response> {
     let mut text = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| {
-            let message = format!("the body cannot be read: {error}");
-            refused(StatusCode::BAD_REQUEST, "BadRequest", message)
-        })?;
+        let frame = frame
+            .map_err(|error| refused(Reason::BadRequest, format!("the body cannot be read: {error}")))?;
         // Trailers are ignored.
         let data = frame.into_data().unwrap_or_default();
         if text.len() + data.len() > BODY {
             let message = format!("the body must not exceed {BODY} bytes");
-            return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message));
+            return Err(refused(Reason::RequestEntityTooLarge, message));
         }
         text.extend_from_slice(&data);
     }
@@ -67,6 +62,8 @@ async fn text(mut body: Body) -> Result<Vec<u8>, Response> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::StatusCode;
+
     use super::*;
     use crate::api::client::Clients;
 

@@ -13,7 +13,7 @@ mod find;
 mod lookups;
 mod processes;
 pub(crate) mod query;
-mod routes;
+pub(crate) mod routes;
 
 use std::sync::Arc;
 

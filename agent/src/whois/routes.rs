@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures_util::stream;
@@ -24,7 +24,7 @@ use super::lookups::Outcomes;
 use super::processes::Placements;
 use super::query::{self, Process};
 use crate::api::client::{Client, ClientLimits};
-use crate::api::refusal::refused;
+use crate::api::refusal::{Reason, refused};
 use crate::config::duration::go_duration;
 
 /// Maximum number of queries in a GET.
@@ -33,8 +33,11 @@ const QUERIES: usize = 100;
 const ECHO: usize = 4096;
 /// Maximum number of queries in one part of the answers.
 const PART: usize = 256;
-/// So few queries are answered without a turn.
-const FEW: usize = 4;
+/// Pods that the searches of one part visit. A search that has begun goes through all pods, up to three times. Between two parts, the
+/// thread does other work: every part is a delay of a probe, and of several requests that take turns, each may add one.
+const VISITED_IN_PART: usize = 2_000;
+/// So few queries are answered without a turn, or wait for their pods.
+pub(crate) const FEW: usize = 4;
 /// The response is sent in parts of about this many bytes.
 const CHUNK: usize = 64 * 1024;
 /// Bytes of the answers to one request, after which queries get an error.
@@ -42,7 +45,7 @@ const ANSWERS: usize = 64 << 20;
 const TOO_LARGE: &str =
     "the answers to one request are limited to 64 MiB; send this query in another request";
 /// Longest time to wait for a pod.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// For so long, all answers to a request are of one moment. A client that takes longer gets the rest of a later one: the
 /// snapshot of the first keeps replaced pods in memory.
 const ONE_MOMENT: Duration = Duration::from_secs(10);
@@ -144,7 +147,7 @@ fn parameters(of_url: Option<&str>) -> Result<Parameters, String> {
 }
 
 fn bad(message: impl Into<String>) -> Response {
-    refused(StatusCode::BAD_REQUEST, "BadRequest", message.into())
+    refused(Reason::BadRequest, message)
 }
 
 /// A snapshot, and since when it answers queries.

@@ -24,12 +24,13 @@ mod reviews;
 mod webhook;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use kube::Client;
 
 use self::decisions::Decision;
@@ -38,13 +39,13 @@ pub(crate) use self::identity::Identity;
 use self::reviews::Verdict;
 use self::webhook::{Right, Webhook};
 use crate::api::client::Peer;
-use crate::api::refusal::refused;
+use crate::api::refusal::{Reason, Refusal};
 use crate::api::request;
 use crate::config::changing::Changing;
 use crate::config::values::{AccessRules, AllowedClients, Extra};
 
-/// After this many seconds, a client may try again.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+/// After this time, a client may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// Decides on each request.
 pub(crate) struct Access {
@@ -170,15 +171,13 @@ impl Access {
 
 /// The response to a request that is refused.
 fn refusal(decision: Decision, identity: Option<&Identity>, needed: &[Right]) -> Response {
-    let mut response = match decision {
+    let refusal = match decision {
         Decision::TooManyTokens => {
-            let message = "too many unknown tokens; try again later".to_owned();
-            refused(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
+            Refusal::too_many_requests("too many unknown tokens; try again later", RETRY_AFTER)
         }
         Decision::Unavailable => {
-            let message =
-                "the API server, which knows who may do this, does not answer; try again later".to_owned();
-            refused(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+            let message = "the API server, which knows who may do this, does not answer; try again later";
+            Refusal::unavailable(message, RETRY_AFTER)
         }
         Decision::Forbidden => {
             let Right { verb, resource, subresource, .. } = needed[0];
@@ -186,16 +185,13 @@ fn refusal(decision: Decision, identity: Option<&Identity>, needed: &[Right]) ->
                 if subresource.is_empty() { String::new() } else { format!(", subresource={subresource}") };
             let user = identity.map_or("", |identity| &*identity.name);
             let message = format!("Forbidden (user={user}, verb={verb}, resource={resource}{subresource})");
-            refused(StatusCode::FORBIDDEN, "Forbidden", message)
+            Refusal::new(Reason::Forbidden, message)
         }
         Decision::Allowed | Decision::AllowedBefore | Decision::Unauthorized => {
-            refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized".to_owned())
+            Refusal::new(Reason::Unauthorized, "Unauthorized")
         }
     };
-    if matches!(decision, Decision::TooManyTokens | Decision::Unavailable) {
-        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
-    }
-    response
+    refusal.into_response()
 }
 
 fn token(headers: &HeaderMap) -> Option<&str> {

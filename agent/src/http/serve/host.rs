@@ -7,11 +7,11 @@
 use std::net::IpAddr;
 
 use axum::extract::Request;
+use axum::http::header;
 use axum::http::uri::Authority;
-use axum::http::{StatusCode, header};
 use axum::response::Response;
 
-use crate::api::refusal::refused;
+use crate::api::refusal::{Reason, refused};
 
 /// Top-level domains that the public DNS does not delegate, and that local networks and clusters use.
 const PRIVATE: [&str; 8] = ["localhost", "local", "internal", "svc", "localdomain", "lan", "corp", "home"];
@@ -32,11 +32,7 @@ impl Hosts {
         let mut headers = request.headers().get_all(header::HOST).iter();
         let header = headers.next();
         if headers.next().is_some() {
-            return Err(refused(
-                StatusCode::BAD_REQUEST,
-                "BadRequest",
-                "more than one Host header".to_owned(),
-            ));
+            return Err(refused(Reason::BadRequest, "more than one Host header"));
         }
         let Self::Private { node } = self else { return Ok(()) };
         let header = header.map(|host| host.to_str().unwrap_or("."));
@@ -47,7 +43,7 @@ impl Hosts {
                 let message = format!(
                     "blocked to prevent DNS rebinding: use localhost, an IP address or the node's name instead of {host:?}, or TLS"
                 );
-                Err(refused(StatusCode::MISDIRECTED_REQUEST, "MisdirectedRequest", message))
+                Err(refused(Reason::MisdirectedRequest, message))
             }
             None => Ok(()),
         }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,7 +18,7 @@ use super::{App, page};
 use crate::api::client::{Client, ClientLimits};
 use crate::api::headers::{Element, elements};
 use crate::api::large;
-use crate::api::refusal::not_found;
+use crate::api::refusal::{failed_probe, not_found};
 use crate::api::table::escaped;
 use crate::api::types::SourceLine;
 use crate::metrics::{CONTENT_TYPE, Metrics};
@@ -167,17 +167,17 @@ async fn sources(State(app): State<App>, client: Client) -> Response {
 
 /// Alive while every vital part runs. Otherwise, the body names those that have stopped.
 async fn livez(State(app): State<App>) -> Response {
-    alive(&app.vitals).map_or_else(IntoResponse::into_response, |()| "ok".into_response())
+    alive(&app.vitals).map_or_else(failed_probe, |()| "ok".into_response())
 }
 
-/// Which parts have stopped, as an answer.
-fn alive(vitals: &Vitals) -> Result<(), (StatusCode, String)> {
+/// Fails with a line for each part that has stopped.
+fn alive(vitals: &Vitals) -> Result<(), String> {
     let stopped = vitals.stopped(Instant::now());
     if stopped.is_empty() {
         return Ok(());
     }
     let lines: Vec<_> = stopped.iter().map(ToString::to_string).collect();
-    Err((StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"))
+    Err(lines.join("\n") + "\n")
 }
 
 /// Ready once every configured source was read. Until then, the body names the missing ones and why. In an outage of a
@@ -185,14 +185,14 @@ fn alive(vitals: &Vitals) -> Result<(), (StatusCode, String)> {
 /// stopped: the pods are those of an earlier time.
 async fn readyz(State(app): State<App>) -> Response {
     if let Err(stopped) = alive(&app.vitals) {
-        return stopped.into_response();
+        return failed_probe(stopped);
     }
     let missing = app.readiness.missing();
     let outages = app.readiness.outages();
     let outages: Vec<_> = outages.iter().map(|outage| format!("{}\n", escaped(outage, &[]))).collect();
     let outages = outages.concat();
     if !missing.is_empty() {
-        return (StatusCode::SERVICE_UNAVAILABLE, not_read(&missing) + &outages).into_response();
+        return failed_probe(not_read(&missing) + &outages);
     }
     let body = if outages.is_empty() { "ok".to_owned() } else { format!("ok\n{outages}") };
     body.into_response()
@@ -209,11 +209,11 @@ fn not_read(missing: &[String]) -> String {
 /// not ready is left out, because that names paths and URLs.
 pub(crate) fn health_alone(readiness: Arc<Readiness>, vitals: Vitals) -> Router {
     let same_vitals = vitals.clone();
-    let livez = async move || alive(&vitals).map(|()| "ok\n");
+    let livez = async move || alive(&vitals).map(|()| "ok\n").map_err(failed_probe);
     let readyz = async move || {
-        alive(&same_vitals)?;
+        alive(&same_vitals).map_err(failed_probe)?;
         let is_ready = readiness.missing().is_empty();
-        if is_ready { Ok("ok\n") } else { Err((StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned())) }
+        if is_ready { Ok("ok\n") } else { Err(failed_probe("not ready\n".to_owned())) }
     };
     Router::new().route("/livez", get(livez)).route("/readyz", get(readyz))
 }
@@ -235,8 +235,10 @@ mod tests {
 
     use axum::body::Body;
     use axum::extract::Request;
-    use futures_util::poll;
-    use pod_index_kubelet::sources::NodeName;
+    use axum::http::StatusCode;
+    use futures_util::{FutureExt, poll};
+    use pod_index_kubelet::sources::http::HttpConfig;
+    use pod_index_kubelet::sources::{NodeName, Nudge};
     use serde_json::from_value;
     use tower::ServiceExt;
 
@@ -252,6 +254,10 @@ mod tests {
 
     /// The paths of an agent with a pod that is `large`, in a runtime of one thread.
     fn router_with_a_large_pod() -> Router {
+        router_of(Readiness::new([], true), Vitals::new(Instant::now()), &[])
+    }
+
+    fn router_of(readiness: Readiness, vitals: Vitals, args: &[&str]) -> Router {
         let annotations = json!({ "large": "x".repeat(100_000) });
         let pod: Pod = from_value(json!({
             "metadata": { "namespace": "shop", "name": "large", "uid": "large", "annotations": annotations },
@@ -259,10 +265,9 @@ mod tests {
         .unwrap();
         let (mut index, reader) = pod_index::new();
         index.upsert_pod(alone(pod)).unwrap();
-        let settings = settings_of(&[]);
-        let readiness = Arc::new(Readiness::new([], true));
+        let settings = settings_of(args);
+        let readiness = Arc::new(readiness);
         let mut metrics = Metrics::new(&reader);
-        let vitals = Vitals::new(Instant::now());
         let heartbeat = vitals.heartbeat(Part::Changes);
         let (feed, _joining) = crate::pipeline::records::build(&settings).unwrap();
         let inputs = Inputs { client: None, reader: &reader, readiness: &readiness, feed: &feed };
@@ -331,6 +336,72 @@ mod tests {
         for (path, response) in waiting {
             assert_eq!(response.await.unwrap().status(), StatusCode::OK, "{path}");
         }
+    }
+
+    /// Paths of which each can be refused for now, for one of the reasons below.
+    const REFUSED: [&str; 11] = [
+        "GET /pods",
+        "GET /api/v1/pods",
+        "GET /api/v1/pods?watch=1",
+        "GET /api/v1/namespaces/shop/pods",
+        "GET /api/v1/namespaces/shop/pods/large",
+        "GET /pods/large",
+        "GET /pods/shop/large",
+        "GET /mirrors",
+        "GET /sources",
+        "GET /readyz",
+        "POST /whois",
+    ];
+
+    /// The status of the answer to each of these requests. A 429 and a 503 say when to ask again.
+    async fn codes(router: &Router, peer: &Arc<Peer>) -> Vec<u16> {
+        let mut codes = Vec::new();
+        for path in REFUSED.iter().chain(&["GET /livez", "GET /healthz"]) {
+            let (method, path) = path.split_once(' ').unwrap();
+            let request = Request::builder().method(method).uri(path).extension(Arc::clone(peer));
+            let response = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+            let code = response.status().as_u16();
+            if [429, 503].contains(&code) {
+                let after = response.headers().get(header::RETRY_AFTER).and_then(|after| after.to_str().ok());
+                let seconds: u64 = after.unwrap_or_else(|| panic!("{path} has none")).parse().unwrap();
+                assert!((1..=5).contains(&seconds), "{path}: {seconds}");
+            }
+            codes.push(code);
+        }
+        codes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_is_refused_for_now_says_when_to_ask_again() {
+        let clients = Clients::new();
+        let peer = clients.peer("client");
+
+        let url = HttpConfig::new("http://localhost:1/").unwrap();
+        let unread = pod_index_kubelet::sources::http::follow(url, NodeName::new("n")).unwrap();
+        let starting = Readiness::new([(unread.status(), Nudge::default())], false);
+        let router = router_of(starting, Vitals::new(Instant::now()), &[]);
+        let codes_at_the_start = codes(&router, &peer).await;
+        assert_eq!(codes_at_the_start[1..5], [503; 4], "the API");
+        assert_eq!(codes_at_the_start[9], 503, "/readyz");
+
+        let long_ago = Instant::now().checked_sub(2 * crate::vitals::LIMIT).unwrap();
+        let vitals = Vitals::new(long_ago);
+        vitals.heartbeat(Part::Index).beat_at(long_ago);
+        let router = router_of(Readiness::new([], true), vitals, &[]);
+        let codes_of_a_stopped_agent = codes(&router, &peer).await;
+        assert_eq!([9, 11, 12].map(|path| codes_of_a_stopped_agent[path]), [503; 3], "the probes");
+
+        let router = router_of(Readiness::new([], true), Vitals::new(Instant::now()), &["--max-watches=0"]);
+        let mut held = Vec::new();
+        while let Some(Some(permit)) = peer.origin.large().now_or_never() {
+            held.push(permit);
+        }
+        let mut bodies = Vec::new();
+        while let Some(Some(permit)) = peer.origin.body().now_or_never() {
+            bodies.push(permit);
+        }
+        let codes_of_a_busy_client = codes(&router, &peer).await;
+        assert_eq!(codes_of_a_busy_client, [200, 200, 429, 200, 429, 429, 429, 429, 429, 200, 429, 200, 200]);
     }
 
     #[test]
