@@ -4,11 +4,11 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -16,7 +16,7 @@ use kube::client::Body;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceExt, service_fn};
 
@@ -32,6 +32,9 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Timeout of a response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Shortest time after which a request that was refused for now is repeated.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// A running agent. Requests share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
@@ -42,6 +45,30 @@ pub(crate) struct Server {
     /// The URL up to the path.
     base: String,
     client: BoxCloneSyncService<Request<Body>, Response<Incoming>, legacy::Error>,
+}
+
+/// A response that was read to its end.
+struct Answer {
+    code: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Answer {
+    /// What the agent says of a refusal.
+    fn message(&self) -> Option<String> {
+        serde_json::from_slice::<Status>(&self.body).ok().and_then(|status| status.message)
+    }
+
+    /// When to ask again, if the agent refuses for now. An agent of another version may not say when.
+    fn retry_after(&self) -> Option<Duration> {
+        if !matches!(self.code, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            return None;
+        }
+        let said =
+            self.headers.get(header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok()?.parse().ok());
+        Some(said.map_or(RETRY_AFTER, Duration::from_secs).clamp(RETRY_AFTER, TIMEOUT))
+    }
 }
 
 impl Server {
@@ -89,6 +116,40 @@ impl Server {
 
     /// The body of the response to a request.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
+        let answer = self.answer(method, path, body).await?;
+        self.accepted(&answer)
+    }
+
+    /// As [`ask`](Self::ask), and bears an agent that refuses for now (429 or 503): asks again after the time that it names, for up
+    /// to `patience`. For a program in the middle of a pipe, which would lose the rest of its input.
+    pub(crate) async fn ask_patiently(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        patience: Duration,
+    ) -> Result<Bytes, Failure> {
+        let began = Instant::now();
+        let mut is_reported = false;
+        loop {
+            let answer = self.answer(method.clone(), path, body.clone()).await?;
+            let Some(after) = answer.retry_after() else { return self.accepted(&answer) };
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return self.accepted(&answer);
+            }
+            if !is_reported {
+                is_reported = true;
+                let why = self.reason(&answer);
+                eprintln!("pod-index: {why}; asks again for up to {patience:?}");
+            }
+            // The last request is made at the end of the patience.
+            sleep(after.min(left)).await;
+        }
+    }
+
+    /// Makes a request, and reads its whole response.
+    async fn answer(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, Failure> {
         let request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         let request = request
             .body(Body::from(body))
@@ -96,13 +157,17 @@ impl Server {
         let answer = async {
             let response =
                 self.client.clone().oneshot(request).await.map_err(|error| self.unreachable(&error))?;
-            let code = response.status();
-            let body = response.into_body();
+            let (head, body) = response.into_parts();
             let body = body.collect().await.map_err(|error| self.unreachable(&error))?.to_bytes();
-            if code == StatusCode::OK { Ok(body) } else { Err(self.refusal(code, &body)) }
+            Ok(Answer { code: head.status, headers: head.headers, body })
         };
         let late = format!("the agent on {} did not answer within {TIMEOUT:?}", self.place);
         timeout(TIMEOUT, answer).await.map_err(|_| Failure::Unable(late))?
+    }
+
+    /// The body of an answer, or why the agent refuses.
+    fn accepted(&self, answer: &Answer) -> Result<Bytes, Failure> {
+        if answer.code == StatusCode::OK { Ok(answer.body.clone()) } else { Err(self.refusal(answer)) }
     }
 
     /// A client of its API, inside a runtime, that sees the pods in this view.
@@ -120,17 +185,18 @@ impl Server {
         kube::Client::new(client, "default")
     }
 
-    /// The agent's reason for a response other than 200.
-    fn refusal(&self, code: StatusCode, body: &[u8]) -> Failure {
-        let message = serde_json::from_slice::<Status>(body).ok().and_then(|status| status.message);
-        match (code, message) {
+    /// Why the agent refuses, as a failure of the command.
+    fn refusal(&self, answer: &Answer) -> Failure {
+        match (answer.code, answer.message()) {
             (StatusCode::NOT_FOUND, Some(message)) => Failure::No(Some(message)),
             // What the user wrote, such as a selector.
             (StatusCode::BAD_REQUEST, Some(message)) => Failure::Usage(message),
-            (_, message) => {
-                Failure::Unable(format!("{} answers {code} {}", self.place, message.unwrap_or_default()))
-            }
+            _ => Failure::Unable(self.reason(answer)),
         }
+    }
+
+    fn reason(&self, answer: &Answer) -> String {
+        format!("{} answers {} {}", self.place, answer.code, answer.message().unwrap_or_default())
     }
 
     /// The innermost error has the reason. The outer ones only say "client error (Connect)".

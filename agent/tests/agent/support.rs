@@ -539,15 +539,25 @@ impl Drop for Directory {
     }
 }
 
-/// A server that answers the head of each request with a status and a text, until the test ends. Returns its address.
+/// A server that answers the head of each request with a status and a text, until the test ends. Returns its address. The status
+/// may have headers in the lines below it.
 pub fn serve(answer: impl Fn(&str) -> (&'static str, String) + Send + 'static) -> String {
+    serve_bodies(move |head, _| answer(head))
+}
+
+/// As [`serve`], for requests with a body.
+pub fn serve_bodies(answer: impl Fn(&str, &str) -> (&'static str, String) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let mut reader = BufReader::new(&stream);
+            let lines = reader.by_ref().lines().map_while(Result::ok);
             let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
-            let (status, body) = answer(&head.join("\n"));
+            let length = |line: &String| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok();
+            let mut asked = String::new();
+            let _ = reader.take(head.iter().find_map(length).unwrap_or(0)).read_to_string(&mut asked);
+            let (status, body) = answer(&head.join("\n"), &asked);
             let length = body.len();
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
             let _ = stream.write_all((head + &body).as_bytes());

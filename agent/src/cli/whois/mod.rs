@@ -1,27 +1,19 @@
 //! `pod-index whois`: queries from the command line or from standard input.
 
+mod client;
 mod printer;
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use form_urlencoded::Serializer;
-use hyper::Method;
-use hyper::body::Bytes;
-use serde_json::Value;
-
+use self::client::WhoisClient;
 use self::printer::{lines, print};
 use crate::cli::client::Server;
 use crate::cli::format::{self, Printer};
-use crate::cli::{DETAILS, FIELDS, Output, WhoisArgs, help, runtime};
+use crate::cli::{Output, WhoisArgs, help};
 use crate::config::failure::Failure;
 use crate::config::rule;
-use crate::whois::answer::{NO_POD_OF_PROCESS, NOT_FOUND, is_passed_on};
-use crate::whois::query;
+use crate::whois::answer::NOT_FOUND;
 
-/// Time between two requests for pods that are not there yet.
-const RETRY: Duration = Duration::from_millis(200);
 /// Longer lines are cut. No identity is this long, so the agent also rejects the cut line.
 const LONGEST_LINE: u64 = 64 * 1024 + 1;
 /// Bytes to read at once, and to send without the last line. With the longest line, a batch is shorter than the agent's
@@ -34,10 +26,7 @@ const DETAILED_BATCH: usize = 4 * 1024;
 pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<(), Failure> {
     let is_input = matches!(&asked.anything[..], [] | [_]) && asked.anything.iter().all(|only| only == "-");
     check(asked, is_input)?;
-    let wait = asked.wait.unwrap_or_default();
-    let paths = Paths::new(asked)?;
-    // Connections are kept by another thread: this one may be blocked in a read.
-    let runtime = runtime()?;
+    let client = WhoisClient::new(server, asked, is_input)?;
     let mut printer = Printer::new(output).within_the_terminal();
     let mut all_found = true;
     let mut print = |answers: &[u8]| {
@@ -45,22 +34,15 @@ pub(crate) fn ask(server: &Server, asked: &WhoisArgs, output: Output) -> Result<
         print(&mut printer, &asked.fields, answers)
     };
     if is_input {
-        let path = paths.path(None);
-        let size = if paths.has_details { DETAILED_BATCH } else { BATCH };
-        batches(io::stdin().lock(), size, asked.time_field, |batch| {
-            let batch = Bytes::from(batch);
-            print(&complete(wait, || runtime.block_on(server.ask(Method::POST, &path, batch.clone())))?)
-        })?;
+        let size = if client.has_details { DETAILED_BATCH } else { BATCH };
+        batches(io::stdin().lock(), size, asked.time_field, |batch| print(&client.of_batch(&batch)?))?;
     } else {
-        print(&complete(wait, || {
-            let mut answers = Vec::new();
-            for text in &asked.anything {
-                let sought = asked.namespace.iter().chain([text]).map(String::as_str).collect::<Vec<_>>();
-                let path = paths.path(Some(&sought.join("/")));
-                answers.extend_from_slice(&runtime.block_on(server.get(&path))?);
-            }
-            Ok(answers.into())
-        })?)?;
+        let in_namespace = |text: &String| match &asked.namespace {
+            Some(namespace) => format!("{namespace}/{text}"),
+            None => text.clone(),
+        };
+        let queries: Vec<_> = asked.anything.iter().map(in_namespace).collect();
+        print(&client.of_arguments(&queries)?)?;
     }
     // Each error has been printed.
     if all_found { Ok(()) } else { Err(Failure::No(None)) }
@@ -79,65 +61,6 @@ fn check(asked: &WhoisArgs, is_input: bool) -> Result<(), Failure> {
         return Err(Failure::Usage("give what to look up, or - to type lines".to_owned()));
     }
     Ok(())
-}
-
-/// The paths of the agent that answer the queries.
-struct Paths {
-    /// The time of `--at`.
-    at: Option<String>,
-    /// Whether a field needs the details of an answer.
-    has_details: bool,
-}
-
-impl Paths {
-    fn new(asked: &WhoisArgs) -> Result<Self, Failure> {
-        // Waiting must not move a time that is relative to now.
-        let written = |at: &str| {
-            if at.starts_with('-') { query::time(at).map(query::written) } else { Ok(at.to_owned()) }
-        };
-        let at = asked.at.as_deref().map(written).transpose().map_err(Failure::Usage)?;
-        let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
-        Ok(Self { at, has_details: asked.fields.iter().any(is_detail) })
-    }
-
-    /// The path for a query, or for those in the body of a request.
-    fn path(&self, query: Option<&str>) -> String {
-        let at = self.at.iter().map(|at| ("at", &**at));
-        let details = self.has_details.then_some(("details", "true"));
-        let query = query.map(|query| ("q", query));
-        let pairs = at.chain(details).chain(query);
-        format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
-    }
-}
-
-/// The answers to a request. Asks again for this long, while a pod may still come.
-fn complete(wait: Duration, ask: impl Fn() -> Result<Bytes, Failure>) -> Result<Bytes, Failure> {
-    let began = Instant::now();
-    loop {
-        let asked = Instant::now();
-        let answers = ask()?;
-        let left = wait.saturating_sub(began.elapsed());
-        if left.is_zero() || !may_change(&answers) {
-            return Ok(answers);
-        }
-        // A large batch takes the agent half of the time at most.
-        sleep(RETRY.max(asked.elapsed()).min(left));
-    }
-}
-
-/// Whether asking again may bring another answer to one of the queries:
-/// - no pod was found, and it may still arrive. For a process, this holds if it is in a pod that the index does not
-///   have. It does not hold for text that is no identity;
-/// - a removed pod was found by a key that another pod may get, such as an IP or a name.
-fn may_change(answers: &[u8]) -> bool {
-    let mut answers = lines(answers).filter_map(|line| serde_json::from_slice::<Value>(line).ok());
-    answers.any(|answer| match answer["foundBy"].as_str() {
-        Some(by) => is_passed_on(by) && answer["removed"].is_string() && answer["at"].is_null(),
-        None if answer["kind"] == "pid" => {
-            answer["error"].as_str().is_some_and(|error| error.starts_with(NO_POD_OF_PROCESS))
-        }
-        None => answer["kind"].is_string(),
-    })
 }
 
 /// Passes whole lines to `send` as soon as they are read. Stops when the input ends or `send` returns `false`.

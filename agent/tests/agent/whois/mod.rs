@@ -1,6 +1,7 @@
 //! `/whois` and `pod-index whois`: finding a pod by any identity in an event.
 
 mod attributes;
+mod client;
 mod removed;
 mod requests;
 

@@ -1,0 +1,134 @@
+//! How `pod-index whois` asks: how often, and what it does when an agent refuses for now.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use crate::support::{binary, serve_bodies, stderr, stdout};
+
+/// An agent that writes down what it is asked.
+struct FakeAgent {
+    address: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl FakeAgent {
+    /// `answer`: to the number of a request, from zero, with these queries.
+    fn start(answer: impl Fn(usize, &[String]) -> (&'static str, String) + Send + 'static) -> Self {
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&requests);
+        let address = serve_bodies(move |head, body| {
+            let path = head.split(' ').take(2).collect::<Vec<_>>().join(" ");
+            let of_url = path.split_once('?').map_or("", |(_, query)| query);
+            let of_url = form_urlencoded::parse(of_url.as_bytes()).filter(|(name, _)| name == "q");
+            let of_url = of_url.map(|(_, query)| query.into_owned());
+            let queries: Vec<_> = of_url.chain(body.lines().map(str::to_owned)).collect();
+            let mut requests = written.lock().unwrap();
+            requests.push(if body.is_empty() {
+                path
+            } else {
+                format!("{path} {}", body.trim_end().replace('\n', " "))
+            });
+            answer(requests.len() - 1, &queries)
+        });
+        Self { address, requests }
+    }
+
+    fn whois(&self, args: &[&str]) -> Command {
+        let (address, port) = self.address.split_once(':').unwrap();
+        binary(&[&["whois", "--address", address, "--port", port, "-o", "json"], args].concat())
+    }
+
+    fn ask(&self, args: &[&str]) -> Output {
+        self.whois(args).output().unwrap()
+    }
+
+    fn pipe(&self, args: &[&str], input: &str) -> Output {
+        let mut child = self.whois(args);
+        let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+/// Answers in which these queries have a pod.
+fn answers(queries: &[String], are_found: impl Fn(&str) -> bool) -> (&'static str, String) {
+    let answer = |query: &String| {
+        // The agent's lines begin so.
+        let found = are_found(query);
+        let found_by = if found { r#","foundBy":"uid""# } else { "" };
+        format!("{{\"found\":{found},\"query\":{},\"kind\":\"uid\"{found_by}}}\n", json!(query))
+    };
+    ("200 OK", queries.iter().map(answer).collect())
+}
+
+const BUSY: &str = "429 Too Many Requests\r\nRetry-After: 1";
+const UNAVAILABLE: &str = "503 Service Unavailable\r\nRetry-After: 1";
+
+fn refusal(status: &'static str) -> (&'static str, String) {
+    (status, json!({ "kind": "Status", "apiVersion": "v1", "message": "planted" }).to_string())
+}
+
+#[test]
+fn a_pipe_goes_on_after_an_agent_has_refused_for_a_while() {
+    let agent = FakeAgent::start(|number, queries| match number {
+        0 | 1 => refusal(BUSY),
+        2 => refusal(UNAVAILABLE),
+        _ => answers(queries, |_| true),
+    });
+    let output = agent.pipe(&[], "u-1\nu-2\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), 2, "{}", stdout(&output));
+    assert_eq!(agent.requests(), ["POST /whois? u-1 u-2"; 4]);
+    assert!(stderr(&output).contains("429 Too Many Requests planted; asks again"), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "it says so once: {}", stderr(&output));
+}
+
+#[test]
+fn a_query_of_the_command_line_bears_a_refusal_for_as_long_as_it_may_wait() {
+    let agent = FakeAgent::start(|_, _| refusal(BUSY));
+    let output = agent.ask(&["u-1"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert_eq!(agent.requests().len(), 1);
+    let output = agent.ask(&["u-1", "--wait", "1500ms"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!((3..=4).contains(&agent.requests().len()), "after 0, 1 and 1.5 s: {:?}", agent.requests());
+}
+
+#[test]
+fn the_agent_waits_for_a_few_pods_and_only_what_may_change_is_asked_again() {
+    let found_by_the_second =
+        |number: usize, queries: &[String]| answers(queries, |query| number > 0 || query == "there");
+    let agent = FakeAgent::start(found_by_the_second);
+    let output = agent.ask(&["u-1", "--wait", "60s"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(agent.requests(), ["GET /whois?q=u-1", "GET /whois?wait=10000ms&q=u-1"]);
+
+    let agent = FakeAgent::start(found_by_the_second);
+    let output = agent.pipe(&["--wait", "60s"], "u-1\nthere\nu-2\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(agent.requests(), ["POST /whois? u-1 there u-2", "GET /whois?wait=10000ms&q=u-1&q=u-2"]);
+    let queries: Vec<_> = stdout(&output).lines().map(|line| line.split('"').nth(5).unwrap()).collect();
+    assert_eq!(queries, ["u-1", "there", "u-2"]);
+}
+
+/// Without end, until the time is over: less and less often, without the line that is found.
+#[test]
+fn many_queries_wait_gently() {
+    let agent = FakeAgent::start(|_, queries| answers(queries, |query| query == "there"));
+    let output = agent.pipe(&["--wait", "1s"], "u-1\nthere\nu-2\nu-3\nu-4\nu-5\n");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), 6);
+    let requests = agent.requests();
+    // After 0, 0.2, 0.6 and 1 s.
+    assert!((2..=4).contains(&requests.len()), "{requests:?}");
+    assert_eq!(requests[0], "POST /whois? u-1 there u-2 u-3 u-4 u-5");
+    assert!(requests[1..].iter().all(|again| again == "POST /whois? u-1 u-2 u-3 u-4 u-5"), "{requests:?}");
+}
