@@ -7,11 +7,11 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use h2::{Reason, SendStream};
+use h2::SendStream;
 use hyper::body::Bytes;
 use tokio::time::{Instant, timeout};
 
-use super::wire::{Code, Status};
+use super::wire::{Reason, Status};
 use crate::api::client::{BodyPermit, ClientLimits};
 
 /// How long an answer, or the events that a watch has to send, may wait for the client.
@@ -64,7 +64,7 @@ impl Answer {
     pub(super) async fn take_place(&mut self, limits: &ClientLimits) -> Result<(), End> {
         let waited = self.unless_gone(timeout(2 * PATIENCE, limits.body())).await?;
         let permit = waited.ok().flatten().ok_or_else(|| {
-            Status::new(Code::ResourceExhausted, "too many lists and pods of this client have yet to be read")
+            Status::new(Reason::UnreadAnswers, "too many lists and pods of this client have yet to be read")
         })?;
         self.place = Some(Place { permit, since: Instant::now() });
         Ok(())
@@ -126,7 +126,7 @@ impl Answer {
             Err(End::Status(status)) => status,
             Err(End::Gone) => return,
             // A message may be incomplete. Clients of gRPC take this for RESOURCE_EXHAUSTED.
-            Err(End::Unread) => return self.stream.send_reset(Reason::ENHANCE_YOUR_CALM),
+            Err(End::Unread) => return self.stream.send_reset(h2::Reason::ENHANCE_YOUR_CALM),
         };
         // Fails if the client has ended the call.
         let _ = self.stream.send_trailers(status.trailers());
@@ -183,7 +183,7 @@ mod tests {
     async fn a_client_that_reads_too_slowly_is_cut_off_although_it_reads() {
         let began = Instant::now();
         let end = read(1024, Duration::from_secs(5)).await.unwrap_err();
-        assert_eq!(end.reason(), Some(Reason::ENHANCE_YOUR_CALM));
+        assert_eq!(end.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
         assert!((CREDIT..2 * CREDIT).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 }

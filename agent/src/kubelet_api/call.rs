@@ -16,7 +16,8 @@ use super::KubeletApi;
 use super::answer::{Answer, End};
 use super::caller::Caller;
 use super::events;
-use super::wire::{Code, Form, PREFIX, Status, prefix};
+use super::metrics::Method;
+use super::wire::{Form, PREFIX, Reason, Status, prefix};
 
 /// Maximum size of a request: a UID.
 const LARGEST_REQUEST: usize = 4096;
@@ -35,34 +36,37 @@ pub(super) async fn answer(
     // Fails if the client has ended the call.
     let Ok(stream) = respond.send_response(response, false) else { return };
     let mut answer = Answer::new(stream);
-    let end = answered(&api, &caller, request, &mut answer).await;
+    let method = Method::at(request.uri().path());
+    let open = api.metrics.begin(method);
+    let end = answered(&api, &caller, method, request.into_body(), &mut answer).await;
+    open.end(&end);
     answer.end(end);
 }
 
 async fn answered(
     api: &KubeletApi,
     caller: &Arc<Caller>,
-    request: Request<RecvStream>,
+    method: Method,
+    body: RecvStream,
     answer: &mut Answer,
 ) -> Result<(), End> {
-    let (head, body) = request.into_parts();
     let request = timeout(REQUEST_TIMEOUT, read(body)).await.unwrap_or_else(|_elapsed| Err(unreadable()))?;
     if !api.readiness.has_pods() {
-        return Err(Status::new(Code::FailedPrecondition, "not all sources were read yet").into());
+        return Err(Status::new(Reason::NotReady, "not all sources were read yet").into());
     }
-    match head.uri.path() {
-        "/v1alpha1.Pods/ListPods" => list(api, caller, answer).await,
-        "/v1alpha1.Pods/GetPod" => get(api, caller, &request, answer).await,
-        "/v1alpha1.Pods/WatchPods" => {
+    match method {
+        Method::ListPods => list(api, caller, answer).await,
+        Method::GetPod => get(api, caller, &request, answer).await,
+        Method::WatchPods => {
             let permit = api.watch_limits.acquire(caller.limits()).map_err(|limit| {
-                Status::new(Code::ResourceExhausted, format!("there are too many watches: {limit}"))
+                Status::new(Reason::Watches, format!("there are too many watches: {limit}"))
             })?;
             let _watching = caller.begin_watch(permit);
             events::watch(api, caller.limits(), answer).await
         }
-        _ => {
+        Method::Other => {
             let message = "the Pods API has ListPods, GetPod and WatchPods";
-            Err(Status::new(Code::Unimplemented, message).into())
+            Err(Status::new(Reason::Unimplemented, message).into())
         }
     }
 }
@@ -82,7 +86,7 @@ async fn read(mut body: RecvStream) -> Result<Vec<u8>, Status> {
     let (prefix, message) = bytes.split_first_chunk::<PREFIX>().ok_or_else(unreadable)?;
     let [is_compressed, length @ ..] = *prefix;
     if is_compressed != 0 {
-        return Err(Status::new(Code::Unimplemented, "compressed requests are not read"));
+        return Err(Status::new(Reason::Unimplemented, "compressed requests are not read"));
     }
     if usize::try_from(u32::from_be_bytes(length)) != Ok(message.len()) {
         return Err(unreadable());
@@ -91,7 +95,7 @@ async fn read(mut body: RecvStream) -> Result<Vec<u8>, Status> {
 }
 
 fn unreadable() -> Status {
-    Status::new(Code::InvalidArgument, "the request is not one message of at most 4 kB")
+    Status::new(Reason::Request, "the request is not one message of at most 4 kB")
 }
 
 /// Encodes each pod twice: for the length of the message, and when the client reads it. So an unread list is a list of pods, and no
@@ -123,7 +127,7 @@ async fn get(api: &KubeletApi, caller: &Caller, request: &[u8], answer: &mut Ans
     let uid = message::text(request, 1).unwrap_or_default();
     answer.take_place(limits).await?;
     let pod = api.reader.load().pod_by_uid(&*uid).cloned();
-    let pod = pod.ok_or_else(|| Status::new(Code::NotFound, "pod not found"))?;
+    let pod = pod.ok_or_else(|| Status::new(Reason::NotFound, "pod not found"))?;
     let encoded = api.encodings.in_turn(limits, &pod, Form::Single).await?;
     answer.send(encoded).await
 }

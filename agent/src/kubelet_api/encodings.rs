@@ -11,7 +11,7 @@ use pod_index::{PodMeta, PodUid};
 use pod_index_kubelet::records::Record;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::wire::{Code, Form, Status, encoded};
+use super::wire::{Form, Reason, Status, encoded};
 use crate::api::client::ClientLimits;
 
 /// Maximum number of bytes of all encoded pods.
@@ -62,7 +62,7 @@ impl Encodings {
         pod: &Arc<Record>,
         form: Form,
     ) -> Result<Bytes, Status> {
-        let ending = Status::new(Code::Unavailable, "the agent is shutting down");
+        let ending = Status::new(Reason::Ending, "the agent is shutting down");
         limits.in_turn(|| self.encoded(pod, form)).await.ok_or(ending)?
     }
 
@@ -77,7 +77,7 @@ impl Encodings {
         let bytes = encoded(pod, form);
         let space = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let space = Arc::clone(&self.space).try_acquire_many_owned(space).map_err(|_| {
-            Status::new(Code::ResourceExhausted, "too much of what clients asked for has yet to be read")
+            Status::new(Reason::UnreadBytes, "too much of what clients asked for has yet to be read")
         })?;
         let encoded = Arc::new(Encoded { pod: Arc::clone(pod), bytes, _space: space });
         if by_pod.len() >= GONE {
@@ -131,7 +131,7 @@ mod tests {
         assert!(encodings.by_pod.lock().unwrap().len() <= GONE);
         let others = Arc::clone(&encodings.space).try_acquire_many_owned(u32::try_from(SPACE).unwrap());
         let refused = encodings.encoded(&pod("u"), Form::Listed).unwrap_err();
-        assert_eq!(refused.code, Code::ResourceExhausted);
+        assert_eq!(refused.reason, Some(Reason::UnreadBytes));
         drop(others);
         encodings.encoded(&pod("u"), Form::Listed).unwrap();
     }

@@ -9,7 +9,7 @@ use pod_index_kubelet::records::Record;
 
 use super::KubeletApi;
 use super::answer::{Answer, End};
-use super::wire::{Code, Form, Status, initial_sync_complete};
+use super::wire::{Form, Reason, Status, initial_sync_complete};
 use crate::api::client::ClientLimits;
 
 /// Sends events until the client is gone or too slow. What changes while a client reads is one step afterwards: a slow client gets
@@ -33,7 +33,7 @@ pub(super) async fn watch(api: &KubeletApi, limits: &ClientLimits, answer: &mut 
         answer.restore_credit();
         next = answer.unless_gone(changes.next()).await?;
         if next.is_none() {
-            return Err(Status::new(Code::Unavailable, "the agent is shutting down").into());
+            return Err(Status::new(Reason::Ending, "the agent is shutting down").into());
         }
     }
 }

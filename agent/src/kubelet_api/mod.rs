@@ -31,19 +31,21 @@ mod caller;
 mod connection;
 mod encodings;
 mod events;
+mod metrics;
 mod wire;
 
 use std::sync::Arc;
 
-use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::watch;
 
 use self::encodings::Encodings;
+use self::metrics::PodsApiMetrics;
 use crate::api::client::Clients;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::http::build::bind_socket;
 use crate::http::serve::{self, Socket, Stream, share_of_descriptors};
+use crate::metrics::Metrics;
 use crate::pipeline::readiness::Readiness;
 use crate::pod_api::watch_limits::WatchLimits;
 use crate::tasks::{Tasks, cannot_start};
@@ -61,21 +63,30 @@ pub(crate) struct KubeletApi {
     readiness: Arc<Readiness>,
     watch_limits: Arc<WatchLimits>,
     encodings: Encodings,
+    metrics: PodsApiMetrics,
 }
 
 impl KubeletApi {
-    pub(crate) fn build(settings: &Settings, reader: &Reader<Record>, readiness: &Arc<Readiness>) -> Self {
+    /// `None` without `--pods-api-socket`.
+    pub(crate) fn build(
+        settings: &Settings,
+        reader: &Reader<Record>,
+        readiness: &Arc<Readiness>,
+        metrics: &mut Metrics,
+    ) -> Option<Self> {
+        settings.effective.listeners.pods_api_socket.as_ref()?;
         let effective = &settings.effective.pod_api;
         let most_watches = effective.max_watches.min(share_of_descriptors());
-        Self {
+        Some(Self {
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
             watch_limits: WatchLimits::new(most_watches, effective.max_watches_per_client),
             encodings: Encodings::new(),
-        }
+            metrics: PodsApiMetrics::register(metrics.ours()),
+        })
     }
 
-    /// Serves on the socket of `--pods-api-socket`, if it is given, until `stopped` becomes true.
+    /// Serves on the socket of `--pods-api-socket` until `stopped` becomes true.
     pub(crate) fn spawn(
         self,
         settings: &Settings,
@@ -83,9 +94,6 @@ impl KubeletApi {
         stopped: &watch::Receiver<bool>,
     ) -> Result<(), Failure> {
         let path = settings.effective.listeners.pods_api_socket.as_deref();
-        if path.is_none() {
-            return Ok(());
-        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| cannot_start(NAME, error))?;
         let socket = {
@@ -108,6 +116,7 @@ impl KubeletApi {
     /// Serves until `stop` becomes true.
     async fn serve(self, socket: Socket, stop: watch::Receiver<bool>) {
         let api = Arc::new(self);
+        let connections = api.metrics.connections.clone();
         let clients = Clients::new();
         let next = async move || {
             let (stream, client) = socket.accept().await?;
@@ -117,6 +126,6 @@ impl KubeletApi {
         let serve = move |stream, peer, activity| {
             connection::serve(stream, peer, activity, Arc::clone(&api), of_connections.clone())
         };
-        serve::accept(next, serve, CONNECTIONS, &Gauge::default(), stop).await;
+        serve::accept(next, serve, CONNECTIONS, &connections, stop).await;
     }
 }

@@ -11,9 +11,57 @@ use pod_index_kubelet::protobuf::{encode_pod, message};
 /// Bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
 
-/// gRPC's codes.
+/// Why a call is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Code {
+pub(super) enum Reason {
+    /// The request cannot be read.
+    Request,
+    /// It asks for what the Pods API does not have.
+    Unimplemented,
+    /// Not all sources were read yet.
+    NotReady,
+    /// The client, or all of them, have too many watches.
+    Watches,
+    /// The client, or all of them, have too many answers to read.
+    UnreadAnswers,
+    /// All clients together have too many bytes to read.
+    UnreadBytes,
+    /// No such pod: an answer, and no refusal.
+    NotFound,
+    /// The agent ends.
+    Ending,
+}
+
+impl Reason {
+    /// As a label.
+    pub(super) fn label(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Unimplemented => "unimplemented",
+            Self::NotReady => "not_ready",
+            Self::Watches => "watches",
+            Self::UnreadAnswers => "unread_answers",
+            Self::UnreadBytes => "unread_bytes",
+            Self::NotFound => "not_found",
+            Self::Ending => "ending",
+        }
+    }
+
+    fn code(self) -> Code {
+        match self {
+            Self::Request => Code::InvalidArgument,
+            Self::Unimplemented => Code::Unimplemented,
+            Self::NotReady => Code::FailedPrecondition,
+            Self::Watches | Self::UnreadAnswers | Self::UnreadBytes => Code::ResourceExhausted,
+            Self::NotFound => Code::NotFound,
+            Self::Ending => Code::Unavailable,
+        }
+    }
+}
+
+/// gRPC's codes.
+#[derive(Clone, Copy)]
+enum Code {
     Ok = 0,
     InvalidArgument = 3,
     NotFound = 5,
@@ -26,22 +74,24 @@ pub(super) enum Code {
 /// How a call ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Status {
-    pub(super) code: Code,
+    /// `None`: it is answered.
+    pub(super) reason: Option<Reason>,
     /// ASCII without a percent sign, as gRPC's trailers need it.
-    pub(super) message: Cow<'static, str>,
+    message: Cow<'static, str>,
 }
 
 impl Status {
-    pub(super) const OK: Self = Self { code: Code::Ok, message: Cow::Borrowed("") };
+    pub(super) const OK: Self = Self { reason: None, message: Cow::Borrowed("") };
 
-    pub(super) fn new(code: Code, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into() }
+    pub(super) fn new(reason: Reason, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason: Some(reason), message: message.into() }
     }
 
     /// The end of an answer.
     pub(super) fn trailers(&self) -> HeaderMap {
+        let code = self.reason.map_or(Code::Ok, Reason::code);
         let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", HeaderValue::from(self.code as u16));
+        trailers.insert("grpc-status", HeaderValue::from(code as u16));
         if let Ok(message) = HeaderValue::from_str(&self.message) {
             trailers.insert("grpc-message", message);
         }

@@ -1,6 +1,7 @@
 //! The pipeline of a running agent: built from the settings, then spawned.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use kube::Client;
@@ -103,7 +104,12 @@ impl Pipeline {
         };
         let writer = WriterThread::build(setup, restored, &names, metrics);
         let seen = Arc::clone(&readiness);
-        metrics.collect(move |to| source_metrics::show(&seen, to));
+        let periods: Vec<_> =
+            names.iter().map(|source| (*source, sources::period_of(settings, *source))).collect();
+        let period_of = move |source| {
+            periods.iter().find(|(of, _)| *of == source).map_or(Duration::ZERO, |(_, period)| *period)
+        };
+        metrics.collect(move |to| source_metrics::show(&seen, &period_of, to));
         // Its thread has nothing to do before the index changes.
         let checkpoints = stored.map(|stored| stored.keep(reader.clone())).transpose();
         let checkpoints = checkpoints.map_err(|error| cannot_start("the checkpoint thread", error))?;

@@ -1,14 +1,15 @@
 //! Source metrics: the content of `/sources` as numbers.
 
 use std::collections::BTreeMap;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use pod_index_kubelet::sources::{Source, SourceStatus};
 
 use super::readiness::Readiness;
 use crate::metrics::{Scrape, number};
 
-pub(crate) fn show(readiness: &Readiness, to: &mut Scrape<'_>) {
+/// `period_of`: how often a source is checked; zero if it is only followed.
+pub(crate) fn show(readiness: &Readiness, period_of: impl Fn(Source) -> Duration, to: &mut Scrape<'_>) {
     let sources = readiness.sources();
     let ready = i64::from(readiness.is_ready());
     to.gauge("ready", "Whether the pods of every source are in the index.", ready);
@@ -29,6 +30,9 @@ pub(crate) fn show(readiness: &Readiness, to: &mut Scrape<'_>) {
     });
     let help = "Time of the last check, successful or not; 0 before the first.";
     to.gauges("source_last_check_timestamp_seconds", help, last);
+    let periods = each(&sources, |status| period_of(status.source).as_secs_f64());
+    let help = "How often the source is checked; 0 if it is only followed.";
+    to.gauges("source_check_period_seconds", help, periods);
     let silence = sources
         .iter()
         .filter_map(|status| Some(([("source", status.source.as_str())], status.silence()?.as_secs_f64())));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use futures_util::StreamExt;
@@ -52,6 +53,17 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
     let api_server =
         client.map(|client| Opened { updates: pods_of(settings, client).pods(), nudge: Nudge::default() });
     Ok([manifests, url, kubelet, socket, api_server].into_iter().flatten().collect())
+}
+
+/// How often a source is read, or, of the kubelet's socket, listed beside its events. Zero for the API server, which is only followed.
+pub(crate) fn period_of(settings: &Settings, source: Source) -> Duration {
+    let effective = &settings.effective;
+    match source {
+        Source::File => effective.manifests.check_frequency.get(),
+        Source::Http => effective.manifest_url.check_frequency.get(),
+        Source::Kubelet => effective.kubelet.check_frequency.get(),
+        Source::Api => Duration::ZERO,
+    }
 }
 
 /// What is done to each pod before it is stored.

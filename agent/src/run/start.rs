@@ -72,7 +72,7 @@ struct Subsystems {
     mirrors: MirrorManager,
     pod_api: pod_api::build::Built,
     server: Server,
-    kubelet_api: KubeletApi,
+    kubelet_api: Option<KubeletApi>,
 }
 
 impl Subsystems {
@@ -98,6 +98,7 @@ impl Subsystems {
         let pod_api =
             block_in_place(|| pod_api::build::Built::new(settings, pod_api_inputs, heartbeat, &mut metrics));
         let whois = Whois::build(settings, &reader, &readiness, pod_api.api.owners(), &mut metrics)?;
+        let kubelet_api = KubeletApi::build(settings, &reader, &readiness, &mut metrics);
         let server_inputs = http::build::Inputs {
             reader: reader.clone(),
             readiness: Arc::clone(&readiness),
@@ -108,7 +109,6 @@ impl Subsystems {
         };
         let reviews = clients.map(|clients| &clients.reviews);
         let server = Server::build(settings, server_inputs, reviews, metrics)?;
-        let kubelet_api = KubeletApi::build(settings, &reader, &readiness);
         Ok(Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api })
     }
 
@@ -127,7 +127,9 @@ impl Subsystems {
         let follower = pod_api.spawn(&mut tasks)?;
         let server = match listeners {
             Some(listeners) => {
-                kubelet_api.spawn(settings, &mut tasks, &stopped)?;
+                if let Some(kubelet_api) = kubelet_api {
+                    kubelet_api.spawn(settings, &mut tasks, &stopped)?;
+                }
                 let server = server.spawn(settings, listeners, &mut tasks, stopped)?;
                 systemd::notify("READY=1\nSTATUS=waiting for the pods of every source");
                 Some(server)

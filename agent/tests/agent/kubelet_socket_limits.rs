@@ -11,11 +11,13 @@ use hyper::{HeaderMap, Request};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use crate::metrics::value;
 use crate::support::{Agent, Directory, PATIENCE, manifest, node_1};
 
-/// gRPC's `RESOURCE_EXHAUSTED` and `NOT_FOUND`.
+/// gRPC's `RESOURCE_EXHAUSTED`, `NOT_FOUND` and `UNIMPLEMENTED`.
 const RESOURCE_EXHAUSTED: &str = "8";
 const NOT_FOUND: &str = "5";
+const UNIMPLEMENTED: &str = "12";
 /// How many bytes of a call its client permits the agent to send.
 const UNREAD: u32 = 0;
 const READ: u32 = 65_535;
@@ -184,4 +186,42 @@ async fn a_client_has_a_share_of_the_watches_and_is_told_when_it_asks_for_more()
         assert!(Instant::now() < deadline, "the place of a watch is not given back");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_do_and_what_is_refused_is_counted() {
+    let served = Served::with("--max-watches-per-client 2");
+    let connection = Connection::open(&served.socket, READ).await;
+    let open = join_all((0..2).map(|_| connection.begin("WatchPods"))).await;
+    for (method, status) in [
+        ("WatchPods", RESOURCE_EXHAUSTED),
+        ("ListPods", "0"),
+        ("ListPods", "0"),
+        ("GetPod", NOT_FOUND),
+        ("MadeUpByAClient", UNIMPLEMENTED),
+    ] {
+        assert_eq!(read(connection.begin(method).await).await.unwrap().status(), status, "{method}");
+    }
+    let of = |metrics: &str, series: &str| value(metrics, &format!("pod_index_pods_api_{series}"));
+    let metrics = served.agent.get("/metrics").body;
+    for (series, expected) in [
+        ("connections", 1),
+        ("watches", 2),
+        (r#"calls_total{method="ListPods",outcome="ok"}"#, 2),
+        (r#"calls_total{method="GetPod",outcome="not_found"}"#, 1),
+        (r#"calls_total{method="WatchPods",outcome="refused"}"#, 1),
+        (r#"calls_total{method="other",outcome="refused"}"#, 1),
+        (r#"refused_calls_total{reason="watches"}"#, 1),
+        (r#"refused_calls_total{reason="unimplemented"}"#, 1),
+    ] {
+        assert_eq!(of(&metrics, series), expected, "{series}");
+    }
+    assert!(!metrics.contains("MadeUp"), "a client makes up no label");
+    drop((open, connection));
+    let left = r#"calls_total{method="WatchPods",outcome="left"}"#;
+    let metrics = served
+        .agent
+        .until("/metrics", |answer| answer.body.contains(left) && of(&answer.body, left) == 2)
+        .body;
+    assert_eq!(of(&metrics, "watches"), 0);
 }

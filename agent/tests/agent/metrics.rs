@@ -166,8 +166,11 @@ fn connections_and_the_descriptor_limit_are_metrics() {
 /// An agent with all metrics except TLS.
 pub async fn agent_with_everything(directory: &Directory) -> (Agent, ApiServer) {
     let checkpoints = directory.0.join(".checkpoints").display().to_string();
-    let args = "--manage-mirror-pods --checkpoint-all-pods --checkpoint-dir";
-    agent(directory, &[&args.list()[..], &[&checkpoints]].concat()).await
+    let pods_api = directory.0.join(".pods.sock").display().to_string();
+    let args = format!(
+        "--manage-mirror-pods --checkpoint-all-pods --checkpoint-dir {checkpoints} --pods-api-socket {pods_api}"
+    );
+    agent(directory, &args.list()).await
 }
 
 /// With 2,000 nodes, each sample of an agent is 2,000 series.
