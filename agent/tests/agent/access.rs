@@ -123,6 +123,13 @@ async fn tokens_and_rights_are_reviewed_and_cached_as_in_a_kubelet() {
     assert!(line.contains("loopback") && line.contains("GET") && line.contains("/metrics"), "{line}");
     let line = agent.wait_for_log("no right to this");
     assert!(line.contains("prometheus") || line.contains("nobody-much"), "{line}");
+    // Who holds a stolen token shows in the log by its address. The token itself does not.
+    let log = agent.logged();
+    let first: Vec<_> =
+        log.iter().filter(|line| line.contains("at this address for the first time")).collect();
+    assert_eq!(first.len(), 1, "{first:?}");
+    assert!(first[0].contains("loopback") && first[0].contains("\"prometheus\""), "{first:?}");
+    assert!(log.iter().all(|line| !line.contains("of-prometheus")), "{log:?}");
     // The metrics, pods and proxy rights for prometheus; metrics for the other client.
     assert_eq!(rights.len(), 4, "each right once: {rights:#?}");
     let expected = json!({

@@ -1,16 +1,20 @@
-//! Counts the decisions on requests and logs refusals, so that an operator sees who was refused what, and why.
+//! Counts the decisions on requests, and logs refusals and new clients, so that an operator sees who was refused what, and why, and
+//! from where a user is served for the first time: a stolen token is used at another address than its owner's.
 //!
 //! Whoever can reach the port can cause refusals. So a client's refusals of one kind are one line a minute, which says how
-//! many there were, and all clients together have a limit. No line contains a token or a query.
+//! many there were, and all clients together have a limit. New clients have a limit of their own, so that no flood of refusals hides
+//! one. No line contains a token or a query.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::request::Parts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
 use super::Identity;
@@ -18,8 +22,10 @@ use crate::metrics::registered;
 
 /// A client's refusals of one kind are logged this often.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Maximum number of lines in a period.
+/// Maximum number of lines in a period: of refusals, and of new clients.
 const LINES: usize = 60;
+/// Maximum number of users at an address that are remembered as served. Beyond it, those that were not served again go first.
+const REMEMBERED: usize = 4096;
 /// Maximum length of a path or a name in the log.
 const SHOWN: usize = 128;
 
@@ -76,13 +82,43 @@ impl Decision {
 /// The decisions so far.
 pub(crate) struct Decisions {
     counts: [Counter; Decision::ALL.len()],
+    /// Users at an address that were served: hashes, by a key of this process.
+    served: Cache<u64, ()>,
+    hasher: RandomState,
     logged: Mutex<Logged>,
 }
 
-/// The refusals of this period.
+/// What was logged in this period.
 struct Logged {
     since: Instant,
-    by_client: HashMap<(String, Decision), Refusals>,
+    refused: HashMap<(String, Decision), Refusals>,
+    new_clients: usize,
+    /// New clients without a line.
+    more_new_clients: u64,
+}
+
+impl Logged {
+    fn new() -> Self {
+        Self { since: Instant::now(), refused: HashMap::new(), new_clients: 0, more_new_clients: 0 }
+    }
+
+    /// Begins the next period if this one is over, and logs what had no line in it.
+    fn renew(&mut self) {
+        if self.since.elapsed() < PERIOD {
+            return;
+        }
+        let before = std::mem::replace(self, Self::new());
+        for ((client, decision), refusals) in before.refused {
+            if refusals.more > 0 {
+                let user = shortened(&refusals.user);
+                let more = refusals.more;
+                tracing::info!(client, user, more, "refused further requests: {}", decision.why());
+            }
+        }
+        if before.more_new_clients > 0 {
+            tracing::info!(more = before.more_new_clients, "served further new clients");
+        }
+    }
 }
 
 /// A client's refusals of one kind: the user of the first, which was logged, and how many came after it.
@@ -99,42 +135,74 @@ impl Decisions {
         let family = registered(registry, "access_decisions", help, family);
         let counts =
             Decision::ALL.map(|decision| family.get_or_create(&[("decision", decision.label())]).clone());
-        let logged = Logged { since: Instant::now(), by_client: HashMap::new() };
-        Self { counts, logged: Mutex::new(logged) }
+        Self {
+            counts,
+            served: Cache::new(REMEMBERED),
+            hasher: RandomState::new(),
+            logged: Mutex::new(Logged::new()),
+        }
     }
 
-    /// Counts a decision. Logs a refusal. `client`: its address; `identity`: who it is, if that is known.
+    /// Counts a decision. Logs a refusal, and whom it serves at an address for the first time. `client`: its address; `identity`:
+    /// who it is, if that is known.
     pub(super) fn add(&self, decision: Decision, client: &str, identity: Option<&Identity>, request: &Parts) {
         self.counts[decision as usize].inc();
-        if matches!(decision, Decision::Allowed | Decision::AllowedBefore) {
-            return;
-        }
         let user = identity.map_or("", |identity| &*identity.name);
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if logged.since.elapsed() >= PERIOD {
-            logged.since = Instant::now();
-            for ((client, decision), refusals) in logged.by_client.drain() {
-                if refusals.more > 0 {
-                    let user = shortened(&refusals.user);
-                    let more = refusals.more;
-                    tracing::info!(client, user, more, "refused further requests: {}", decision.why());
-                }
-            }
-        }
-        let lines = logged.by_client.len();
-        if let Some(refusals) = logged.by_client.get_mut(&(client.to_owned(), decision)) {
-            refusals.more += 1;
+        let has_line = match decision {
+            Decision::Allowed | Decision::AllowedBefore => self.is_new(client, user),
+            _ => self.is_logged(decision, client, user),
+        };
+        if !has_line {
             return;
         }
-        if lines >= LINES {
-            return;
-        }
-        let refusals = Refusals { user: user.to_owned(), more: 0 };
-        logged.by_client.insert((client.to_owned(), decision), refusals);
-        drop(logged);
         let user = shortened(user);
         let path = shortened(request.uri.path());
-        tracing::info!(client, user, method = %request.method, path, "refused a request: {}", decision.why());
+        let method = &request.method;
+        match decision {
+            Decision::Allowed | Decision::AllowedBefore => {
+                tracing::info!(client, user, %method, path, "serves this user at this address for the first time");
+            }
+            _ => tracing::info!(client, user, %method, path, "refused a request: {}", decision.why()),
+        }
+    }
+
+    /// Whether the user is served at this address for the first time, as far as is remembered, and there is room for a line.
+    fn is_new(&self, client: &str, user: &str) -> bool {
+        let place = self.hasher.hash_one((client, user));
+        if self.served.get(&place).is_some() {
+            return false;
+        }
+        let mut logged = self.lock();
+        logged.renew();
+        if logged.new_clients >= LINES {
+            // Not remembered, so it has a line if it is served again in another period.
+            logged.more_new_clients += 1;
+            return false;
+        }
+        logged.new_clients += 1;
+        self.served.insert(place, ());
+        true
+    }
+
+    /// Whether a refusal has a line of its own.
+    fn is_logged(&self, decision: Decision, client: &str, user: &str) -> bool {
+        let mut logged = self.lock();
+        logged.renew();
+        let lines = logged.refused.len();
+        if let Some(refusals) = logged.refused.get_mut(&(client.to_owned(), decision)) {
+            refusals.more += 1;
+            return false;
+        }
+        if lines >= LINES {
+            return false;
+        }
+        let refusals = Refusals { user: user.to_owned(), more: 0 };
+        logged.refused.insert((client.to_owned(), decision), refusals);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Logged> {
+        self.logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -164,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_decision_is_counted_and_the_log_has_refusals_alone() {
+    async fn every_decision_is_counted_and_the_log_has_refusals_and_new_clients() {
         let lines = Arc::new(AtomicUsize::new(0));
         let _guard = set_default(tracing_subscriber::registry().with(Lines(Arc::clone(&lines))));
         let decisions = Decisions::register(&mut Registry::default());
@@ -173,10 +241,43 @@ mod tests {
             decisions.add(decision, "10.0.0.1", None, &request);
         }
         assert_eq!(decisions.counts.each_ref().map(Counter::get), [1; Decision::ALL.len()]);
-        assert_eq!(lines.swap(0, Ordering::Relaxed), 4);
+        assert_eq!(
+            lines.swap(0, Ordering::Relaxed),
+            5,
+            "four refusals, and one client that was served twice"
+        );
         tokio::time::advance(PERIOD).await;
         decisions.add(Decision::Forbidden, "10.0.0.1", None, &request);
         assert_eq!(lines.swap(0, Ordering::Relaxed), 1, "there were no more in the minute before");
+    }
+
+    /// The thief of a token uses it somewhere else.
+    #[tokio::test(start_paused = true)]
+    async fn a_user_has_a_line_for_each_address_at_which_it_is_served_and_few_in_all() {
+        let lines = Arc::new(AtomicUsize::new(0));
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        let _guard = set_default(tracing_subscriber::registry().with(Lines(Arc::clone(&lines))));
+        let decisions = Decisions::register(&mut Registry::default());
+        let (request, ()) = Request::get("/pods").body(()).unwrap().into_parts();
+        let serve = |user: &str, client: &str| -> usize {
+            let identity = Identity { name: user.to_owned(), ..Identity::default() };
+            decisions.add(Decision::Allowed, client, Some(&identity), &request);
+            lines.swap(0, Ordering::Relaxed)
+        };
+        assert_eq!(serve("alice", "10.0.0.1"), 1);
+        assert_eq!(serve("alice", "10.0.0.1"), 0, "it is known");
+        assert_eq!(serve("alice", "10.0.0.2"), 1, "somewhere else");
+        assert_eq!(serve("bob", "10.0.0.1"), 1, "somebody else");
+        // Neither a flood of refusals nor one of clients makes the log long, and none of them is forgotten for ever.
+        (0..1000).for_each(|n| decisions.add(Decision::Unauthorized, &format!("10.1.0.{n}"), None, &request));
+        assert_eq!(lines.swap(0, Ordering::Relaxed), LINES);
+        assert_eq!(serve("carol", "10.0.0.1"), 1);
+        let flood: usize = (0..2 * REMEMBERED).map(|n| serve("mallory", &format!("10.2.{n}"))).sum();
+        assert_eq!(flood, LINES - 4);
+        assert_eq!(serve("dave", "10.0.0.1"), 0);
+        tokio::time::advance(PERIOD).await;
+        assert_eq!(serve("dave", "10.0.0.1"), 2, "and how many had no line");
+        assert_eq!(serve("alice", "10.0.0.2"), 0, "it is still known");
     }
 
     #[test]
