@@ -7,6 +7,7 @@ use pod_index_kubelet::sources::{ProblemKind, Source, Updates};
 use super::report::Finding;
 use crate::config::values::CheckpointDirectory;
 use crate::config::{Invocation, Settings};
+use crate::pipeline::checkpoints;
 use crate::pipeline::sources::Opened;
 use crate::run::check;
 
@@ -36,6 +37,14 @@ pub(super) async fn check(settings: &Settings, sources: Vec<Opened>, findings: &
         let done = check::keeps(settings, path).map(|()| format!("{} can be written", path.display()));
         let fix = "let the agent's user write there; the unit's service can write only to /var/lib/pod-index";
         findings.push(Finding::of("checkpoints", done, fix));
+        findings.extend(checkpoints::who_else_may_write(path).map(|who| {
+            let what = format!(
+                "{who} may write into {}: whoever does makes up pods at the next start",
+                path.display()
+            );
+            let fix = format!("chmod 700 {}, and chown it to the agent's user", path.display());
+            Finding::warning("checkpoints", what, fix)
+        }));
     }
 }
 

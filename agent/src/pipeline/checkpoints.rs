@@ -1,7 +1,10 @@
 //! Restores the pods of the last run and saves those of this run, if a directory is configured.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::mem;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -15,6 +18,7 @@ use pod_index_kubelet::HasPod;
 use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpoints, Restored, is_restored};
 use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::{Source, redact_env};
+use rustix::process::{getegid, geteuid};
 
 /// The directory, opened and read. `None` if none is configured. Skips bad files.
 pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)>, Failure> {
@@ -22,6 +26,9 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     let opened = Checkpoints::open(path, *which);
     let (checkpoints, mut restored) =
         opened.map_err(|error| Failure::unable(settings.written.name("checkpoint-dir"), error))?;
+    if let Some(who) = who_else_may_write(path) {
+        tracing::warn!(directory = %path.display(), "{who} may write checkpoints there, and the agent believes them at its next start");
+    }
     for error in &restored.errors {
         tracing::error!(path = error.path, kind = error.kind.as_str(), "{error}");
     }
@@ -39,6 +46,37 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     let pods = restored.pods.len();
     tracing::info!(pods, directory = %path.display(), "restored pods from checkpoints");
     Ok(Some((checkpoints, restored)))
+}
+
+/// Who may put files into the checkpoint directory besides root and the agent's own user and group. A file there is a pod at the next
+/// start, until the sources say otherwise. `None` also if there is no such directory.
+///
+/// The sticky bit does not help: it forbids to remove another's file, and not to add one. The kubelet does not look either: it makes
+/// its directory for itself (`checkpointmanager.NewCheckpointManager`), so this is a warning, and no reason not to start.
+pub(crate) fn who_else_may_write(directory: &Path) -> Option<String> {
+    let directory = fs::metadata(directory).ok().filter(fs::Metadata::is_dir)?;
+    let permissions = Permissions { user: directory.uid(), group: directory.gid(), mode: directory.mode() };
+    permissions.others_who_may_write(geteuid().as_raw(), getegid().as_raw())
+}
+
+/// Who owns a directory, and what its owner, its group and all others may do there.
+struct Permissions {
+    user: u32,
+    group: u32,
+    mode: u32,
+}
+
+impl Permissions {
+    fn others_who_may_write(&self, own_user: u32, own_group: u32) -> Option<String> {
+        let Self { user, group, mode } = *self;
+        if mode & 0o002 != 0 {
+            return Some("every user of the machine".to_owned());
+        }
+        if mode & 0o020 != 0 && group != own_group && group != 0 {
+            return Some(format!("the group {group}"));
+        }
+        (user != own_user && user != 0).then(|| format!("the user {user}, its owner,"))
+    }
 }
 
 /// The state of the checkpoints, and the number of pods in the index that no source has confirmed.
@@ -157,6 +195,24 @@ mod tests {
     use super::*;
     use pod_index::CONFIG_SOURCE_ANNOTATION;
     use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
+
+    #[test]
+    fn whoever_may_add_a_checkpoint_besides_root_and_the_agent_is_named() {
+        const OWN: u32 = 7;
+        for (user, group, mode, expected) in [
+            (OWN, OWN, 0o700, None),
+            (OWN, OWN, 0o775, None),
+            (0, 0, 0o775, None),
+            (OWN, OWN, 0o777, Some("every user of the machine")),
+            (0, 0, 0o1777, Some("every user of the machine")),
+            (OWN, 8, 0o770, Some("the group 8")),
+            (OWN, 8, 0o750, None),
+            (9, OWN, 0o755, Some("the user 9, its owner,")),
+        ] {
+            let found = Permissions { user, group, mode }.others_who_may_write(OWN, OWN);
+            assert_eq!(found.as_deref(), expected, "{user} {group} {mode:o}");
+        }
+    }
 
     fn pod(uid: &str, source: &str) -> Arc<Pod> {
         let mut pod = Pod::default();

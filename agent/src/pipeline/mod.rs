@@ -3,7 +3,7 @@
 pub(crate) mod api_clients;
 pub(crate) mod api_requests;
 pub(crate) mod build;
-mod checkpoints;
+pub(crate) mod checkpoints;
 pub(crate) mod events;
 mod listening;
 pub(crate) mod mirror_manager;

@@ -1,5 +1,7 @@
 //! The agent is killed and restarted: with a checkpoint directory, it has its pods before their source responds.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,7 +11,9 @@ use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, kubeconfig_with, pod};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Args, Directory, manifest, node_1, refused, started_by, stderr, wait_for};
+use crate::support::{
+    Agent, Args, Directory, manifest, node_1, refused, run, started_by, stderr, stdout, wait_for,
+};
 use pod_index_test_support::files::names;
 use pod_index_test_support::skipped;
 
@@ -61,6 +65,25 @@ async fn checkpointed_pods_survive_a_kill_and_stay_until_the_api_server_answers(
 /// Arguments for manifests and checkpoints in these directories.
 pub fn of_files(manifests: &Path, checkpoints: &Path) -> String {
     format!("{} --checkpoint-dir {} --checkpoint-all-pods", node_1(manifests), checkpoints.display())
+}
+
+/// A file there is a pod at the next start, so whoever may write there makes up pods.
+#[test]
+fn a_checkpoint_directory_that_others_may_write_to_is_a_warning_of_the_agent_and_of_doctor() {
+    let (manifests, checkpoints) = (Directory::new(), Directory::new());
+    let may = |mode: u32| std::fs::set_permissions(&checkpoints.0, Permissions::from_mode(mode)).unwrap();
+    let args = of_files(&manifests.0, &checkpoints.0);
+    for (mode, is_warned) in [(0o777, true), (0o700, false)] {
+        may(mode);
+        let agent = Agent::start(&args);
+        agent.wait_for_log("restored pods from checkpoints");
+        let warned = agent.logged().iter().any(|line| line.contains("every user of the machine may write"));
+        assert_eq!(warned, is_warned, "{mode:o}");
+        drop(agent);
+        let report = run(&format!("doctor {args}"));
+        let report = stdout(&report);
+        assert_eq!(report.contains("every user of the machine may write into"), is_warned, "{report}");
+    }
 }
 
 /// Waits until this many checkpoints exist. Unfinished ones do not count.
