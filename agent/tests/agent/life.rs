@@ -3,14 +3,14 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 
 use nix::sys::stat::Mode;
 use pod_index_test_support::files::names;
 use pod_index_test_support::port::Port;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::kubeconfig_with;
 use crate::support::{
@@ -73,6 +73,21 @@ fn a_disk_that_hangs_does_not_keep_the_agent_beyond_its_grace_period() {
     assert_eq!(saved(), 1, "the disk did hang");
 }
 
+/// Starts the agent, waits until standard error has a line with this text, and ends the agent. Returns the line, and how it ended.
+fn said_before_the_end(args: &str, text: &str) -> (Option<String>, ExitStatus) {
+    let mut child = binary(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let log = BufReader::new(child.stderr.take().unwrap());
+    let (sender, lines) = mpsc::channel();
+    let reader =
+        thread::spawn(move || log.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+    let said = std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok()).find(|line| line.contains(text));
+    let killed = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let end = child.wait().unwrap();
+    reader.join().unwrap();
+    (said, end)
+}
+
 /// A named pipe that nobody writes: who opens it waits, as on a disk that hangs.
 #[test]
 fn a_start_that_waits_for_a_disk_says_so_and_obeys_signals() {
@@ -80,19 +95,22 @@ fn a_start_that_waits_for_a_disk_says_so_and_obeys_signals() {
     let authorities = directory.0.join(".authorities.pem");
     nix::unistd::mkfifo(&authorities, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
     let kubelet = format!("--kubelet https://127.0.0.1:1 --kubelet-ca {}", authorities.display());
-    let mut command = binary(&format!("{kubelet} --port 0 {}", node_1(&shipped())));
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let log = BufReader::new(child.stderr.take().unwrap());
-    let (sender, lines) = mpsc::channel();
-    let reader =
-        thread::spawn(move || log.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-    let says_so = |line: &String| line.contains("the start is not complete after 10s");
-    let is_said = std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok()).any(|line| says_so(&line));
-    let killed = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
-    assert!(killed.unwrap().success());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
-    reader.join().unwrap();
-    assert!(is_said);
+    let args = format!("{kubelet} --port 0 {}", node_1(&shipped()));
+    let (said, end) = said_before_the_end(&args, "the start is not complete after 10s");
+    assert_eq!(end.code(), Some(0));
+    assert!(said.is_some());
+}
+
+/// Before the settings are read, there is no log, and nothing is served.
+#[test]
+fn an_agent_that_waits_for_its_settings_names_their_file_in_the_form_of_the_log() {
+    let directory = Directory::new();
+    let config = directory.0.join("config.yaml");
+    nix::unistd::mkfifo(&config, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let args = format!("--config {} --log-format json --port 0", config.display());
+    let (said, _) = said_before_the_end(&args, "has not been read after 10s");
+    let said: Value = serde_json::from_str(&said.unwrap()).unwrap();
+    assert!(said["message"].as_str().unwrap().starts_with(&config.display().to_string()), "{said}");
 }
 
 /// In a group of its own, it gets no Ctrl-C. It must not run on while nobody asks for its answer.
