@@ -1,12 +1,14 @@
 //! The state of each source, and readiness: the agent is ready once the pods of all sources are in the index.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
 use crate::api::types::waits_for;
+use pod_index::Time;
 use pod_index_kubelet::sources::{Nudge, Problem, ProblemKind, Source, SourceStatus};
 
 /// Maximum number of remembered conflicts for a source that never reports a full set.
@@ -22,6 +24,8 @@ pub(crate) struct Readiness {
     ready: watch::Sender<bool>,
     /// Whether the index has the pods of the last run.
     is_restored: bool,
+    /// When it was last noticed that the wall clock was set, in nanoseconds by the new time. The first time, if it never was.
+    clock_set: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -53,7 +57,22 @@ impl Readiness {
                 indexed: false,
             }
         });
-        Self { lines: Mutex::new(lines.collect()), ready: watch::Sender::new(false), is_restored }
+        Self {
+            lines: Mutex::new(lines.collect()),
+            ready: watch::Sender::new(false),
+            is_restored,
+            clock_set: AtomicI64::new(i64::MIN),
+        }
+    }
+
+    /// The wall clock was set before this time, and the index knows nothing of the past of the old one.
+    pub(crate) fn clock_was_set(&self, by: Time) {
+        self.clock_set.store(by.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Whether the past that the index knows begins at this time because the wall clock was set then.
+    pub(crate) fn began_with_the_clock(&self, since: Time) -> bool {
+        since.as_nanos() <= self.clock_set.load(Ordering::Relaxed)
     }
 
     /// Makes this source read at once.

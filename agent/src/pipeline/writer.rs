@@ -20,7 +20,7 @@ use super::removed::KeptWhole;
 use crate::metrics::{Metrics, Writing, number};
 use crate::tasks;
 use crate::vitals::Heartbeat;
-use pod_index::{Moment, Operation, Writer};
+use pod_index::{Moment, Operation, Time, Writer};
 use pod_index_kubelet::checkpoint::Restored;
 use pod_index_kubelet::records::{Change, Join, Record};
 use pod_index_kubelet::sources::static_pods::OwnNode;
@@ -213,6 +213,7 @@ impl Work {
     fn count(&mut self) {
         self.counts.retired(self.writer.retired_snapshots(), self.writer.oldest_retired());
         if self.counts.stepped(self.writer.clock_steps()) {
+            self.readiness.clock_was_set(Time::now());
             tracing::warn!("the wall clock was set: whois --at knows nothing of the time before");
         }
     }

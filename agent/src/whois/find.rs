@@ -83,13 +83,22 @@ pub(super) struct Unknown {
     pub(super) is_missing: bool,
     /// Several pods may have had the key at the time of the event.
     is_ambiguous: bool,
+    /// The event happened before this time, and the agent knows only what is later.
+    pub(super) known_since: Option<Time>,
     /// What is known of the time of the event, if no pod had the key then for certain.
     then: Map<String, Value>,
 }
 
 impl Unknown {
     pub(super) fn new(kind: Option<&'static str>, error: impl Into<String>) -> Self {
-        Self { kind, error: error.into(), is_missing: false, is_ambiguous: false, then: Map::new() }
+        Self {
+            kind,
+            error: error.into(),
+            is_missing: false,
+            is_ambiguous: false,
+            known_since: None,
+            then: Map::new(),
+        }
     }
 
     /// Appends the answer to `query`.
@@ -360,7 +369,12 @@ impl<'a> Sought<'a> {
                 Ok(Some(Match { had_key: interval, ..self.match_of(found) }))
             }
             Holder::Unknown(NotFound::NoPod) if key.is_none() => Ok(None),
-            Holder::Unknown(why) => Err(self.unknown_at(at, why_not(why, then.known()), then.known())),
+            Holder::Unknown(why) => {
+                let known = then.known();
+                let mut unknown = self.unknown_at(at, why_not(why, known), known);
+                unknown.known_since = known.map(|known| known.since).filter(|_| why == NotFound::TooEarly);
+                Err(unknown)
+            }
             Holder::Ambiguous { candidates, more } => {
                 let mut unknown = self.unknown_at(at, one_of(&candidates, more), then.known());
                 unknown.is_ambiguous = true;
@@ -381,7 +395,8 @@ impl<'a> Sought<'a> {
     fn unknown_at(&self, at: Time, error: String, known: Option<Coverage>) -> Unknown {
         let mut unknown = Unknown::new(Some(self.taken_for().name), error);
         unknown.then.insert("at".to_owned(), query::written(at).into());
-        if let Some(Coverage { since, until }) = known {
+        // It ends before it begins until what is known is older than the delay of the sources: nothing is known yet.
+        if let Some(Coverage { since, until }) = known.filter(|known| known.since <= known.until) {
             let known = between(Bounds { earliest: Some(since), latest: Some(until) });
             unknown.then.insert("known".to_owned(), known);
         }
@@ -389,12 +404,13 @@ impl<'a> Sought<'a> {
     }
 }
 
-/// Why no pod is known to have had a key at a time. `known`: the time of which everything is known.
+/// Why no pod is known to have had a key at a time. `known`: the time of which everything is known. Why nothing is known of an
+/// earlier time, the caller appends.
 fn why_not(why: NotFound, known: Option<Coverage>) -> String {
     match why {
         NotFound::TooEarly => {
             let since = known.map(|known| query::written(known.since)).unwrap_or_default();
-            format!("the time is before what the agent knows, which is since {since} (--keep-removed)")
+            format!("the time is before what the agent knows, which is since {since}")
         }
         NotFound::NoTimes => {
             "the agent knows only the present, because it keeps no removed pods (--keep-removed)".to_owned()

@@ -44,6 +44,10 @@ const CHUNK: usize = 64 * 1024;
 const ANSWERS: usize = 64 << 20;
 const TOO_LARGE: &str =
     "the answers to one request are limited to 64 MiB; send this query in another request";
+/// Why the agent knows nothing of an earlier time.
+const CLOCK_WAS_SET: &str = ": the wall clock was set then";
+const BEGAN: &str =
+    ": it or its source began anew then, or it has forgotten what was before (--keep-removed)";
 /// Longest time to wait for a pod.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// For so long, all answers to a request are of one moment. A client that takes longer gets the rest of a later one: the
@@ -426,6 +430,10 @@ mod tests {
         version: usize,
     }
 
+        if let Some(since) = unknown.known_since {
+            let is_of_the_clock = self.whois.readiness.began_with_the_clock(since);
+            unknown.error.push_str(if is_of_the_clock { CLOCK_WAS_SET } else { BEGAN });
+        }
     impl Versions {
         const PODS: usize = 3;
 
