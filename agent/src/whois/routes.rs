@@ -145,8 +145,16 @@ fn parameters(of_url: Option<&str>) -> Result<Parameters, String> {
         }
     }
     let count = text.split(|byte| *byte == END).count() - 1;
-    let queries =
-        Queries { text: text.into(), end: END, at, is_detailed, only_attributes, wait, left: ANSWERS };
+    let queries = Queries {
+        text: text.into(),
+        end: END,
+        at,
+        is_detailed,
+        only_attributes,
+        wait,
+        left: ANSWERS,
+        budget: SearchBudget::default(),
+    };
     Ok(Parameters { count, queries })
 }
 
@@ -194,6 +202,30 @@ struct Queries {
     wait: Duration,
     /// The bytes that are left of `ANSWERS`.
     left: usize,
+    budget: SearchBudget,
+}
+
+/// How many searches through all pods these queries may still cause.
+#[derive(Clone, Copy, Default)]
+struct SearchBudget {
+    searches: usize,
+    /// Queries until it is renewed.
+    queries: usize,
+}
+
+impl SearchBudget {
+    /// Another query is looked up, in an index with so many pods: `PART` queries together may visit `VISITED` pods.
+    fn take_query(&mut self, pods: usize) {
+        if self.queries == 0 {
+            *self = Self { searches: searches_among(pods, VISITED), queries: PART };
+        }
+        self.queries -= 1;
+    }
+}
+
+/// How many searches visit this number of the pods: one at least.
+fn searches_among(pods: usize, visited: usize) -> usize {
+    (visited / pods.max(1)).max(1)
 }
 
 impl Iterator for Queries {
@@ -269,7 +301,8 @@ impl Whois {
         self.processes.get(limits, queries.clone().take(PART).filter_map(process).collect()).await
     }
 
-    /// The next answers: about `most` bytes. It is bounded work.
+    /// The next answers: about `most` bytes, and those of a few searches. It is bounded work. Without a limit of bytes, it is all
+    /// answers to a few queries.
     fn part(
         &self,
         snapshot: &Snapshot<Record>,
@@ -291,7 +324,9 @@ impl Whois {
         most: usize,
     ) -> LookedUp {
         let left = queries.left;
-        let mut part = Part {
+        let pods = snapshot.pods().len();
+        let mut budget = queries.budget;
+        let part = Part {
             whois: self,
             snapshot,
             placements,
@@ -299,16 +334,21 @@ impl Whois {
             shown: Shown { details: queries.is_detailed, attributes: self.has_attributes },
             only_attributes: queries.only_attributes,
             has_room: left > 0,
-            searches: (VISITED / snapshot.pods().len().max(1)).max(1),
         };
         let mut looked_up =
             LookedUp { answers: Vec::new(), may_change: false, outcomes: Outcomes::default() };
+        let mut may_search = searches_among(pods, VISITED_IN_PART);
         for query in queries.by_ref().take(PART) {
-            part.answer(&query, &mut looked_up);
-            if looked_up.answers.len() >= most {
+            budget.take_query(pods);
+            let before = budget.searches;
+            part.answer(&query, &mut budget.searches, &mut looked_up);
+            may_search = may_search.saturating_sub(before - budget.searches);
+            // A short answer is one of few queries, which is not divided.
+            if looked_up.answers.len() >= most || (may_search == 0 && most < usize::MAX) {
                 break;
             }
         }
+        queries.budget = budget;
         queries.left = left.saturating_sub(looked_up.answers.len());
         looked_up
     }
@@ -333,7 +373,7 @@ impl Answering {
         let placements = self.whois.placements(&self.limits, &self.queries).await;
         let moment = self.moment.take().filter(TakenSnapshot::is_young);
         let moment = self.moment.insert(moment.unwrap_or_else(|| TakenSnapshot::now(&self.whois.reader)));
-        // At most `PART` queries: a fraction of a millisecond.
+        // At most `PART` queries, or a few searches: a fraction of a millisecond on a usual node.
         let answer = || self.whois.part(&moment.snapshot, &mut self.queries, &placements, CHUNK);
         let part = self.limits.in_short_turn(answer).await;
         part.ok_or_else(|| io::Error::other("the agent ends"))
@@ -352,13 +392,11 @@ struct Part<'a> {
     only_attributes: bool,
     /// Whether the answers may still take bytes. If not, each is an error.
     has_room: bool,
-    /// So many searches through all pods are still allowed.
-    searches: usize,
 }
 
 impl Part<'_> {
-    /// Appends the answer to a query.
-    fn answer(&mut self, query: &[u8], to: &mut LookedUp) {
+    /// Appends the answer to a query. `searches`: so many searches through all pods are still allowed.
+    fn answer(&self, query: &[u8], searches: &mut usize, to: &mut LookedUp) {
         let echo = String::from_utf8_lossy(&query[..query.len().min(ECHO)]);
         let whois = self.whois;
         let sought = if self.has_room {
@@ -367,7 +405,7 @@ impl Part<'_> {
             Err(Unknown::new(None, TOO_LARGE))
         };
         let found = match &sought {
-            Ok(sought) => sought.find(self.snapshot, whois.tolerance, &mut self.searches),
+            Ok(sought) => sought.find(self.snapshot, whois.tolerance, searches),
             Err(unknown) => Err(unknown.clone()),
         };
         match found {
@@ -392,6 +430,10 @@ impl Part<'_> {
         if unknown.is_missing && !self.whois.readiness.is_ready() {
             unknown.error.push_str("; not every source has been read");
         }
+        if let Some(since) = unknown.known_since {
+            let is_of_the_clock = self.whois.readiness.began_with_the_clock(since);
+            unknown.error.push_str(if is_of_the_clock { CLOCK_WAS_SET } else { BEGAN });
+        }
         to.may_change |= unknown.is_missing;
         if self.only_attributes {
             to.answers.extend_from_slice(NO_ATTRIBUTES);
@@ -411,7 +453,7 @@ mod tests {
     use http_body_util::BodyExt;
     use k8s_openapi::api::core::v1::Pod;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-    use pod_index::{Operation, Writer};
+    use pod_index::{Moment, Operation, Options, Writer};
     use pod_index_kubelet::owners::Owners;
     use pod_index_kubelet::records::{Change, Join, Rules};
     use pod_index_kubelet::sources::SourceUpdate;
@@ -430,10 +472,6 @@ mod tests {
         version: usize,
     }
 
-        if let Some(since) = unknown.known_since {
-            let is_of_the_clock = self.whois.readiness.began_with_the_clock(since);
-            unknown.error.push_str(if is_of_the_clock { CLOCK_WAS_SET } else { BEGAN });
-        }
     impl Versions {
         const PODS: usize = 3;
 
@@ -527,6 +565,71 @@ mod tests {
             seen.dedup();
             assert_eq!(seen.len(), expected, "{seen:?}");
         }
+    }
+
+    /// Back by an hour, as somebody sets a clock right.
+    #[tokio::test]
+    async fn after_a_step_of_the_clock_nothing_is_known_for_a_while_and_no_setting_is_blamed() {
+        let options = Options::new().keep_removed(Duration::from_secs(60), 100).keep_times(true);
+        let (mut writer, reader) = pod_index::with_options::<Record>(options);
+        let readiness = Arc::new(Readiness::new([], true));
+        let mut metrics = Metrics::new(&reader);
+        let whois =
+            Whois::build(&settings_of(&[]), &reader, &readiness, &Owners::default(), &mut metrics).unwrap();
+        let limits = Clients::new().named("client");
+        let start = std::time::Instant::now();
+        let second = |second: i64| Time::from_seconds(1_700_000_000 + second);
+        let moment = |passed: u64, time: i64| {
+            Moment::new(start + Duration::from_secs(passed), second(time)).covering(second(0), second(time))
+        };
+        let asked = async |time: i64| {
+            let query = format!("q=10.0.0.1&at={}", 1_700_000_000 + time);
+            let queries = parameters(Some(&query)).unwrap().queries;
+            let body = whois.answer_at_once(&limits, queries).await.into_body();
+            let answer: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+            (answer["error"].as_str().unwrap().to_owned(), answer["known"].clone())
+        };
+        writer.advance(moment(0, 5_000));
+        let (error, known) = asked(-100).await;
+        assert!(error.ends_with("(--keep-removed)"), "{error}");
+        assert!(known["earliest"].as_str() < known["latest"].as_str(), "{known}");
+
+        writer.advance(moment(1, 1_400));
+        assert_eq!(writer.clock_steps(), 1);
+        readiness.clock_was_set(second(1_400));
+        let (error, known) = asked(1_300).await;
+        assert!(error.ends_with("Z: the wall clock was set then"), "{error}");
+        assert_eq!(known, Value::Null, "what is known is not older than the delay");
+        writer.advance(moment(61, 1_460));
+        let (error, known) = asked(1_300).await;
+        assert!(error.ends_with("Z: the wall clock was set then"), "{error}");
+        assert!(known["earliest"].as_str() < known["latest"].as_str(), "{known}");
+    }
+
+    /// Words that nobody knows, for each of which the whole index is searched. Each part is a delay of a probe.
+    #[tokio::test]
+    async fn between_two_parts_few_pods_are_visited_and_the_searches_of_a_batch_stay_limited() {
+        let (whois, mut index) = whois();
+        const PODS: usize = 100;
+        for number in Versions::PODS..PODS {
+            let name = format!("more-{number}");
+            let pod: Pod =
+                from_value(json!({ "metadata": { "namespace": "n", "name": name, "uid": name } })).unwrap();
+            let _ = index.join.write(&mut index.writer, [Change::Pod(Operation::Upsert(pod.into()))]);
+        }
+        let limits = Clients::new().named("client");
+        // Each is the start of a pod's name, which only a search finds.
+        let text: Bytes = "web\n".repeat(2 * PART).into();
+        let queries = Queries { text, end: b'\n', ..parameters(None).unwrap().queries };
+        let mut body = whois.answer_in_parts(limits, queries, None).into_body();
+        let mut searched = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let part = String::from_utf8(frame.unwrap().into_data().unwrap().into()).unwrap();
+            searched.push(part.lines().filter(|line| line.contains("did you mean")).count());
+        }
+        let in_part = VISITED_IN_PART / PODS;
+        assert!(searched.iter().all(|searches| *searches <= in_part), "{searched:?}");
+        assert_eq!(searched.iter().sum::<usize>(), 2 * VISITED / PODS, "{searched:?}");
     }
 
     #[test]
