@@ -25,10 +25,19 @@ fn finished(argument: Arg) -> Arg {
     if is_setting { define::finished(argument) } else { argument }
 }
 
+/// The commands that ask no agent: their help does not show how to reach one, and what they print has one form.
+const WITHOUT_AN_AGENT: [&str; 2] = ["completion", "man"];
+
 /// The definition of the command line.
 pub(crate) fn command() -> clap::Command {
-    Cli::command()
-        .mut_args(finished)
+    let command = Cli::command().mut_args(finished);
+    let of_all_commands = command.get_arguments().filter(|argument| argument.is_global_set());
+    // A command that has an argument of this name does not get the one that all have.
+    let hidden: Vec<_> = of_all_commands.map(|argument| argument.clone().hide(true)).collect();
+    let command = WITHOUT_AN_AGENT
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |command| command.args(&hidden)));
+    command
         // The settings are many, and the same.
         .mut_subcommand("doctor", |doctor| doctor.mut_args(|argument| finished(argument).hide(true)))
         // One line for each option. What can be looked up needs a longer help.
@@ -123,6 +132,11 @@ mod tests {
             let most = if subcommand.get_name() == "whois" { 100 } else { 40 };
             assert!(help.lines().count() <= most, "{help}");
             assert!(!help.contains("--tls-cert-file"), "{help}");
+            if WITHOUT_AN_AGENT.contains(&subcommand.get_name()) {
+                assert!(!help.contains("--address") && !help.contains("--output"), "{help}");
+                continue;
+            }
+            assert!(help.contains("--address"), "{help}");
             let before = help.split("--output").next().unwrap();
             let heading = before.lines().rev().find(|line| line.ends_with(':') && !line.starts_with(' '));
             assert_eq!(heading, Some("Output:"), "{help}");
