@@ -64,7 +64,7 @@ impl Listener {
     }
 }
 
-/// A connection from this address of the machine: the agent counts each address as one client.
+/// A connection from this address of the loopback. For the agent, all of the loopback is one client, which the probes belong to.
 fn connect_from(client: &str, agent: SocketAddr) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let stream = runtime.block_on(async {
@@ -122,7 +122,7 @@ fn probed_under(attack: &Attack) -> Vec<(&'static str, Vec<Duration>)> {
                 }
             });
         }
-        // Two that share the agent's own address with the probes, the others from elsewhere.
+        // From several addresses, though they share what one client may have.
         for number in 0..4 {
             scope.spawn(move || ask(0, &format!("127.0.0.{}", 1 + number / 2), yaml));
         }
