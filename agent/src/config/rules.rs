@@ -70,10 +70,19 @@ struct Need {
     flag: &'static str,
     /// One of these is enough.
     one_of: &'static [&'static str],
+    /// Why, if the names do not say it.
+    why: &'static str,
 }
 
 const fn need(flag: &'static str, one_of: &'static [&'static str]) -> Need {
-    Need { flag, one_of }
+    Need { flag, one_of, why: "" }
+}
+
+/// A setting of clients that the API server decides about. Who reads the kubelet's socket alone may not expect that it is needed.
+const fn needs_reviews(flag: &'static str) -> Need {
+    let why = ": the API server decides about clients, and no kubelet does; beside --kubelet-socket, add --api-server, and \
+               give the agent's pod a token";
+    Need { flag, one_of: API, why }
 }
 
 /// Mirror pods: without static pods, every mirror would be an orphan, and a guessed node name may be another node's.
@@ -82,9 +91,9 @@ const NEEDS: [Need; 18] = [
     need("tls-private-key-file", &["tls-cert-file"]),
     need("client-ca-file", &["tls-cert-file"]),
     need("authentication-token-webhook", &["tls-cert-file"]),
-    need("authentication-token-webhook", API),
+    needs_reviews("authentication-token-webhook"),
     need("authorization-mode", CLIENTS),
-    need("authorization-mode", API),
+    needs_reviews("authorization-mode"),
     need("allowed-client-names", CLIENTS),
     need("allowed-client-groups", CLIENTS),
     need("namespace", API),
@@ -142,13 +151,14 @@ fn check_needs(
     definitions: &[&'static Definition],
     is_on: &dyn Fn(&str) -> bool,
 ) -> Result<(), Failure> {
-    for Need { flag, one_of } in needs {
+    for Need { flag, one_of, why } in needs {
         if !is_on(flag) || one_of.iter().any(|needed| is_on(needed)) {
             continue;
         }
         let needed = definitions.iter().filter(|definition| one_of.contains(&definition.flag));
         let names: Vec<_> = needed.map(|definition| written.name_beside(flag, definition)).collect();
-        return Err(Failure::Usage(format!("{} needs {}", written.name(flag), names.join(" or "))));
+        let message = format!("{} needs {}{why}", written.name(flag), names.join(" or "));
+        return Err(Failure::Usage(message));
     }
     Ok(())
 }

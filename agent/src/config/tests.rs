@@ -181,6 +181,18 @@ fn an_error_in_the_file_names_its_line_and_its_key() {
     assert!(message.ends_with("yaml:1: manageMirrorPods cannot be used with --namespace"), "{message}");
 }
 
+/// The component `client-reviews` with the kubelet's socket alone.
+#[test]
+fn who_lets_the_api_server_decide_about_clients_needs_one_and_is_told_why() {
+    let tls = ["--kubelet-socket=/s", "--tls-cert-file=/c", "--tls-private-key-file=/k"];
+    for more in ["--authentication-token-webhook", "--authorization-mode=Webhook"] {
+        let certificates = ["--client-ca-file=/a", more];
+        let failure = given(&[&tls[..], &certificates].concat()).resolve().unwrap_err();
+        let message = failure.message().unwrap();
+        assert!(message.contains(" needs --kubeconfig or --api-server: the API server decides"), "{message}");
+    }
+}
+
 #[test]
 fn a_flag_is_named_as_it_was_spelled() {
     for flag in ["--node-name", "--hostname-override"] {

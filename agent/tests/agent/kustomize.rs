@@ -266,6 +266,13 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
             "{more}"
         );
     }
+    // Whoever may not make roles leaves them to somebody else.
+    let of_roles = |object: &Value| object["apiVersion"] == "rbac.authorization.k8s.io/v1";
+    let mut with = helm(&components(), &json!({})).unwrap();
+    assert!(with.iter().any(|object| object["kind"] == "ClusterRoleBinding"));
+    with.retain(|object| !of_roles(object));
+    let without = helm(&components(), &json!({ "rbac": { "create": false } })).unwrap();
+    assert_same(&without, &with, &["rbac.create=false".to_owned()]);
     for refused in [helm(&[], &json!({ "unknown": 1 })), helm(&["unknown".to_owned()], &json!({}))] {
         assert!(refused.unwrap_err().contains("Additional property unknown is not allowed"));
     }
