@@ -37,11 +37,14 @@ set_value "$kubernetes/values.yaml" '  repository: pod-index' "  repository: ${i
 set_value "$kubernetes/values.yaml" '  tag: ""' "  tag: $version@${image#*@}"
 init_image=$(sed -n 's/^\([a-z]*Image\): ""$/\1/p' "$kubernetes/values.yaml") # the value for the image of init containers
 set_value "$kubernetes/values.yaml" "$init_image: \"\"" "$init_image: $socket_image"
+patches=$(sed -n '/^images:$/,$p' "$kubernetes/kustomization.yaml" | sed -n '/^#/,$p') # what follows the images: an empty list to append to
+[[ $patches == *$'\npatches:' ]] || { echo "kustomization.yaml does not end in the line patches:" >&2; exit 2; }
 sed -i '/^images:$/,$d' "$kubernetes/kustomization.yaml"
 cat >>"$kubernetes/kustomization.yaml" <<END
 images:
   - {name: pod-index, newName: "${image%@*}", digest: "${image#*@}"}
   - {name: busybox, newName: "${socket_image%@*}", digest: "${socket_image#*@}"}
+$patches
 END
 
 # With all components, no image lacks a digest. As helm and kubectl render them, which is what a cluster gets.

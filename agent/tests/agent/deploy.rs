@@ -241,16 +241,22 @@ fn both_scrape_configurations_find_the_port_of_the_metrics() {
     let port = port.unwrap();
     assert_eq!((port.host_ip.as_ref(), port.host_port), (None, Some(port.container_port)));
     let address = format!("0.0.0.0:{}", port.container_port);
-    let address =
-        container.env.unwrap().into_iter().find(|variable| variable.value.as_ref() == Some(&address));
-    assert_eq!(address.map(|variable| variable.name).as_deref(), Some("POD_INDEX_METRICS_ADDRESS"));
+    let variables = container.env.unwrap();
+    let variable = variables.iter().find(|variable| variable.value.as_ref() == Some(&address));
+    assert_eq!(variable.map(|variable| &*variable.name), Some("POD_INDEX_METRICS_ADDRESS"));
+    // The document gives the same to a Prometheus without the operator.
+    let entry = format!(r#"{{name: POD_INDEX_METRICS_ADDRESS, value: "{address}"}}"#);
+    assert_eq!(include_str!("../../../deploy/README.md").matches(&entry).count(), 2);
 
     let scrape = &crate::kustomize::objects(&deploy("prometheus/scrape.yaml"))[0]["scrape_configs"][0];
     assert_eq!((&endpoint["scheme"], &scrape["scheme"]), (&"http".into(), &"http".into()));
-    assert_eq!(
-        (&endpoint["port"], &scrape["relabel_configs"][0]["regex"]),
-        (&"metrics".into(), &"metrics".into())
-    );
+    assert_eq!(endpoint["port"], "metrics");
+    // Without the operator, nothing but the variable opens the port: the pod has no port of that name.
+    let [kept, address, _] = &scrape["relabel_configs"].as_array().unwrap()[..] else { panic!("{scrape}") };
+    let base = pod(crate::kustomize::base()).containers.remove(0).ports.unwrap();
+    assert_eq!(base.iter().filter(|port| port.name.as_deref() == kept["regex"].as_str()).count(), 1);
+    assert_eq!(address["replacement"], format!("$1:{}", port.container_port));
+    assert_eq!(address["target_label"], "__address__");
     let relabeled = |rules: &serde_json::Value, from: &str, to: &str| {
         let rules = rules.as_array().unwrap().iter();
         rules.map(|rule| (rule[from][0].clone(), rule[to].clone())).next_back().unwrap()

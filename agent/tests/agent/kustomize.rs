@@ -68,19 +68,19 @@ pub fn rendered(components: &[impl AsRef<str>]) -> Vec<Value> {
     patched(components, &[])
 }
 
+/// `deploy/kubernetes`, as seen from this directory: kustomize accepts relative paths only.
+fn kubernetes_from(directory: &Directory) -> String {
+    let up = "../".repeat(directory.0.canonicalize().unwrap().components().count() - 1);
+    let root = deploy("kubernetes").canonicalize().unwrap();
+    format!("{up}{}", root.display().to_string().trim_start_matches('/'))
+}
+
 /// The objects of the base with these components and patches.
 fn patched(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
     let patches: Vec<_> = patches.iter().map(|patch| json!({ "patch": patch.to_string() })).collect();
-    overlaid(components, &patches)
-}
-
-/// As [`patched`]. The patches are as a Kustomization has them, also with a target.
-fn overlaid(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
-    // kustomize accepts relative paths only.
     let directory = Directory::new();
-    let up = "../".repeat(directory.0.canonicalize().unwrap().components().count() - 1);
-    let root = deploy("kubernetes").canonicalize().unwrap();
-    let at = |path: String| format!("{up}{}/{path}", root.display().to_string().trim_start_matches('/'));
+    let kubernetes = kubernetes_from(&directory);
+    let at = |path: String| format!("{kubernetes}/{path}");
     let overlay = json!({
         "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
         "resources": [at("base".to_owned())],
@@ -278,26 +278,70 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
     }
 }
 
-/// The documents show these patches. What they change is there before, and has the new value after.
+/// A reader appends the patches of the documents one below the other. If one of these blocks began with a line `patches:`,
+/// kubectl would silently drop all before it.
 #[test]
 #[ignore = "needs kubectl: .ci/run deploy"]
-fn the_patches_in_the_documents_change_what_they_name() {
-    let canary = include_str!("../../../deploy/README.md");
-    let memory = include_str!("../../../docs/sizing.md");
-    let limit = "/spec/template/spec/containers/0/resources/limits/memory";
-    for (document, place, value) in
-        [(canary, "/spec/updateStrategy", json!({ "type": "OnDelete" })), (memory, limit, json!("384Mi"))]
-    {
-        let block = document.split("```yaml\npatches:\n").nth(1).unwrap().split("```").next().unwrap();
-        let patches: Vec<Value> = serde_saphyr::from_str(block).unwrap();
-        let at = |objects: &[Value]| {
-            let daemonset = objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
-            daemonset.pointer(place).cloned()
+fn the_patches_in_the_documents_together_change_what_each_of_them_names() {
+    let documents = [
+        include_str!("../../../deploy/README.md"),
+        include_str!("../../../docs/sizing.md"),
+        include_str!("../../../docs/security.md"),
+    ];
+    let shown: Vec<String> = documents.into_iter().flat_map(patches_in).collect();
+    assert_eq!(shown.len(), 9, "{shown:#?}");
+
+    let directory = Directory::new();
+    let shipped = fs::read_to_string(deploy("kubernetes/kustomization.yaml")).unwrap();
+    assert!(shipped.ends_with("\npatches:\n"), "the blocks cannot be appended to {shipped}");
+    let base = format!("\n  - {}/base\n", kubernetes_from(&directory));
+    directory.write("kustomization.yaml", &(shipped.replace("\n  - base\n", &base) + &shown.concat()));
+    let after = parsed(&output(Command::new("kubectl").arg("kustomize").arg(&directory.0)).unwrap());
+    let before = rendered(&[""; 0]);
+
+    let daemonset = |objects: &[Value]| objects.iter().find(|object| object["kind"] == "DaemonSet").cloned();
+    let old = daemonset(&before).unwrap();
+    let new = daemonset(&after).unwrap();
+    let has = |objects: &[Value], deleted: &Value| {
+        let is_it = |object: &Value| {
+            object["kind"] == deleted["kind"] && object["metadata"]["name"] == deleted["metadata"]["name"]
         };
-        let [before, after] = [at(&rendered(&[""; 0])), at(&overlaid(&[""; 0], &patches))];
-        assert!(before.is_some_and(|before| before != value), "{place}");
-        assert_eq!(after, Some(value), "{place}");
+        objects.iter().any(is_it)
+    };
+    for entry in shown.iter().flat_map(|block| serde_saphyr::from_str::<Vec<Value>>(block).unwrap()) {
+        let patch: Value = serde_saphyr::from_str(entry["patch"].as_str().unwrap()).unwrap();
+        let Some(changes) = patch.as_array() else {
+            assert_eq!(patch["$patch"], "delete");
+            assert!(has(&before, &patch) && !has(&after, &patch), "{patch}");
+            continue;
+        };
+        for change in changes {
+            let place = change["path"].as_str().unwrap();
+            let is_there = |object: &Value| match place.strip_suffix("/-") {
+                Some(list) => object.pointer(list).unwrap().as_array().unwrap().contains(&change["value"]),
+                None => object.pointer(place) == Some(&change["value"]),
+            };
+            assert!(!is_there(&old), "changes nothing: {change}");
+            assert!(is_there(&new), "is lost: {change}");
+        }
     }
+}
+
+/// The blocks of a document that are patches: entries of a list, below a comment that says what they are for.
+fn patches_in(document: &str) -> Vec<String> {
+    let mut lines = document.lines();
+    let mut patches = Vec::new();
+    while let Some(line) = lines.next() {
+        let Some(indent) = line.strip_suffix("```yaml") else { continue };
+        let block = lines.by_ref().take_while(|line| line.trim() != "```");
+        let block: String =
+            block.map(|line| line.strip_prefix(indent).unwrap_or(line).to_owned() + "\n").collect();
+        if block.contains("- target:") || block.contains("- patch:") {
+            assert!(block.starts_with("  # "), "no entry of a list that can be appended: {block}");
+            patches.push(block);
+        }
+    }
+    patches
 }
 
 /// The rows of the table in `deploy/README.md` that has a row for each component.
