@@ -550,7 +550,48 @@ fn whois_lists_each_field_that_rules_may_name() {
     assert!(kinds.len() > 8 && kinds.iter().all(|kind| told.contains(kind)), "{kinds:?}");
 }
 
-/// No test can measure these, because they need a cluster. So they are on one page, and the others agree with it.
+/// The fields of an answer stand in places that no compiler connects: what the agent writes, what `--fields` takes and when it
+/// asks for details, and two pages.
+#[test]
+fn each_field_of_whois_can_be_chosen_and_is_described() {
+    let find = read("agent/src/whois/find.rs");
+    let written_by = |function: &str| -> BTreeSet<String> {
+        let body =
+            find.split(&format!("fn {function}(")).nth(1).and_then(|rest| rest.split("\n    }\n").next());
+        let names = between(body.unwrap_or_else(|| panic!("no {function}")), "line.put(\"", '"');
+        names.map(str::to_owned).collect()
+    };
+    let cli = read("agent/src/cli/mod.rs");
+    let fields = cli.split("const FIELDS: &str = \"").nth(1).unwrap().split("\";").next().unwrap();
+    let fields: Vec<String> =
+        fields.split(',').map(|field| field.trim_matches([' ', '\\', '\n']).to_owned()).collect();
+    let details: usize = between(&cli, "const DETAILS: usize = ", ';').next().unwrap().parse().unwrap();
+
+    let written = written_by("write_details");
+    let asked: BTreeSet<String> = fields[fields.len() - details..].iter().cloned().collect();
+    assert_eq!(
+        asked, written,
+        "left: the last DETAILS of FIELDS in agent/src/cli/mod.rs, for which whois sends details=true; right: what write_details writes"
+    );
+    let reference = read("docs/reference.md");
+    let row = reference.lines().find(|line| line.starts_with("| `details=true`")).unwrap();
+    for detail in &written {
+        assert!(
+            row.contains(&format!("`{detail}`")),
+            "the row details=true of docs/reference.md lacks {detail}"
+        );
+    }
+
+    // The command shows these in other words, beside the table.
+    let elsewhere = ["contested", "contradiction", "from", "until"];
+    let page = read("docs/whois.md");
+    for field in ["write_how", "write_pod", "write_details"].into_iter().flat_map(written_by) {
+        let is_chosen = fields.contains(&field) || elsewhere.contains(&&*field);
+        assert!(is_chosen, "--fields={field} is refused: FIELDS in agent/src/cli/mod.rs lacks it");
+        assert!(page.contains(&format!("`{field}`")), "docs/whois.md does not explain {field}");
+    }
+}
+
 /// The examples of answers are copies. Their fields and errors must be those that the program writes, and the table of fields
 /// must have each of them.
 #[test]
@@ -584,6 +625,7 @@ fn whois_shows_only_fields_and_errors_that_the_program_writes() {
     }
 }
 
+/// No test can measure these, because they need a cluster. So they are on one page, and the others agree with it.
 #[test]
 fn what_was_measured_beside_a_cluster_is_told_alike_on_each_page() {
     let measured = read("docs/performance/agent.md");
