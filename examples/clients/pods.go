@@ -52,7 +52,7 @@ func main() {
 		var dialer net.Dialer
 		return dialer.DialContext(ctx, "unix", os.Args[1])
 	}}
-	agent := http.Client{Transport: transport, Timeout: 10 * time.Second}
+	agent := http.Client{Transport: transport, Timeout: 15 * time.Second}
 	watcher := http.Client{Transport: transport} // a watch lasts as long as it is open
 
 	answer, err := agent.Get("http://agent/whois?q=kube-system/etcd-node-1")

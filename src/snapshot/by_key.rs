@@ -21,7 +21,8 @@ pub struct KeyCounts {
     pub ips: usize,
     /// Distinct custom keys.
     pub custom_keys: usize,
-    /// Number of claims to keys and names that another pod holds.
+    /// Number of claims to keys and names that another pod holds. Of a custom key that pods share, such as that of their
+    /// workload, these are all pods but one: no sign of a conflict.
     pub contended: usize,
 }
 
