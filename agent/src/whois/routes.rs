@@ -609,8 +609,8 @@ mod tests {
     /// Words that nobody knows, for each of which the whole index is searched. Each part is a delay of a probe.
     #[tokio::test]
     async fn between_two_parts_few_pods_are_visited_and_the_searches_of_a_batch_stay_limited() {
-        let (whois, mut index) = whois();
         const PODS: usize = 100;
+        let (whois, mut index) = whois();
         for number in Versions::PODS..PODS {
             let name = format!("more-{number}");
             let pod: Pod =
