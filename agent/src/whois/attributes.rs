@@ -32,7 +32,7 @@ pub(super) fn of<'a>(record: &'a Record, container: Option<&str>, identity: &Ide
         _ => None,
     };
     // Of the run that the identity names; otherwise of the latest.
-    if let Some((container, run)) = id.and_then(|id| record.container_by_id(&id.to_string())) {
+    if let Some((container, run)) = id.and_then(|id| record.container_run(id)) {
         return record.attributes_of(Some(container), Some(run));
     }
     match container.and_then(|name| record.container(name)) {

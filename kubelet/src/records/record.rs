@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pod_index::identity::ContainerId;
 use pod_index::{Life, PodKeys, PodMeta, claim_keys, workload};
 
 use super::attributes::{Attribute, Layer};
@@ -115,13 +116,46 @@ impl Record {
         self.containers.iter().find(|container| *container.name == *name)
     }
 
-    /// The container, and its run, with this ID, which may begin with the runtime's name.
+    /// The container, and its run, with this ID as text, which may begin with the runtime's name.
+    ///
+    /// An event that has a [`ContainerId`] asks [`container_run`](Self::container_run), which needs no text.
+    ///
+    /// # Complexity
+    /// O(containers); no allocation.
     #[must_use]
     pub fn container_by_id(&self, id: &str) -> Option<(&Container, &Run)> {
         let id = bare_id(id);
-        let runs =
-            |container: &'_ Container| container.runs.iter().position(|run| !id.is_empty() && *run.id == *id);
-        self.containers.iter().find_map(|container| Some((container, &container.runs[runs(container)?])))
+        // A container that has not started has an empty one.
+        self.run_where(|run| !id.is_empty() && *run.id == *id)
+    }
+
+    /// The container, and its run, with this ID: of the run that an event names, and not of the latest one.
+    ///
+    /// A cgroup has such an ID (`pod_index::identity::Cgroup::container_id`), and so has what the resolvers in
+    /// `pod_index_kubelet::process` return.
+    ///
+    /// # Complexity
+    /// O(containers), each of whose IDs is parsed; no allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// use pod_index::identity::ContainerId;
+    /// use pod_index_kubelet::records::Record;
+    ///
+    /// fn tags(record: &Record, id: ContainerId) -> Vec<String> {
+    ///     let (container, run) = record.container_run(id).unzip();
+    ///     record.attributes_of(container, run).map(ToString::to_string).collect()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn container_run(&self, id: ContainerId) -> Option<(&Container, &Run)> {
+        self.run_where(|run| run.id.parse() == Ok(id))
+    }
+
+    fn run_where(&self, is_it: impl Fn(&Run) -> bool) -> Option<(&Container, &Run)> {
+        self.containers
+            .iter()
+            .find_map(|container| Some((container, container.runs.iter().find(|run| is_it(run))?)))
     }
 
     /// The attributes of the pod, for an event of which the container is unknown. Those of the container are included if
