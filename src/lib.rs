@@ -48,7 +48,8 @@
 //! | you have | ask |
 //! |---|---|
 //! | a UID, a namespace and name, an IP, a container ID, a [custom key](CustomKeyKind) | [`Snapshot::get`] |
-//! | a cgroup's path, a log file's path, the content of `/proc/PID/cgroup`, or any text that may be one of them | [`Identity::parse`](identity::Identity::parse), then [`resolve`](identity::Identity::resolve) |
+//! | a log file's path, or any text that may be one of these | [`Identity::parse`](identity::Identity::parse), then [`resolve`](identity::Identity::resolve) |
+//! | a cgroup's path, the content of `/proc/PID/cgroup` | the same, [if you trust who made the cgroup](identity::Cgroup#trust); a process of a stranger: the resolvers or `Roots::place` of `pod_index_kubelet::process` |
 //! | many keys at once | [`Snapshot::get_many`] |
 //! | a key that several pods share | [`Snapshot::claimants`], [`Snapshot::pods_by_custom_key`] |
 //! | an event whose pod may be gone by now | [`Snapshot::removed`], or `resolve`; needs [`Options::keep_removed`] |

@@ -15,6 +15,13 @@ const LONGEST: usize = 4096;
 /// The outermost pod counts, and the container directly below it. A container may have created and named the
 /// cgroups further down.
 ///
+/// # Trust
+/// Only the names of the path are read, and a pod's may stand behind any prefix. A user who may create cgroups of his own,
+/// such as one to whom systemd delegates a part of the tree, can call them like those of a pod that is not his:
+/// `/user.slice/user-1000.slice/kubepods/pod<UID>`. So this parser is for paths that a runtime or a kubelet wrote. If the
+/// process is a stranger's, use a resolver or `Roots::place` of `pod_index_kubelet::process`, which accept only cgroups where
+/// a kubelet puts pods.
+///
 /// # Examples
 /// ```
 /// use pod_index::identity::Cgroup;
