@@ -30,7 +30,7 @@ use crate::snapshot::Snapshot;
 /// | | until, earliest | *covered − delay*. Of a pod that [may lack its sandbox](Life::may_lack_sandbox): the latest of [`Life::ip_until`] and *covered − delay* of before | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
 /// | | until, latest | when the index learnt that the pod has another IP, that it no longer may lack its sandbox, or that it is gone and might. Otherwise open | a pod that runs again may have another sandbox, so this is another hold; the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
 /// | name | from, earliest | the latest of [`Life::created`] − skew and *covered − delay* | the API server's clock |
-/// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew | whole seconds |
+/// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew. If an update gave the pod its name: *learnt* | whole seconds; an API server renames no pod, but other sources may |
 /// | | until | *covered − delay*, and *learnt* | the object's own life, whatever its containers do |
 /// | custom | | as a name, but from at the latest when learnt | an update can add it |
 /// | UID, container ID | | needs no time | never used again |
@@ -41,7 +41,8 @@ use crate::snapshot::Snapshot;
 ///
 /// In a gap between two coverages, a pod may lose its IP, and get the same one again after another pod had it. So a hold
 /// that was there before the gap ends in it, and another one begins, unless the pod's object shows that a container has run
-/// since before the gap ([`Life::ip_by`]). If the pod also ended in the gap, its last object shows from when until when it
+/// since before the gap ([`Life::ip_by`]). If a source says late that it missed something, the gap may have been at any time
+/// that it no longer covers. If the pod also ended in the gap, its last object shows from when until when it
 /// had its last sandbox ([`Life::ip_by`], [`Life::ip_until`]). A name is held without a break if the pod was
 /// [created](Life::created) before.
 ///
@@ -71,7 +72,7 @@ pub enum Holder<'a, P> {
     Pod(Found<'a, P>),
     /// One of these pods may have held it. If there is one alone and no more, it probably did, but the event may also belong
     /// to a pod before or after it. This is also the answer for an event that has only just happened, because the pod may
-    /// have lost the key since; [`AtTime::known`] says whether to ask again.
+    /// have lost the key since; [`AtTime::is_settled`] says whether to ask again.
     Ambiguous {
         /// The likeliest one first; at most [`MAX_CANDIDATES`](AtTime::MAX_CANDIDATES).
         candidates: Vec<Candidate<'a, P>>,
@@ -102,7 +103,7 @@ pub enum NotFound {
     /// was set since.
     TooEarly,
     /// The time is after what the index knows yet, and no pod is a candidate. If one is, the answer is
-    /// [`Holder::Ambiguous`] instead; for both, [`AtTime::known`] says whether to ask again.
+    /// [`Holder::Ambiguous`] instead; for both, [`AtTime::is_settled`] says whether to ask again.
     TooLate,
     /// No pod that the index still knows held it then. A pod that was removed while it ran may have kept its IP: the index
     /// knows it for as long as [`Options::keep_removed`](crate::Options::keep_removed) says, counted from the removal.
@@ -350,14 +351,66 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// The times between which no pod that held a key is unknown, if the index keeps times and anything is covered. It
     /// begins after it ends as long as everything that is covered is newer than the delay.
     ///
-    /// An answer may become certain later if it is not [`Holder::Pod`], and the event's time plus the skew is not before
-    /// the end of this, or this is `None`. Call this before the lookup, because the end moves on meanwhile.
+    /// [`is_settled`](Self::is_settled) says whether to ask again. Call this before the lookup, because the end moves on
+    /// meanwhile.
     #[must_use]
     pub fn known(&self) -> Option<Coverage> {
         let times = self.snapshot.times.as_deref().filter(|times| times.covered_until() > Time::MIN)?;
-        // In this order: `Times::covered_until` says why.
-        let until = self.settled(times);
-        Some(Coverage { since: times.covered_since(), until })
+        Some(Coverage { since: times.known_since(), until: self.settled(times) })
+    }
+
+    /// Whether asking again would be of no use. `false` means that news about this time may still come: if the answer is not
+    /// [`Holder::Pod`], keep the event, and ask again with a later snapshot.
+    ///
+    /// It is settled once the event's time plus the skew is before the end of what is [known](Self::known). It is also
+    /// settled if nothing will ever be known of it: the wall clock was set since, or the index
+    /// [keeps no times](crate::Options::keep_times). News that takes longer than the delay may change an answer nevertheless,
+    /// and so may a gap that a source reports late. An old pod may be forgotten.
+    ///
+    /// Call this before the lookup, on the same `AtTime`, because the end of what is known moves on meanwhile.
+    ///
+    /// # Complexity
+    /// O(1); no allocation.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::net::IpAddr;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use pod_index::{Holder, Moment, Operation, Options, SimplePod, Time};
+    ///
+    /// let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
+    /// let (mut writer, reader) = pod_index::with_options(options);
+    /// let start = Instant::now();
+    /// let second = |second| Time::from_seconds(second as i64);
+    /// let moment = |at| Moment::new(start + Duration::from_secs(at), second(at)).covering(second(90), second(at));
+    /// let ip = IpAddr::from([10, 0, 0, 7]);
+    /// let pod = SimplePod { ips: vec![ip], ..SimplePod::new("u1", "shop", "web-0") };
+    /// let _ = writer.apply_at(moment(100), [Operation::Upsert(pod.into())]);
+    ///
+    /// let name = || {
+    ///     let pods = reader.load();
+    ///     let then = pods.at(second(110)); // the skew is 2 s, the delay 10 s
+    ///     let is_settled = then.is_settled();
+    ///     match then.get(ip) {
+    ///         Holder::Pod(found) => found.pod.name.clone(),
+    ///         _ if is_settled => "not certain".to_owned(),
+    ///         _ => "ask again".to_owned(),
+    ///     }
+    /// };
+    /// writer.advance(moment(122));
+    /// assert_eq!(name(), "ask again");
+    /// writer.advance(moment(123));
+    /// assert_eq!(name(), "web-0");
+    /// ```
+    ///
+    /// Kubelet: none; its pod manager knows the present only.
+    #[inline]
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let Some(times) = self.snapshot.times.as_deref() else { return true };
+        let Range { first, last } = self.range();
+        last < self.settled(times) || first < times.clock_set()
     }
 
     #[inline]
@@ -460,9 +513,10 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let lasts = stay.key.tenure().lasts;
         let (not_before, by) = match lasts {
             Lasts::AsLongAsSandbox => (life.ip_not_before, life.ip_by),
-            Lasts::AsLongAsObject | Lasts::Forever => (created, created_by),
             // An update may have added it.
             Lasts::AsLongAsNamed => (created, None),
+            Lasts::AsLongAsObject if hold.is_from_update => (created, None),
+            Lasts::AsLongAsObject | Lasts::Forever => (created, created_by),
         };
         let began_by = hold.by.min(by.unwrap_or(Time::MAX));
         // If an object contradicts what was seen, its clock is another one.
@@ -541,12 +595,16 @@ struct Claimed<'k> {
 
 impl<'k> Claimed<'k> {
     fn of(key: Key<'k>) -> Self {
-        match key {
-            Key::Uid(_) | Key::Text(_) | Key::ContainerId(_) => Self { by_pods: None, by_mirrors: None },
-            Key::Name { .. } | Key::Ip(_) | Key::Custom(..) => {
-                Self { by_pods: key.claimed_by_pods(), by_mirrors: key.claimed_by_mirrors() }
-            }
+        // How long a pod has a key decides it, and not a list of kinds, in which a new kind would be forgotten.
+        let needs_time = |claimed: &ClaimedKeyRef<'_>| claimed.tenure().lasts != Lasts::Forever;
+        Self {
+            by_pods: key.claimed_by_pods().filter(needs_time),
+            by_mirrors: key.claimed_by_mirrors().filter(needs_time),
         }
+    }
+
+    fn is_any(&self) -> bool {
+        self.by_pods.is_some() || self.by_mirrors.is_some()
     }
 }
 
@@ -673,19 +731,20 @@ impl<'a> Identity<'a> {
     /// ```
     #[must_use]
     pub fn reusable_key(&self) -> Option<Key<'a>> {
-        match *self {
-            Self::Ip(ip) => Some(ip.into()),
-            Self::Name { namespace, name } => Some((namespace, name).into()),
-            // No time can give these to another pod. A kind of identity that can be another pod's later is not among them:
+        let key = match *self {
+            Self::Uid(uid) => Key::Uid(uid),
+            Self::ContainerId(id) => id.into(),
+            Self::Ip(ip) => ip.into(),
+            Self::Name { namespace, name } => (namespace, name).into(),
+            // These are of a UID or a container ID, or of several keys. An identity that is one key is not among them:
             // `resolve_at` would give an answer of the present, and call it certain.
-            Self::Uid(_)
-            | Self::ContainerId(_)
-            | Self::Cgroup(_)
+            Self::Cgroup(_)
             | Self::PodLog(_)
             | Self::ContainerLog(_)
             | Self::PodDirectory { .. }
-            | Self::Pid(_) => None,
-        }
+            | Self::Pid(_) => return None,
+        };
+        Claimed::of(key).is_any().then_some(key)
     }
 }
 

@@ -375,7 +375,7 @@ fn name_contender<P: PodMeta>(kind: PodKind, pod: &P, uid: PodUid) -> Contender 
 
 /// A pod's full name, as it claims it.
 fn full_name<P: PodMeta>(kind: PodKind, pod: &P) -> ClaimedKeyRef<'_> {
-    ClaimedKeyRef::Name(kind, pod.name(), pod.namespace())
+    ClaimedKeyRef::Name { kind, namespace: pod.namespace(), name: pod.name() }
 }
 
 /// Refuses pods that could not be found again.

@@ -371,10 +371,11 @@ impl<P: PodMeta> Writer<P> {
         Done { result: written.result, published, forgotten: passed.forgotten }
     }
 
-    /// Moves the coverage of the current snapshot on, which needs no publication.
+    /// Moves the end of the coverage on in the current snapshot, which needs no publication: nothing has happened since that
+    /// the snapshot does not have, and there is no gap before the coverage.
     fn cover_current(&self, coverage: Option<Coverage>) {
         if let (Some(times), Some(coverage)) = (&self.current().times, coverage) {
-            times.cover(coverage);
+            times.cover_until(coverage.until);
         }
     }
 }

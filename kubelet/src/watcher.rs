@@ -17,7 +17,7 @@
 //! use k8s_openapi::api::core::v1::Pod;
 //! use kube::runtime::{WatchStreamExt, watcher};
 //! use kube::{Api, Client};
-//! use pod_index::{Holder, Moment, Options, Reader, Time, Tolerance};
+//! use pod_index::{Holder, Moment, Options, Reader, Time};
 //! use pod_index_kubelet::watcher::WatchedPods;
 //!
 //! #[tokio::main]
@@ -68,11 +68,11 @@
 //!     loop {
 //!         let pods = reader.load();
 //!         let then = pods.at(began);
-//!         let known = then.known(); // before the answer, because it moves on
+//!         let is_settled = then.is_settled(); // before the answer, because more becomes known meanwhile
 //!         match then.get(ip) {
 //!             Holder::Pod(found) => return println!("{:?}", found.pod.metadata.name),
 //!             // That time is still too new. A program with many events puts this one into a queue, and gives up some time.
-//!             _ if known.is_none_or(|known| began.saturating_add(Tolerance::default().skew) >= known.until) => {}
+//!             _ if !is_settled => {}
 //!             other => return println!("not certain: {other:?}"),
 //!         }
 //!         drop(pods); // a snapshot that is held takes memory

@@ -23,7 +23,7 @@ use loom as tool;
 use shuttle as tool;
 use tool::sync::Condvar;
 pub(crate) use tool::sync::Mutex;
-pub(crate) use tool::sync::atomic::AtomicBool;
+pub(crate) use tool::sync::atomic::{AtomicBool, AtomicI64};
 use tool::sync::atomic::{AtomicUsize, Ordering, fence};
 use tool::thread_local;
 

@@ -49,13 +49,13 @@ impl FullName {
     /// The pod's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.parts().0
+        self.parts().name
     }
 
     /// The pod's namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        self.parts().1
+        self.parts().namespace
     }
 
     /// The whole name, `name_namespace`.
@@ -64,17 +64,24 @@ impl FullName {
         &self.0
     }
 
-    fn parts(&self) -> (&str, &str) {
-        self.0.split_once(SEPARATOR).unwrap_or_default()
+    fn parts(&self) -> NameParts<'_> {
+        let (name, namespace) = self.0.split_once(SEPARATOR).unwrap_or_default();
+        NameParts { namespace, name }
     }
 }
 
+/// The two parts of a full name.
+pub(crate) struct NameParts<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
 /// The two parts of a full name; `None` if it is not one.
-pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn split(text: &str) -> Option<NameParts<'_>> {
     let at = only_separator(text.as_bytes())?;
     let name = text.get(..at)?;
     let namespace = text.get(at + 1..)?;
-    (!name.is_empty() && !namespace.is_empty()).then_some((name, namespace))
+    (!name.is_empty() && !namespace.is_empty()).then_some(NameParts { namespace, name })
 }
 
 /// The position of the separator, if there is exactly one.

@@ -10,6 +10,6 @@ mod uid;
 
 pub use error::ParseIdError;
 pub use full_name::FullName;
-pub(crate) use full_name::{SEPARATOR, split};
+pub(crate) use full_name::{NameParts, SEPARATOR, split};
 pub(crate) use packed::{Form, Packed, unhex_64};
 pub use uid::{MirrorPodUid, PodUid, ResolvedPodUid, UidRef};

@@ -26,7 +26,7 @@ pub use container_id::ContainerId;
 pub use error::ParseIdentityError;
 pub use log_path::{ContainerLog, PodLog};
 
-use crate::id::{self, UidRef};
+use crate::id::{self, NameParts, UidRef};
 
 /// Longer texts are refused unread. `/proc/PID/cgroup` is shorter.
 const LONGEST: usize = 64 * 1024;
@@ -175,8 +175,9 @@ impl<'a> Identity<'a> {
         if !is_printed(text) {
             return None;
         }
-        if let Some(found) = id::split(text).and_then(|(name, namespace)| Self::name(namespace, name)) {
-            return Some(found);
+        let full_name = id::split(text).and_then(|NameParts { namespace, name }| Self::name(namespace, name));
+        if full_name.is_some() {
+            return full_name;
         }
         (text.len() <= LONGEST_UID).then(|| Self::Uid(text.into()))
     }

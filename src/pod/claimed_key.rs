@@ -13,8 +13,12 @@ pub(crate) enum ClaimedKey<B, S> {
     /// See [`ip_number`].
     Ip(u128),
     Custom(CustomKeyKind, B),
-    /// A full name, of a pod or a mirror pod: first the name, then the namespace.
-    Name(PodKind, S, S),
+    /// A full name, of a pod or a mirror pod. The name is compared before the namespace, because it tells more of them apart.
+    Name {
+        kind: PodKind,
+        name: S,
+        namespace: S,
+    },
 }
 
 /// A claimed key that borrows its bytes.
@@ -38,7 +42,8 @@ pub(crate) enum Lasts {
     Forever,
     /// As long as the pod's sandbox, which gives it and may be another one after a while.
     AsLongAsSandbox,
-    /// As long as the pod's object, from its creation on: no update adds it or takes it away.
+    /// As long as the pod's object, from its creation on: no update of an API server adds it or takes it away. If another
+    /// source's update does, the pod has it from then on, or until then.
     AsLongAsObject,
     /// As long as the pod's object names it: any update may add it or take it away.
     AsLongAsNamed,
@@ -51,7 +56,7 @@ impl<B, S> ClaimedKey<B, S> {
         match self {
             Self::ContainerId(_) => Tenure { lasts: Lasts::Forever, is_exclusive: true },
             Self::Ip(_) => Tenure { lasts: Lasts::AsLongAsSandbox, is_exclusive: true },
-            Self::Name(..) => Tenure { lasts: Lasts::AsLongAsObject, is_exclusive: true },
+            Self::Name { .. } => Tenure { lasts: Lasts::AsLongAsObject, is_exclusive: true },
             Self::Custom(..) => Tenure { lasts: Lasts::AsLongAsNamed, is_exclusive: false },
         }
     }
@@ -63,7 +68,9 @@ impl OwnedClaimedKey {
             ClaimedKeyRef::ContainerId(id) => Self::ContainerId(id),
             ClaimedKeyRef::Ip(ip) => Self::Ip(ip),
             ClaimedKeyRef::Custom(kind, bytes) => Self::Custom(kind, bytes.into()),
-            ClaimedKeyRef::Name(kind, name, namespace) => Self::Name(kind, name.into(), namespace.into()),
+            ClaimedKeyRef::Name { kind, namespace, name } => {
+                Self::Name { kind, namespace: namespace.into(), name: name.into() }
+            }
         }
     }
 
@@ -72,7 +79,7 @@ impl OwnedClaimedKey {
             Self::ContainerId(id) => ClaimedKeyRef::ContainerId(*id),
             Self::Ip(ip) => ClaimedKeyRef::Ip(*ip),
             Self::Custom(kind, key) => ClaimedKeyRef::Custom(*kind, key),
-            Self::Name(kind, name, namespace) => ClaimedKeyRef::Name(*kind, name, namespace),
+            Self::Name { kind, namespace, name } => ClaimedKeyRef::Name { kind: *kind, namespace, name },
         }
     }
 }

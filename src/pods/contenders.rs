@@ -84,14 +84,14 @@ impl Contenders {
     fn set(&self, key: ClaimedKeyRef<'_>) -> &OrdSet<Contender> {
         match key {
             ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &self.of_ips_and_containers,
-            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name(..) => &self.of_texts,
+            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => &self.of_texts,
         }
     }
 
     fn set_mut(&mut self, key: ClaimedKeyRef<'_>) -> &mut OrdSet<Contender> {
         match key {
             ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &mut self.of_ips_and_containers,
-            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name(..) => &mut self.of_texts,
+            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => &mut self.of_texts,
         }
     }
 }

@@ -162,7 +162,9 @@ impl<'a> Key<'a> {
     pub(crate) fn claimed_by_pods(self) -> Option<ClaimedKeyRef<'a>> {
         match self {
             Self::Uid(_) | Self::Text(_) => None,
-            Self::Name { namespace, name } => Some(ClaimedKeyRef::Name(PodKind::Pod, name, namespace)),
+            Self::Name { namespace, name } => {
+                Some(ClaimedKeyRef::Name { kind: PodKind::Pod, namespace, name })
+            }
             Self::ContainerId(id) => Some(ClaimedKeyRef::ContainerId(id)),
             Self::Ip(ip) => Some(ClaimedKeyRef::Ip(ip_number(ip))),
             Self::Custom(kind, key) => Some(ClaimedKeyRef::Custom(kind, key)),
@@ -173,7 +175,9 @@ impl<'a> Key<'a> {
     #[inline]
     pub(crate) fn claimed_by_mirrors(self) -> Option<ClaimedKeyRef<'a>> {
         match self {
-            Self::Name { namespace, name } => Some(ClaimedKeyRef::Name(PodKind::Mirror, name, namespace)),
+            Self::Name { namespace, name } => {
+                Some(ClaimedKeyRef::Name { kind: PodKind::Mirror, namespace, name })
+            }
             Self::Uid(_) | Self::Text(_) | Self::ContainerId(_) | Self::Ip(_) | Self::Custom(..) => None,
         }
     }

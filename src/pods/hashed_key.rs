@@ -60,7 +60,7 @@ const OF_MIRRORS: Tags = Tags { first: NonZero::new(129).unwrap(), count: 127 };
 impl HashedName {
     #[expect(clippy::inline_always, reason = "a call would pass the texts through memory")]
     #[inline(always)]
-    pub(crate) fn new(kind: PodKind, name: &str, namespace: &str, hashing: &Hashing) -> Self {
+    pub(crate) fn new(kind: PodKind, namespace: &str, name: &str, hashing: &Hashing) -> Self {
         let hash = hashing.pair(name, namespace);
         let tags = match kind {
             PodKind::Pod => OF_PODS,

@@ -138,8 +138,8 @@ impl<V> Tables<V> {
                 let (place, entry) = self.custom_keys.find(hash, tag, |entry| entry.key.is(&kind, key))?;
                 Some((place, &entry.value))
             }
-            ClaimedKeyRef::Name(kind, name, namespace) => {
-                let HashedName { tag, hash } = HashedName::new(kind, name, namespace, hashing);
+            ClaimedKeyRef::Name { kind, namespace, name } => {
+                let HashedName { tag, hash } = HashedName::new(kind, namespace, name, hashing);
                 let name = name.as_bytes();
                 let namespace = namespace.as_bytes();
                 let (place, entry) = self.names.find(hash, tag, |entry| entry.key.is(name, namespace))?;
@@ -175,7 +175,7 @@ impl<V: Claimant> Tables<V> {
                 Some(self.find(ClaimedKeyRef::Custom(kind, key), hashing)?.1.found(FoundBy::Custom))
             }
             Key::Name { namespace, name } => {
-                let key = ClaimedKeyRef::Name(PodKind::Pod, name, namespace);
+                let key = ClaimedKeyRef::Name { kind: PodKind::Pod, namespace, name };
                 Some(self.find(key, hashing)?.1.found(FoundBy::Name))
             }
         }
@@ -257,8 +257,8 @@ impl<V: Value<Shared: PodMeta>> Tables<V> {
     pub(crate) fn claimant(&self, key: ClaimedKeyRef<'_>, uid: &PodUid, hashing: &Hashing) -> Option<&V> {
         let uid = uid.as_uid_ref();
         match key {
-            ClaimedKeyRef::Name(PodKind::Mirror, ..) => Some(&self.mirror(uid, hashing)?.pod),
-            ClaimedKeyRef::Name(PodKind::Pod, ..)
+            ClaimedKeyRef::Name { kind: PodKind::Mirror, .. } => Some(&self.mirror(uid, hashing)?.pod),
+            ClaimedKeyRef::Name { kind: PodKind::Pod, .. }
             | ClaimedKeyRef::ContainerId(_)
             | ClaimedKeyRef::Ip(_)
             | ClaimedKeyRef::Custom(..) => self.pod(uid, hashing),

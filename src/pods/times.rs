@@ -6,7 +6,7 @@
 //! pods begin anew: see [`Times::begin_anew`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::contenders::{Before, SortedByKey};
@@ -16,7 +16,7 @@ use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
 use crate::options::KeepRemoved;
 use crate::pod::{ClaimedKeyRef, Lasts, Life, OwnedClaimedKey, Time};
-use crate::table::OrdMap;
+use crate::table::{AtomicI64, OrdMap};
 
 /// All holds of the keys of a snapshot's pods, and of those that ended lately.
 pub(crate) struct Times {
@@ -25,11 +25,17 @@ pub(crate) struct Times {
     ended: Queue<Stay>,
     /// When the wall clock was last set. The first time, if it never was.
     clock_set: Time,
-    /// The [`Coverage`]. The writer changes it in its current snapshot, so that it needs no publication. The first time, if
-    /// nothing was covered yet.
+    /// The beginning of the [`Coverage`]. The first time, if nothing was covered yet.
+    covered_since: Time,
+    /// The end of the [`Coverage`]. The first time, if nothing was covered yet.
+    ///
+    /// The only thing in a published snapshot that changes: while nothing else does, the writer moves it on in the current
+    /// one, which is cheaper than a publication. It only grows, and says of this snapshot's pods and holds that they are all
+    /// there was until then. A reader that sees a new value therefore needs to see nothing else that is new, and one that
+    /// sees an old value is less sure than it could be. So relaxed operations are enough.
     covered_until: AtomicI64,
-    /// Of holds that ended before this time, the index may not know.
-    covered_since: AtomicI64,
+    /// Holds that ended before this time may be forgotten, or are of another clock.
+    forgotten_until: Time,
 }
 
 /// A stay of a key with a pod.
@@ -53,11 +59,20 @@ pub(crate) struct Learned {
 #[derive(Clone, PartialEq)]
 pub(crate) struct Hold {
     pub(crate) begun: Learned,
+    /// Whether an update gave the pod the key: it did not have it since its creation.
+    pub(crate) is_from_update: bool,
     /// The pod has had the key since this time at the latest: the index knew it, or a replaced object said so.
     pub(crate) by: Time,
     /// When the index learnt that the pod's sandbox may be gone, if it may.
     pub(crate) stopped: Option<Learned>,
     pub(crate) end: Option<Arc<End>>,
+}
+
+/// What begins a hold.
+#[derive(Clone, Copy)]
+struct NewHold {
+    begun: Learned,
+    is_from_update: bool,
 }
 
 /// The end of a hold.
@@ -81,12 +96,22 @@ pub(crate) enum EndCause {
     Gap,
 }
 
+/// What was stored under a pod's UID before its present object, and whether that had a key, too.
+#[derive(Clone, Copy)]
+pub(crate) enum OldObject {
+    None,
+    WithoutKey,
+    WithKey(Life),
+}
+
 /// Times of which the sources told nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Gap {
     /// The first time, before anything was covered.
     pub(crate) start: Time,
     pub(crate) end: Time,
+    /// Whether it lasts from its start to its end. Otherwise it is somewhere between, and holds may have begun before it.
+    pub(crate) is_exact: bool,
 }
 
 /// Of how many keys a usual pod's holds are kept once it is gone. Those of container IDs are not kept.
@@ -108,8 +133,9 @@ impl Times {
             holds: OrdMap::new(),
             ended: Queue::new(KeepRemoved { max_pods, ..limits }),
             clock_set: Time::MIN,
+            covered_since: Time::MIN,
             covered_until: AtomicI64::new(Time::MIN.as_nanos()),
-            covered_since: AtomicI64::new(Time::MIN.as_nanos()),
+            forgotten_until: Time::MIN,
         }
     }
 
@@ -117,8 +143,8 @@ impl Times {
     /// again.
     pub(crate) fn begin_anew(&mut self, now: &Moment) {
         let ended = Queue::new(self.ended.limits);
-        *self = Self { ended, clock_set: now.time, ..Self::new(self.ended.limits) };
-        self.forgot_until(now.time);
+        *self =
+            Self { ended, clock_set: now.time, forgotten_until: now.time, ..Self::new(self.ended.limits) };
     }
 
     #[inline]
@@ -126,15 +152,15 @@ impl Times {
         self.clock_set
     }
 
-    /// The first time, if nothing is covered. Who reads [`covered_since`](Self::covered_since) after this reads that of
-    /// this time or a later one: an earlier one would make the index sure of times at which it missed something.
+    /// Everything until this time is known. The first time, if nothing is covered.
     #[inline]
     pub(crate) fn covered_until(&self) -> Time {
-        Time(self.covered_until.load(Ordering::Acquire))
+        Time(self.covered_until.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn covered_since(&self) -> Time {
-        Time(self.covered_since.load(Ordering::Relaxed))
+    /// Of holds that ended before this time, the index may not know: no source told, or they are forgotten.
+    pub(crate) fn known_since(&self) -> Time {
+        self.covered_since.max(self.forgotten_until)
     }
 
     /// The coverage of a moment, as far as it can be believed: see [`Moment::covering`].
@@ -159,28 +185,28 @@ impl Times {
 
     /// The times that are not covered, if this coverage leaves some out that could have been.
     pub(crate) fn gap_before(&self, coverage: Coverage) -> Option<Gap> {
-        let known_since = self.covered_since();
-        let known_until = self.covered_until();
+        let covered_until = self.covered_until();
         let end = coverage.since;
-        if known_until == Time::MIN || end > known_until {
-            Some(Gap { start: known_until, end })
-        } else if end > known_since {
+        if covered_until == Time::MIN || end > covered_until {
+            Some(Gap { start: covered_until, end, is_exact: covered_until > Time::MIN })
+        } else if end > self.covered_since {
             // Taken back: it does not say where the gap began.
-            Some(Gap { start: known_since, end })
+            Some(Gap { start: self.covered_since, end, is_exact: false })
         } else {
             None
         }
     }
 
     /// The pods of this snapshot are all that there were between these times, late news apart.
-    pub(crate) fn cover(&self, coverage: Coverage) {
-        self.forgot_until(coverage.since);
-        self.covered_until.fetch_max(coverage.until.as_nanos(), Ordering::Release);
+    pub(crate) fn cover(&mut self, coverage: Coverage) {
+        self.covered_since = self.covered_since.max(coverage.since);
+        self.cover_until(coverage.until);
     }
 
-    /// What ended before this time may be unknown.
-    fn forgot_until(&self, time: Time) {
-        self.covered_since.fetch_max(time.as_nanos(), Ordering::Relaxed);
+    /// The same if there is [no gap](Self::gap_before) before the coverage, so that its beginning says nothing new. This can
+    /// change a published snapshot. To be right, that has everything that happened until this time.
+    pub(crate) fn cover_until(&self, until: Time) {
+        self.covered_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
     }
 
     /// What happens now.
@@ -200,15 +226,19 @@ impl Times {
         found.map(|(stay, hold)| (stay.clone(), hold.clone()))
     }
 
-    /// A pod has a key. `before`: its replaced object, which had the key too.
+    /// A pod has a key.
     pub(crate) fn begin(
         &mut self,
         key: OwnedClaimedKey,
         uid: &PodUid,
-        before: Option<Life>,
+        old: OldObject,
         life: &Life,
         now: &Moment,
     ) {
+        let before = match old {
+            OldObject::WithKey(life) => Some(life),
+            OldObject::None | OldObject::WithoutKey => None,
+        };
         // Its sandbox may be another one than before.
         let runs_again = |before: &Life| {
             key.tenure().lasts == Lasts::AsLongAsSandbox && before.may_lack_sandbox && !life.may_lack_sandbox
@@ -223,7 +253,8 @@ impl Times {
         let last = self.last_of(&key, uid).filter(|(_, hold)| hold.end.as_ref().is_none_or(returns));
         let Some((stay, last)) = last else {
             let begun = self.learned(now);
-            return self.insert(key, uid, begun, life);
+            let is_from_update = matches!(old, OldObject::WithoutKey);
+            return self.insert(key, uid, NewHold { begun, is_from_update }, life);
         };
         let mut hold = last.clone();
         // A pod of the API server that returns was never gone: its UID is never used again.
@@ -242,11 +273,12 @@ impl Times {
     }
 
     /// Stores a hold that goes on.
-    fn insert(&mut self, key: OwnedClaimedKey, uid: &PodUid, begun: Learned, life: &Life) {
+    fn insert(&mut self, key: OwnedClaimedKey, uid: &PodUid, new: NewHold, life: &Life) {
+        let NewHold { begun, is_from_update } = new;
         let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };
         // Of a pod that was first seen without a sandbox, nothing is known of how long it had one.
         let stopped = life.may_lack_sandbox.then_some(Learned { after: Time::MIN, ..begun });
-        self.holds.insert(stay, Hold { begun, by: begun.at, stopped, end: None });
+        self.holds.insert(stay, Hold { begun, is_from_update, by: begun.at, stopped, end: None });
     }
 
     /// A pod has lost a key, or was removed.
@@ -288,7 +320,7 @@ impl Times {
     /// the end of a gap.
     pub(crate) fn held_through(&self, gap: Gap) -> Vec<(Stay, Hold)> {
         let seems_held = |(stay, hold): &(&Stay, &Hold)| {
-            let began_before = if gap.start == Time::MIN { hold.by < gap.end } else { hold.by <= gap.start };
+            let began_before = if gap.is_exact { hold.by <= gap.start } else { hold.by < gap.end };
             let stopped_before = hold.stopped.is_some_and(|stopped| stopped.after < gap.start);
             hold.end.is_none() && began_before && !stopped_before && stay.key.tenure().is_exclusive
         };
@@ -302,6 +334,7 @@ impl Times {
     pub(crate) fn interrupt(&mut self, stay: Stay, hold: Hold, life: &Life, gap: Gap, now: &Moment) {
         let proof = match stay.key.tenure().lasts {
             Lasts::AsLongAsSandbox => life.ip_by,
+            Lasts::AsLongAsObject if hold.is_from_update => None,
             Lasts::AsLongAsObject | Lasts::Forever => life.created,
             // An update may have taken it away, and another one given it back.
             Lasts::AsLongAsNamed => None,
@@ -320,7 +353,7 @@ impl Times {
         let lost = Learned { after: gap.start, at: now.time };
         let before = of_before(life, &hold);
         self.end_hold(&stay, &hold, before, EndCause::Gap, lost, now.instant);
-        self.insert(key, &uid, begun, life);
+        self.insert(key, &uid, NewHold { begun, is_from_update: hold.is_from_update }, life);
     }
 
     /// What the objects say of the holds of IPs that ended since a gap began is of the last sandbox, which may be another
@@ -371,7 +404,7 @@ impl Times {
         let Some((first, stay)) = self.ended.first() else { return };
         self.ended.remove(first);
         if let Some(end) = self.holds.remove(&stay).and_then(|hold| hold.end) {
-            self.forgot_until(end.learned.at);
+            self.forgotten_until = self.forgotten_until.max(end.learned.at);
         }
     }
 
@@ -405,13 +438,13 @@ impl Stay {
 
 impl Clone for Times {
     fn clone(&self) -> Self {
-        let copy = |atomic: &AtomicI64| AtomicI64::new(atomic.load(Ordering::Relaxed));
         Self {
             holds: self.holds.clone(),
             ended: self.ended.clone(),
             clock_set: self.clock_set,
-            covered_until: copy(&self.covered_until),
-            covered_since: copy(&self.covered_since),
+            covered_since: self.covered_since,
+            covered_until: AtomicI64::new(self.covered_until().as_nanos()),
+            forgotten_until: self.forgotten_until,
         }
     }
 }

@@ -141,7 +141,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[doc(alias = "GetMirrorPodByPod")]
     #[must_use]
     pub fn mirror_pod_by_pod(&self, pod: &P) -> Option<&Arc<P>> {
-        self.by_name(PodKind::Mirror, pod.name(), pod.namespace())
+        self.by_name(PodKind::Mirror, pod.namespace(), pod.name())
     }
 
     /// The pod that runs on the node and the API server's mirror of it, from either of the two.

@@ -23,7 +23,7 @@ pub use changes::Change;
 pub(crate) use changes::between;
 pub use removed::RemovedPods;
 
-use crate::id::{self, PodUid, ResolvedPodUid, UidRef};
+use crate::id::{self, NameParts, PodUid, ResolvedPodUid, UidRef};
 use crate::options::Options;
 use crate::pod::{ClaimedKeyRef, PodKind, PodMeta, is_static_pod};
 use crate::pods::{Found, History, Key, Mirror, RemovedSet, Tables, Times, Translation};
@@ -191,7 +191,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<&Arc<P>> {
-        let (name, namespace) = id::split(full_name.as_ref())?;
+        let NameParts { namespace, name } = id::split(full_name.as_ref())?;
         self.pod_by_name(namespace, name)
     }
 
@@ -206,7 +206,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[inline]
     #[must_use]
     pub fn pod_by_name(&self, namespace: &str, name: &str) -> Option<&Arc<P>> {
-        self.by_name(PodKind::Pod, name, namespace)
+        self.by_name(PodKind::Pod, namespace, name)
     }
 
     /// The mirror pod that holds this full name.
@@ -217,8 +217,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// Kubelet: the index `mirrorPodByFullName` (`pkg/kubelet/pod/pod_manager.go`).
     #[must_use]
     pub fn mirror_pod_by_full_name(&self, full_name: impl AsRef<str>) -> Option<&Arc<P>> {
-        let (name, namespace) = id::split(full_name.as_ref())?;
-        self.by_name(PodKind::Mirror, name, namespace)
+        let NameParts { namespace, name } = id::split(full_name.as_ref())?;
+        self.by_name(PodKind::Mirror, namespace, name)
     }
 
     /// The UID under which the node knows the pod: a mirror's UID becomes its static pod's, any other stays.
@@ -353,8 +353,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// The holder of a full name.
     #[expect(clippy::inline_always, reason = "a call would pass the key through memory")]
     #[inline(always)]
-    pub(crate) fn by_name(&self, kind: PodKind, name: &str, namespace: &str) -> Option<&Arc<P>> {
-        Some(self.live.find(ClaimedKeyRef::Name(kind, name, namespace), &self.hashing)?.1)
+    pub(crate) fn by_name(&self, kind: PodKind, namespace: &str, name: &str) -> Option<&Arc<P>> {
+        Some(self.live.find(ClaimedKeyRef::Name { kind, namespace, name }, &self.hashing)?.1)
     }
 
     /// The translation of a mirror, if not to itself.

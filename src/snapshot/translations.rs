@@ -36,7 +36,7 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The mirror of `pod`, if `pod` holds its full name.
     pub(super) fn mirror_of_holder(&self, pod: &Arc<P>) -> Option<&Arc<P>> {
-        let holder = self.by_name(PodKind::Pod, pod.name(), pod.namespace())?;
+        let holder = self.by_name(PodKind::Pod, pod.namespace(), pod.name())?;
         Arc::ptr_eq(holder, pod).then_some(self.mirror_pod_by_pod(pod))?
     }
 }

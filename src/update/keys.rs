@@ -103,7 +103,7 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
             let claims = match key {
                 // Its entry has more than the pod.
                 ClaimedKeyRef::ContainerId(_) => next.claims(),
-                ClaimedKeyRef::Ip(_) | ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name(..) => Claims::NONE,
+                ClaimedKeyRef::Ip(_) | ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => Claims::NONE,
             };
             let claim = claims.iter().find(|claim| claim.key == key);
             self.replace_entry(claim.unwrap_or(Claim { key, container: None }), place, next.clone());
@@ -162,8 +162,8 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
                 let text = Text::new(&kind, key);
                 self.of(|tables| &mut tables.custom_keys).insert(hash, tag, text, pod);
             }
-            ClaimedKeyRef::Name(kind, name, namespace) => {
-                let HashedName { tag, hash } = HashedName::new(kind, name, namespace, hashing);
+            ClaimedKeyRef::Name { kind, namespace, name } => {
+                let HashedName { tag, hash } = HashedName::new(kind, namespace, name, hashing);
                 let text = Text::new(name.as_bytes(), namespace.as_bytes());
                 self.of(|tables| &mut tables.names).insert(hash, tag, text, pod);
             }
@@ -179,7 +179,7 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
             }
             ClaimedKeyRef::Ip(_) => self.of(|tables| &mut tables.ips).replace(place, pod),
             ClaimedKeyRef::Custom(..) => self.of(|tables| &mut tables.custom_keys).replace(place, pod),
-            ClaimedKeyRef::Name(..) => self.of(|tables| &mut tables.names).replace(place, pod),
+            ClaimedKeyRef::Name { .. } => self.of(|tables| &mut tables.names).replace(place, pod),
         }
     }
 
@@ -188,7 +188,7 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
             ClaimedKeyRef::ContainerId(_) => self.of(|tables| &mut tables.container_ids).remove(place),
             ClaimedKeyRef::Ip(_) => self.of(|tables| &mut tables.ips).remove(place),
             ClaimedKeyRef::Custom(..) => self.of(|tables| &mut tables.custom_keys).remove(place),
-            ClaimedKeyRef::Name(..) => self.of(|tables| &mut tables.names).remove(place),
+            ClaimedKeyRef::Name { .. } => self.of(|tables| &mut tables.names).remove(place),
         }
     }
 }

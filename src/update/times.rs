@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Draft;
+use super::{Draft, full_name};
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
-use crate::pod::{ClaimedKeyRef, Claims, Lasts, Life, OwnedClaimedKey, PodKind, PodMeta};
-use crate::pods::EndCause;
+use crate::pod::{Claims, Lasts, Life, OwnedClaimedKey, PodKind, PodMeta};
+use crate::pods::{EndCause, OldObject};
 
 /// What the old object of a pod says.
 struct Before {
@@ -29,8 +29,12 @@ impl<P: PodMeta> Draft<'_, P> {
             }
         }
         for key in new_keys {
-            let had = before.as_ref().filter(|before| before.keys.binary_search(&key).is_ok());
-            times.begin(key, &uid, had.map(|before| before.life), &life, now);
+            let old_object = match &before {
+                None => OldObject::None,
+                Some(before) if before.keys.binary_search(&key).is_ok() => OldObject::WithKey(before.life),
+                Some(_) => OldObject::WithoutKey,
+            };
+            times.begin(key, &uid, old_object, &life, now);
         }
     }
 
@@ -96,7 +100,7 @@ impl<P: PodMeta> Draft<'_, P> {
 fn keys<P: PodMeta>(pod: &P) -> Vec<OwnedClaimedKey> {
     let kind = PodKind::of(pod);
     let claims = if kind == PodKind::Pod { Claims::of(pod) } else { Claims::NONE };
-    let name = ClaimedKeyRef::Name(kind, pod.name(), pod.namespace());
+    let name = full_name(kind, pod);
     let timed = claims.iter().map(|claim| claim.key).filter(|key| key.tenure().lasts != Lasts::Forever);
     let mut keys: Vec<_> = timed.chain([name]).map(OwnedClaimedKey::new).collect();
     // Only the name can be in a wrong place.

@@ -10,8 +10,8 @@ enum Step {
     Set(Vec<Pod>),
     Batch(Vec<Step>),
     Heard,
-    /// As `Heard`, after a gap.
-    Listed,
+    /// As `Heard`, but of the times before so many ticks ago nothing is known, or no longer.
+    Listed(i64),
 }
 
 prop_compose! {
@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Step> {
         6 => single(),
         2 => vec(single(), 0..4).prop_map(Step::Batch),
         4 => Just(Step::Heard),
-        1 => Just(Step::Listed),
+        1 => prop_oneof![3 => Just(0), 1 => 1..40i64].prop_map(Step::Listed),
     ]
 }
 
@@ -93,6 +93,15 @@ impl Word {
         self.tenure().lasts == Lasts::Sandbox
     }
 
+    /// What an event has of it. An event cannot have a custom key.
+    fn identity(&self) -> Option<Identity<'_>> {
+        match self {
+            Self::Ip(number) => Some(Identity::Ip(ip(*number))),
+            Self::Name(name) => Some(Identity::Name { namespace: "default", name }),
+            Self::Custom => None,
+        }
+    }
+
     fn key(&self) -> Key<'_> {
         match self {
             Self::Ip(number) => ip(*number).into(),
@@ -124,12 +133,22 @@ struct Interval {
     heard: Option<i64>,
     learned: i64,
     by: i64,
+    /// Whether an update gave the pod the key, so that it did not have it since its creation.
+    is_updates: bool,
     /// When it was known that it may lack its sandbox, and until when everything was known before.
     stopped: Option<Stopped>,
     /// When it was interrupted, if a gap did it.
     lost: Option<i64>,
     /// When, heard before, what the object said, removed.
     end: Option<(i64, Option<i64>, Life, bool)>,
+}
+
+/// Times of which nothing is known: from the start to the end, or somewhere between.
+#[derive(Clone, Copy)]
+struct Gap {
+    start: Option<i64>,
+    end: i64,
+    is_exact: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +164,10 @@ struct Model {
     list: Vec<Interval>,
     now: i64,
     heard: Option<i64>,
-    floor: Option<i64>,
+    /// Since when everything is known, as far as anything was told.
+    since: Option<i64>,
+    /// The last end of what is forgotten.
+    forgotten: Option<i64>,
     age: i64,
 }
 
@@ -185,6 +207,7 @@ impl Model {
                     heard: self.heard,
                     learned: self.now,
                     by: self.now,
+                    is_updates: old.is_some(),
                     stopped: pod.life.may_lack_sandbox.then_some(Stopped { after: None, at: self.now }),
                     lost: None,
                     end: None,
@@ -224,31 +247,34 @@ impl Model {
         let (now, age) = (self.now, self.age);
         let ended = |one: &Interval| one.lost.or(one.end.as_ref().map(|end| end.0));
         let over = |one: &Interval| ended(one).is_some_and(|at| at + age <= now);
-        self.floor = self.list.iter().filter(|one| over(one)).map(ended).max().flatten().max(self.floor);
+        let last = self.list.iter().filter(|one| over(one)).map(ended).max().flatten();
+        self.forgotten = last.max(self.forgotten);
         self.list.retain(|one| !over(one));
     }
 
     /// Everything is known from `since` until now.
     fn cover(&mut self, since: i64) {
-        let start = match self.heard {
-            None => None,
-            heard if heard < Some(since) => heard,
-            _ => self.floor,
+        let gap = match self.heard {
+            None => Gap { start: None, end: since, is_exact: false },
+            heard if heard < Some(since) => Gap { start: heard, end: since, is_exact: true },
+            // It was somewhere between.
+            _ => Gap { start: self.since, end: since, is_exact: false },
         };
-        if self.heard.is_none() || self.floor < Some(since) {
+        if self.heard.is_none() || self.since < Some(since) {
             let list = std::mem::take(&mut self.list);
-            self.list = list.into_iter().flat_map(|one| self.interrupted(one, start, since)).collect();
+            self.list = list.into_iter().flat_map(|one| self.interrupted(one, gap)).collect();
         }
-        self.floor = self.floor.max(Some(since));
+        self.since = self.since.max(Some(since));
         self.heard = Some(self.now);
     }
 
     /// An interval after a gap: the same one, or two.
-    fn interrupted(&self, mut one: Interval, start: Option<i64>, since: i64) -> Vec<Interval> {
+    fn interrupted(&self, mut one: Interval, gap: Gap) -> Vec<Interval> {
+        let Gap { start, end: since, is_exact } = gap;
         let proves = |life: &Life| {
             let said = match one.word.tenure().lasts {
                 Lasts::Sandbox => life.ip_by,
-                Lasts::Object => life.created,
+                Lasts::Object => life.created.filter(|_| !one.is_updates),
                 Lasts::Naming => None,
             };
             start.is_some() && said.map(tick).is_some_and(|said| Some(said) <= start)
@@ -257,7 +283,7 @@ impl Model {
             return self.ended(one, start);
         }
         let life = self.pods[&one.uid].life;
-        let is_older = start.map_or(one.by < since, |start| one.by <= start);
+        let is_older = if is_exact { Some(one.by) <= start } else { one.by < since };
         let had_stopped = one.stopped.is_some_and(|stopped| stopped.after < start);
         if !one.word.tenure().is_exclusive || !is_older || had_stopped || proves(&life) {
             return vec![one];
@@ -326,7 +352,8 @@ impl Model {
                 if is_open { FOREVER } else { gone },
             ];
         }
-        let by = if lasts == Lasts::Naming { FOREVER } else { created + TICKS + SKEW };
+        let is_since_creation = lasts == Lasts::Object && !one.is_updates;
+        let by = if is_since_creation { created + TICKS + SKEW } else { FOREVER };
         let by = one.by.min(by);
         [known(one.heard).max((created - SKEW).min(by)), by, there, gone]
     }
@@ -343,7 +370,8 @@ impl Model {
         let certain = if current.is_empty() { certain.iter().collect() } else { current };
         let touches = |from: i64, gone: i64| from <= last && first < gone && from < gone;
         let possible = all.iter().filter(|(_, [from, .., gone])| touches(*from, *gone)).count();
-        let is_complete = self.heard.is_some() && self.floor.is_some_and(|floor| floor <= first);
+        let known_since = self.since.max(self.forgotten);
+        let is_complete = self.heard.is_some() && known_since.is_some_and(|since| since <= first);
         if let [(one, _)] = certain[..]
             && (word.tenure().is_exclusive || (possible == 1 && is_complete))
         {
@@ -380,6 +408,14 @@ impl Model {
     }
 }
 
+/// What an answer says, whatever its pods' objects are.
+fn shown(answer: &Holder<'_, Pod>) -> String {
+    match answer {
+        Holder::Pod(found) => format!("{} by {:?}", found.pod.uid, found.by),
+        unsure => format!("{unsure:?}"),
+    }
+}
+
 fn tick(time: Time) -> i64 {
     time.as_nanos() * TICKS / 1_000_000_000
 }
@@ -406,7 +442,7 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Operation<Pod>> {
             vec![Operation::Set(pods.into_values().map(Arc::new).collect())]
         }
         Step::Batch(steps) => steps.iter().flat_map(|step| apply(model, step)).collect(),
-        Step::Heard | Step::Listed => Vec::new(),
+        Step::Heard | Step::Listed(_) => Vec::new(),
     }
 }
 
@@ -428,7 +464,7 @@ fn every_answer_is_what_a_list_of_intervals_says() {
             let mut now = moment(start, model.now);
             let since = match step {
                 Step::Heard => Some(0),
-                Step::Listed => Some(model.now),
+                Step::Listed(ago) => Some(model.now - ago),
                 _ => None,
             };
             if let Some(since) = since {
@@ -447,6 +483,10 @@ fn every_answer_is_what_a_list_of_intervals_says() {
                 assert_eq!(snapshot.is_contested(key), claims > 1, "{word:?}");
                 let expected = model.answer(word, *at);
                 let at = snapshot.at(time(*at)).skew(span(SKEW)).delay(span(DELAY));
+                if let Some(identity) = word.identity() {
+                    assert_eq!(identity.reusable_key(), Some(key), "it can be another pod's later");
+                    assert_eq!(shown(&identity.resolve_at(&at)), shown(&at.get(key)), "{word:?}");
+                }
                 let (answer, kind) = match at.get(key) {
                     Holder::Pod(found) => (Ok(vec![found.pod.uid.clone()]), 0),
                     Holder::Ambiguous { candidates: all, .. } => {

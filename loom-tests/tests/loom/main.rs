@@ -18,6 +18,8 @@
 extern crate modelled_index as pod_index;
 
 #[cfg(pod_index_loom)]
+mod coverage;
+#[cfg(pod_index_loom)]
 #[path = "../shared/explore.rs"]
 mod explore;
 #[cfg(pod_index_loom)]

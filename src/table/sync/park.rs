@@ -1,6 +1,5 @@
 //! How a thread sleeps until another one wakes it.
 
-pub(crate) use std::sync::atomic::AtomicBool;
 use std::thread::{self, Thread};
 use std::time::Duration;
 
