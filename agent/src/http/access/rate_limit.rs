@@ -9,6 +9,9 @@
 //! nothing by that. So tokens that come back have a limit of their own, and of these, the one that came first is first: however
 //! many others there are, they cannot take its place.
 //!
+//! And a client whose address has invented nothing? A part of the limit of all clients is kept for those without a rejected
+//! token in this period, so that a few other addresses do not even delay its first request.
+//!
 //! And if somebody keeps thousands of invented tokens coming back? Each client has a queue of its own: the first tokens of all
 //! clients go before the second ones. So he delays those who share his address, and nobody else.
 
@@ -23,6 +26,9 @@ use super::digest::Digest;
 /// Rejected tokens of one client, and of all, in each period.
 const OF_ONE: u32 = 10;
 const OF_ALL: u32 = 50;
+/// Of these, what stays for clients without a rejected token in this period. With this many addresses more than spend the
+/// rest, somebody takes these, too.
+const RESERVED: u32 = 10;
 /// Rejected tokens of all clients that had been refused before and came back, in each period.
 const OF_RETURNING: u32 = 25;
 const PERIOD: Duration = Duration::from_secs(10);
@@ -124,7 +130,8 @@ impl State {
     fn take_new(&mut self, client: &str) -> bool {
         let of_client = self.by_client.get(client).copied().unwrap_or_default();
         let of_all: u32 = self.by_client.values().sum();
-        let is_within = of_client < OF_ONE && of_all < OF_ALL;
+        let most_of_all = if of_client == 0 { OF_ALL } else { OF_ALL - RESERVED };
+        let is_within = of_client < OF_ONE && of_all < most_of_all;
         if is_within {
             self.by_client.insert(client.to_owned(), of_client + 1);
         }
@@ -275,12 +282,39 @@ mod tests {
         assert!(limit.lock().refused.len() <= 275);
     }
 
-    /// Spends what all clients together have for new tokens in this period.
+    /// Spends what all clients together have for new tokens in this period, in which none has any yet.
     fn spend(limit: &RateLimit, digests: &Digests) {
-        for client in ["spends-1", "spends-2", "spends-3", "spends-4", "spends-5"] {
-            for number in 0..OF_ONE {
-                assert_eq!(limit.take(client, digests.of(&(client, number))), Some(Counted::New));
+        let many = ["spends-1", "spends-2", "spends-3", "spends-4"];
+        let one = (0..RESERVED).map(|client| (format!("spends-one-{client}"), 1));
+        for (client, tokens) in many.map(|client| (client.to_owned(), OF_ONE)).into_iter().chain(one) {
+            for number in 0..tokens {
+                assert_eq!(limit.take(&client, digests.of(&(&*client, number))), Some(Counted::New));
             }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn five_clients_with_rejected_tokens_refuse_none_of_a_client_without() {
+        let (limit, digests) = (RateLimit::new(), Digests::new());
+        for period in 0..3 {
+            let mut reviewed = 0;
+            for client in ["many-1", "many-2", "many-3", "many-4", "many-5"] {
+                for number in 0..OF_ONE {
+                    let counted = limit.take(client, digests.of(&(period, client, number)));
+                    reviewed += u32::from(counted == Some(Counted::New));
+                }
+            }
+            // The first token of the fifth client is one of the reserved ones.
+            assert_eq!(reviewed, OF_ALL - RESERVED + 1);
+            for client in 0..9 {
+                let take = |token: &str| {
+                    limit.take(&format!("modest-{client}"), digests.of(&(period, client, token)))
+                };
+                assert_eq!(take("first"), Some(Counted::New), "{client}");
+                assert_eq!(take("second"), None, "{client}");
+            }
+            assert_eq!(limit.take("late", digests.of(&period)), None);
+            tokio::time::advance(PERIOD).await;
         }
     }
 
