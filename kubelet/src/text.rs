@@ -1,5 +1,8 @@
 //! Error texts: shortening, error chains, and decoder messages without the values they quote.
 
+#[cfg(feature = "memory")]
+mod path;
+
 use std::error::Error;
 
 #[cfg(feature = "memory")]
@@ -101,14 +104,10 @@ fn without_found(error: &serde_json::Error) -> String {
 pub(crate) fn decode<'de, K: Deserialize<'de>>(
     json: &'de (impl AsRef<[u8]> + ?Sized),
 ) -> Result<K, (String, String)> {
-    // To follow the path takes time, and few objects have an error.
-    if let Ok(object) = serde_json::from_slice(json.as_ref()) {
-        return Ok(object);
-    }
-    let decoded = serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json.as_ref()));
-    decoded.map_err(|error| {
-        let field = Some(error.path().to_string()).filter(|field| field != ".").unwrap_or_default();
-        let text = without_found(&error.into_inner());
+    let json = json.as_ref();
+    serde_json::from_slice(json).map_err(|error| {
+        let field = path::of_error(json, &error);
+        let text = without_found(&error);
         // Drop the position, which is relative to the object.
         let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
         (field, format!("cannot be decoded: {text}"))

@@ -11,6 +11,7 @@
 mod estimate;
 mod reduce;
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 
@@ -82,6 +83,11 @@ pub(crate) fn decode_within<K: DeserializeOwned + Clone>(
     }
 }
 
+/// Decodes a pod as the sources keep it. No generic function: see `reflector::Decoders`.
+pub(crate) fn decode_pod(json: &[u8]) -> Result<Bounded<Pod>, (String, String)> {
+    decode_within(LIMIT, json)
+}
+
 /// The same object without spare room in its lists. How long a list is, the decoder learns at its end, so that it doubles the
 /// list's room again and again: up to half of it stays empty, and a list of one item has room for four. A clone has room for
 /// its items and no more.
@@ -91,7 +97,6 @@ fn compact<K: Clone>(decoded: &K) -> K {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
     use super::estimate::at_most;

@@ -4,8 +4,8 @@
 //! object. So nothing is copied but the values themselves.
 
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::fmt;
+use std::cell::{Cell, RefCell};
+use std::fmt::{self, Write};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::de::value::BorrowedStrDeserializer;
@@ -61,13 +61,46 @@ pub(super) struct Decoding {
     values_left: Cell<usize>,
     /// The fields of its sections that are left out.
     left_out: Vec<&'static Field>,
+    /// The steps to the value that could not be decoded, the innermost first. An error passes the decoders of all values
+    /// around it, and each adds its step, so that what can be decoded pays nothing.
+    failed_at: RefCell<Vec<Step>>,
+}
+
+/// A step from a value to one in it.
+#[derive(Debug)]
+enum Step {
+    Field(&'static str),
+    Item(usize),
+    Key(String),
 }
 
 impl Decoding {
     pub(super) fn new(limit: usize, left_out: Vec<&'static Field>) -> Self {
         let left = Cell::new(limit.saturating_sub(OBJECT));
         let values_left = Cell::new(most_values(limit));
-        Self { left, values_left, left_out }
+        Self { left, values_left, left_out, failed_at: RefCell::default() }
+    }
+
+    /// The field that could not be decoded, such as `spec.containers[0].image`. Empty if it was the whole object.
+    pub(super) fn field(&self) -> String {
+        let mut field = String::new();
+        for step in self.failed_at.borrow().iter().rev() {
+            let dot = if field.is_empty() { "" } else { "." };
+            // Cannot fail, as it is written to a string.
+            _ = match step {
+                Step::Field(name) => write!(field, "{dot}{name}"),
+                Step::Item(index) => write!(field, "[{index}]"),
+                Step::Key(key) => write!(field, "{dot}{key}"),
+            };
+        }
+        field
+    }
+
+    /// Adds the step to the value that has this error.
+    #[cold]
+    fn failed(&self, error: Error, step: Step) -> Error {
+        self.failed_at.borrow_mut().push(step);
+        error
     }
 
     /// The object, to be decoded.
@@ -210,7 +243,9 @@ impl<'de> MapAccess<'de> for FieldsOf<'de> {
         if found.is_empty() {
             return Err(Error::Value);
         }
+        let name = found[0].field.name;
         seed.deserialize(FieldValue { decoding: self.decoding, found, is_section: self.is_outermost })
+            .map_err(|error| self.decoding.failed(error, Step::Field(name)))
     }
 }
 
@@ -229,8 +264,8 @@ impl<'de> Deserializer<'de> for FieldValue<'de, '_> {
         let Self { decoding, found, is_section } = self;
         let Some(last) = found.last() else { return Err(Error::Value) };
         match last.field.shape {
-            Shape::List => visitor.visit_seq(Elements { decoding, found, packed: Fields(&[]) }),
-            Shape::Map => visitor.visit_map(Entries { decoding, found, value: None }),
+            Shape::List => visitor.visit_seq(Elements { decoding, found, packed: Fields(&[]), index: 0 }),
+            Shape::Map => visitor.visit_map(Entries { decoding, found, entry: None }),
             Shape::Value | Shape::Kept | Shape::Inlined => match last.field.kind {
                 Kind::Message(message) => {
                     let parts = found.iter().map(|found| found.value);
@@ -269,6 +304,23 @@ struct Elements<'a, 'f> {
     found: &'f [Found<'a>],
     /// The numbers that are left of a value that holds several.
     packed: Fields<'a>,
+    /// Of the next value.
+    index: usize,
+}
+
+impl<'a> Elements<'a, '_> {
+    fn visit<T: DeserializeSeed<'a>>(
+        &mut self,
+        seed: T,
+        kind: Kind,
+        value: Value<'a>,
+    ) -> Result<Option<T::Value>, Error> {
+        let index = self.index;
+        self.index += 1;
+        seed.deserialize(One { decoding: self.decoding, kind, value })
+            .map(Some)
+            .map_err(|error| self.decoding.failed(error, Step::Item(index)))
+    }
 }
 
 impl<'de> SeqAccess<'de> for Elements<'de, '_> {
@@ -277,9 +329,8 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         loop {
             if !self.packed.0.is_empty() {
-                let kind = Kind::Int64;
                 let value = Value::Varint(self.packed.varint()?);
-                return seed.deserialize(One { decoding: self.decoding, kind, value }).map(Some);
+                return self.visit(seed, Kind::Int64, value);
             }
             let Some((found, rest)) = self.found.split_first() else { return Ok(None) };
             self.found = rest;
@@ -288,9 +339,7 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
                 (Kind::Int32 | Kind::Int64 | Kind::Bool, Value::Bytes(packed)) => {
                     self.packed = Fields(packed);
                 }
-                (_, value) => {
-                    return seed.deserialize(One { decoding: self.decoding, kind, value }).map(Some);
-                }
+                (_, value) => return self.visit(seed, kind, value),
             }
         }
     }
@@ -304,7 +353,13 @@ impl<'de> SeqAccess<'de> for Elements<'de, '_> {
 struct Entries<'a, 'f> {
     decoding: &'a Decoding,
     found: &'f [Found<'a>],
-    value: Option<One<'a>>,
+    /// The one whose value is next.
+    entry: Option<Entry<'a>>,
+}
+
+struct Entry<'a> {
+    key: &'a [u8],
+    value: One<'a>,
 }
 
 impl<'de> MapAccess<'de> for Entries<'de, '_> {
@@ -322,7 +377,8 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
                 _ => {}
             }
         }
-        self.value = Some(One { decoding: self.decoding, kind: found.field.kind, value });
+        let value = One { decoding: self.decoding, kind: found.field.kind, value };
+        self.entry = Some(Entry { key, value });
         match text_of(self.decoding, key)? {
             Cow::Borrowed(key) => seed.deserialize(BorrowedStrDeserializer::new(key)),
             Cow::Owned(key) => seed.deserialize(key.into_deserializer()),
@@ -331,7 +387,11 @@ impl<'de> MapAccess<'de> for Entries<'de, '_> {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        seed.deserialize(self.value.take().ok_or(Error::Value)?)
+        let Entry { key, value } = self.entry.take().ok_or(Error::Value)?;
+        seed.deserialize(value).map_err(|error| {
+            let key = String::from_utf8_lossy(key).into_owned();
+            self.decoding.failed(error, Step::Key(key))
+        })
     }
 }
 

@@ -115,13 +115,18 @@ pub(crate) fn decode_pod_within(limit: usize, bytes: &[u8]) -> Result<Bounded<Po
             memory::unmark(&mut pod.metadata, None);
             Ok(Bounded { object: pod, reduced: None })
         }
-        Err(Error::TooLarge) => decode_reduced(limit, bytes).map_err(|error| located(limit, bytes, error)),
-        Err(error) => Err(located(limit, bytes, error)),
+        Err(DecodeError { error: Error::TooLarge, .. }) => decode_reduced(limit, bytes),
+        Err(error) => Err(error),
     }
 }
 
-fn decode(limit: usize, left_out: Vec<&'static Field>, bytes: &[u8]) -> Result<Pod, Error> {
-    Pod::deserialize(Decoding::new(limit, left_out).object(&POD, bytes))
+fn decode(limit: usize, left_out: Vec<&'static Field>, bytes: &[u8]) -> Result<Pod, DecodeError> {
+    let decoding = Decoding::new(limit, left_out);
+    Pod::deserialize(decoding.object(&POD, bytes)).map_err(|error| match error {
+        // It is that of the whole pod.
+        Error::TooLarge => DecodeError { field: String::new(), error },
+        error => DecodeError { field: shorten(&decoding.field()), error },
+    })
 }
 
 /// `metadata.managedFields`, which no source keeps: it may be half of a pod.
@@ -132,8 +137,9 @@ fn managed_fields() -> Vec<&'static Field> {
 }
 
 /// What is left of an object that would take more than this limit.
-fn decode_reduced(limit: usize, bytes: &[u8]) -> Result<Bounded<Pod>, Error> {
-    let mut fields = weigh::fields(&POD, bytes)?;
+fn decode_reduced(limit: usize, bytes: &[u8]) -> Result<Bounded<Pod>, DecodeError> {
+    let fields = weigh::fields(&POD, bytes);
+    let mut fields = fields.map_err(|error| DecodeError { field: String::new(), error: error.into() })?;
     let mut left_out = managed_fields();
     fields.retain(|field| !field.is_managed_fields());
     // Those that take most come first.
@@ -158,17 +164,6 @@ fn decode_reduced(limit: usize, bytes: &[u8]) -> Result<Bounded<Pod>, Error> {
         annotations.insert(LEFT_OUT.to_owned(), paths.join(","));
     }
     Ok(Bounded { object: pod, reduced })
-}
-
-/// The error, with its field. To follow the path takes time, and few objects have an error.
-fn located(limit: usize, bytes: &[u8], error: Error) -> DecodeError {
-    if error == Error::TooLarge {
-        return DecodeError { field: String::new(), error };
-    }
-    let decoding = Decoding::new(limit, managed_fields());
-    let found: Result<Pod, _> = serde_path_to_error::deserialize(decoding.object(&POD, bytes));
-    let field = found.err().map(|error| error.path().to_string()).filter(|field| field != ".");
-    DecodeError { field: shorten(&field.unwrap_or_default()), error }
 }
 
 /// Encodes a pod as Go's `v1.Pod.Unmarshal()` reads it, with fields in ascending order.
@@ -223,4 +218,60 @@ pub(crate) fn identity(object: &[u8]) -> Identity {
         }
     }
     identity
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Compares the field of the error, if these bytes are no pod, with that of a decoder that follows the path.
+    fn compare(bytes: &[u8]) -> Option<String> {
+        let decoding = Decoding::new(memory::LIMIT, managed_fields());
+        let expected: Result<Pod, _> = serde_path_to_error::deserialize(decoding.object(&POD, bytes));
+        // A key that cannot be read is a question mark, and here nothing.
+        let expected = expected.err()?.path().to_string().replace(".?", "");
+        let found = decode(memory::LIMIT, managed_fields(), bytes).unwrap_err();
+        assert_eq!(
+            found.field(),
+            if expected == "." { String::new() } else { shorten(&expected) },
+            "{found}"
+        );
+        Some(expected)
+    }
+
+    #[test]
+    fn the_field_of_an_error_is_that_of_a_decoder_that_follows_the_path() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "web", "labels": { "a": "b", "c/d": "e" }, "creationTimestamp": "2026-11-27T04:09:00Z" },
+            "spec": {
+                "containers": [{ "name": "a" }, {
+                    "name": "b", "ports": [{ "containerPort": 80 }, { "containerPort": 81 }],
+                    "livenessProbe": { "httpGet": { "port": "http" } },
+                    "resources": { "limits": { "cpu": "1", "memory": "5" } },
+                }],
+                "securityContext": { "supplementalGroups": [1, 2, 300], "runAsUser": 0 },
+            },
+            "status": { "podIPs": [{ "ip": "10.9.8.7" }] },
+        }))
+        .unwrap();
+        let whole = encode_pod(&pod);
+        let mut fields = std::collections::BTreeSet::new();
+        for at in 0..whole.len() {
+            for other in 0..=u8::MAX {
+                let mut bytes = whole.clone();
+                bytes[at] = other;
+                fields.extend(compare(&bytes));
+            }
+            fields.extend(compare(&whole[..at]));
+        }
+        for field in [
+            "metadata.labels.c/d",
+            "spec.containers[1].ports[1].containerPort",
+            "spec.containers[1].resources.limits.cpu",
+        ] {
+            assert!(fields.contains(field), "{field} in {fields:?}");
+        }
+    }
 }

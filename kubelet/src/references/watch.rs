@@ -14,7 +14,7 @@ use super::followed::{Followed, Known};
 use super::kind::{Object, ReferencedKind};
 use super::options::Options;
 use crate::backoff::{Backoff, bounded};
-use crate::reflector::{Failure, Observer, Reflector, Requests, Undecodable, Update};
+use crate::reflector::{Decoders, Failure, Observer, Reflector, Requests, Undecodable, Update};
 
 /// A defect of this program.
 const PANICKED: &str = "its watch panicked, and begins anew";
@@ -100,7 +100,8 @@ fn follow<K: ReferencedKind>(
             && metadata.namespace.as_deref() == Some(&*wanted.namespace);
         is_at.then(|| Object::new(object))
     };
-    let mut reflector = Reflector::new(requests, options.times, Arc::clone(&followed), keep);
+    let decoders = Decoders::of_json();
+    let mut reflector = Reflector::new(requests, decoders, options.times, Arc::clone(&followed), keep);
     let idle = bounded(options.idle).max(Duration::from_millis(1));
     async move {
         let mut checks = time::interval_at(Instant::now() + idle, idle);

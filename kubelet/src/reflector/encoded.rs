@@ -8,11 +8,12 @@ use kube::core::Status;
 use kube::core::response::{StatusCause, StatusDetails};
 use pod_index::PodUid;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::failure::{Failure, FailureKind};
 use super::version::Version;
-use crate::memory::Bounded;
+use crate::memory::{self, Bounded};
 use crate::protobuf;
 use crate::protobuf::wire::{Fields, Value, WireError};
 
@@ -23,8 +24,26 @@ pub(super) const LIST_IN_PROTOBUF: &str = "application/vnd.kubernetes.protobuf, 
 pub(super) const WATCH_IN_PROTOBUF: &str =
     "application/vnd.kubernetes.protobuf;stream=watch, application/json;q=0.9";
 
-/// Decodes an object from protobuf, without its envelope. On failure: the field, and what is wrong with it.
-pub(crate) type DecodeProtobuf<K> = fn(&[u8]) -> Result<Bounded<K>, (String, String)>;
+/// Decodes an object from one encoding. Protobuf has no envelope here. On failure: the field, and what is wrong with it.
+pub(crate) type Decode<K> = fn(&[u8]) -> Result<Bounded<K>, (String, String)>;
+
+/// How objects of a kind are decoded.
+///
+/// Functions, and not calls of generic ones: what is generic is compiled once more in each crate that follows objects, and the
+/// decoders of a pod are a hundred thousand instructions.
+#[derive(Debug)]
+pub(crate) struct Decoders<K> {
+    pub(crate) json: Decode<K>,
+    /// `None`: the server is asked for JSON.
+    pub(crate) protobuf: Option<Decode<K>>,
+}
+
+impl<K: DeserializeOwned + Clone> Decoders<K> {
+    /// For JSON alone.
+    pub(crate) fn of_json() -> Self {
+        Self { json: |json| memory::decode_within(memory::LIMIT, json), protobuf: None }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Encoding {

@@ -5,9 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kube::Resource;
 use pod_index::PodUid;
-use serde::de::DeserializeOwned;
 
-use super::encoded::{DecodeProtobuf, Encoded, Encoding, Identity, unreadable};
+use super::encoded::{Decoders, Encoded, Encoding, Identity, unreadable};
 use super::failure::{Failure, FailureKind};
 use super::version::Version;
 use crate::memory::{self, Bounded, Reduced};
@@ -56,22 +55,17 @@ pub(super) struct Received<K> {
 }
 
 /// Decodes an object. One without a name, a UID and a version is a failure.
-pub(super) fn received<K>(
-    object: Encoded<'_>,
-    decode_protobuf: Option<DecodeProtobuf<K>>,
-) -> Result<Received<K>, Failure>
+pub(super) fn received<K>(object: Encoded<'_>, decoders: &Decoders<K>) -> Result<Received<K>, Failure>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone,
+    K: Resource<DynamicType = ()>,
 {
-    let bytes = object.bytes;
-    let decoded = match object.encoding {
-        Encoding::Json => unless_panic(|| memory::decode_within::<K>(memory::LIMIT, bytes)),
+    let decode = match object.encoding {
+        Encoding::Json => decoders.json,
         Encoding::Protobuf => {
-            let decode = decode_protobuf.ok_or_else(|| unreadable("an object that was asked for in JSON"))?;
-            unless_panic(|| decode(bytes))
+            decoders.protobuf.ok_or_else(|| unreadable("an object that was asked for in JSON"))?
         }
     };
-    match decoded {
+    match unless_panic(|| decode(object.bytes)) {
         Ok(Ok(Bounded { object: mut whole, reduced: None })) => {
             memory::unmark(whole.meta_mut(), None);
             let metadata = whole.meta();
@@ -141,7 +135,7 @@ mod tests {
     fn the_mark_of_what_was_left_out_is_taken_from_an_object_that_lacks_nothing() {
         let annotations = format!(r#"{{"{}":"forged","own":"b"}}"#, memory::LEFT_OUT);
         let json = format!(r#"{{"metadata":{{"name":"a","uid":"u","annotations":{annotations}}}}}"#);
-        let received = received::<Pod>(Encoded::json(json.as_bytes()), None).unwrap();
+        let received = received::<Pod>(Encoded::json(json.as_bytes()), &Decoders::of_json()).unwrap();
         let annotations = received.object.unwrap().metadata.annotations.unwrap();
         assert_eq!(annotations.keys().collect::<Vec<_>>(), ["own"]);
     }
@@ -152,7 +146,11 @@ mod tests {
             [(r#"{"name":"a","uid":"u"}"#, true), (r#"{"name":"a"}"#, false), (r#"{"uid":"u"}"#, false)]
         {
             let json = format!(r#"{{"metadata":{metadata},"spec":7}}"#);
-            assert_eq!(received::<Pod>(Encoded::json(json.as_bytes()), None).is_ok(), is_received, "{json}");
+            assert_eq!(
+                received::<Pod>(Encoded::json(json.as_bytes()), &Decoders::of_json()).is_ok(),
+                is_received,
+                "{json}"
+            );
         }
     }
 }

@@ -32,7 +32,7 @@ use pod_index::PodUid;
 
 use crate::backoff::{Pauses, bounded};
 
-pub(crate) use encoded::DecodeProtobuf;
+pub(crate) use encoded::Decoders;
 pub(crate) use failure::Failure;
 pub(crate) use known::{Cause, Undecodable};
 pub(crate) use reflect::Reflector;

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use kube::Resource;
 use pod_index::PodUid;
-use serde::de::DeserializeOwned;
 use tokio::time;
 
 use super::compare::{Comparison, Listed, differing, finished};
-use super::encoded::{DecodeProtobuf, Encoded, Event, EventKind, Identity};
+use super::encoded::{Decoders, Encoded, Event, EventKind, Identity};
 use super::failure::{Failure, FailureKind};
 use super::known::{Cause, Panicked, Received, Undecoded, is_held, panicked, received, unless_panic};
 use super::lifetime::Lifetimes;
@@ -39,7 +38,7 @@ pub(crate) struct Reflector<K, T, O> {
     observer: Arc<O>,
     keep: Keep<K, T>,
     /// Decodes what the server sends in protobuf, if it was asked for it.
-    decode_protobuf: Option<DecodeProtobuf<K>>,
+    decoders: Decoders<K>,
     /// Every object, in the version last received.
     known: Versions,
     undecoded: Undecoded,
@@ -95,23 +94,25 @@ impl Watch {
 
 impl<K, T, O> Reflector<K, T, O>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone,
+    K: Resource<DynamicType = ()>,
     T: Send,
     O: Observer,
 {
     pub(crate) fn new(
         requests: Requests,
+        decoders: Decoders<K>,
         times: Times,
         observer: Arc<O>,
         mut keep: impl FnMut(K) -> Option<T> + Send + 'static,
     ) -> Self {
         let times = times.bounded();
+        let requests = Requests { accepts_protobuf: decoders.protobuf.is_some(), ..requests };
         Self {
             requests,
             times,
             observer,
             keep: Box::new(move |object| unless_panic(|| keep(object))),
-            decode_protobuf: None,
+            decoders,
             known: HashMap::new(),
             undecoded: Undecoded::new(),
             is_set: false,
@@ -125,13 +126,6 @@ where
             lifetimes: Lifetimes::new(),
             step: Step::List,
         }
-    }
-
-    /// The same, with answers in protobuf, if the server knows it.
-    pub(crate) fn in_protobuf(mut self, decode: DecodeProtobuf<K>) -> Self {
-        self.decode_protobuf = Some(decode);
-        self.requests.accepts_protobuf = true;
-        self
     }
 
     /// Number of objects of which a version was emitted.
@@ -222,14 +216,14 @@ where
 
     /// Requests the list. Each object is decoded and kept on arrival, unless it is known in this version.
     async fn receive_list(&mut self) -> Result<ReceivedList<T>, Failure> {
-        let Self { requests, known, keep, undecoded, is_set, decode_protobuf, .. } = self;
+        let Self { requests, known, keep, undecoded, is_set, decoders, .. } = self;
         let least = (!self.needs_latest).then_some(self.latest);
         let mut versions = Versions::new();
         let mut now_undecoded = Undecoded::new();
         let mut changed = Vec::new();
         let mut is_rewound = false;
         let version = requests.list(least, self.times.patience, |encoded| {
-            let Received { uid, version, object, mut problem } = received(encoded, *decode_protobuf)?;
+            let Received { uid, version, object, mut problem } = received(encoded, decoders)?;
             let before = known.get(&uid).copied().flatten();
             is_rewound |= is_older(version, before);
             let is_unchanged = *is_set && before.is_some() && before == version;
@@ -374,7 +368,7 @@ where
     }
 
     fn apply(&mut self, encoded: Encoded<'_>) -> Result<(), Failure> {
-        let Received { uid, version, object, mut problem } = received(encoded, self.decode_protobuf)?;
+        let Received { uid, version, object, mut problem } = received(encoded, &self.decoders)?;
         let mut kept = None;
         if let Some(object) = object {
             match (self.keep)(object) {
@@ -508,7 +502,8 @@ mod tests {
         let (is_metadata, accepts_protobuf) = (false, false);
         let requests =
             Requests { client, path, fields: None, labels: None, is_metadata, accepts_protobuf, is_http1 };
-        Reflector::new(requests, Times::default(), Arc::new(observer), Some)
+        let decoders = Decoders::of_json();
+        Reflector::new(requests, decoders, Times::default(), Arc::new(observer), Some)
     }
 
     /// An operator is told when it connects again.

@@ -141,8 +141,7 @@ enum Item {
 fn decode_item(json: &str, admission: Admission) -> Item {
     // A defect of the decoder costs one pod.
     let decoded = catch_unwind(AssertUnwindSafe(|| {
-        let Bounded { object: mut pod, reduced } =
-            memory::decode_within::<Pod>(memory::LIMIT, json.as_bytes())?;
+        let Bounded { object: mut pod, reduced } = memory::decode_pod(json.as_bytes())?;
         // They record which client wrote which field of the API server's object.
         pod.metadata.managed_fields = None;
         Ok((admission.admit(pod, reduced.is_some()), reduced))

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::marks::of_the_api_server;
 use crate::memory;
 use crate::protobuf;
-use crate::reflector::{DecodeProtobuf, Reflector, Requests, Times, Update};
+use crate::reflector::{Decoders, Reflector, Requests, Times, Update};
 use crate::sources::skeleton::{Follow, follow};
 use crate::sources::status::StatusWriter;
 use crate::sources::{NodeName, Problem, ProblemKind, Source, SourceUpdate, Updates, redact_env};
@@ -105,11 +105,14 @@ impl ApiServer {
         mut transform: impl FnMut(Pod) -> P + Send + 'static,
     ) -> Updates<P> {
         let redacts = self.redact_env;
-        let decode: DecodeProtobuf<Pod> = |bytes| {
-            let bounded = protobuf::decode_pod_within(memory::LIMIT, bytes);
-            bounded.map_err(|error| (error.field().to_owned(), error.reason()))
+        let decoders = Decoders {
+            json: memory::decode_pod,
+            protobuf: Some(|bytes| {
+                let bounded = protobuf::decode_pod_within(memory::LIMIT, bytes);
+                bounded.map_err(|error| (error.field().to_owned(), error.reason()))
+            }),
         };
-        self.follow(Some(decode), move |mut pod| {
+        self.follow(decoders, move |mut pod| {
             if redacts {
                 redact_env(&mut pod);
             }
@@ -135,7 +138,7 @@ impl ApiServer {
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static,
     {
-        self.follow(None, |object| object)
+        self.follow(Decoders::of_json(), |object| object)
     }
 
     /// Requests the pods' metadata, and a watch of them, with the rights that [`pods`](Self::pods) needs.
@@ -172,11 +175,11 @@ impl ApiServer {
 
     fn follow<K, P>(
         self,
-        decode_protobuf: Option<DecodeProtobuf<K>>,
+        decoders: Decoders<K>,
         mut transform: impl FnMut(K) -> P + Send + 'static,
     ) -> Updates<P>
     where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + 'static,
+        K: Resource<DynamicType = ()> + 'static,
         P: Send + Sync + 'static,
     {
         let requests = self.requests(K::url_path(&(), self.namespace.as_deref()), false);
@@ -185,10 +188,7 @@ impl ApiServer {
             object.meta_mut().managed_fields = None;
             Some(Arc::new(transform(object)))
         };
-        let mut reflector = Reflector::new(requests, self.times, Arc::clone(&status), keep);
-        if let Some(decode) = decode_protobuf {
-            reflector = reflector.in_protobuf(decode);
-        }
+        let reflector = Reflector::new(requests, decoders, self.times, Arc::clone(&status), keep);
         follow(Objects { reflector, status: Arc::clone(&status) }, status)
     }
 }
@@ -201,7 +201,7 @@ struct Objects<K, P> {
 
 impl<K, P> Follow<P> for Objects<K, P>
 where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone + 'static,
+    K: Resource<DynamicType = ()> + 'static,
     P: Send + Sync + 'static,
 {
     async fn next(&mut self) -> SourceUpdate<P> {
