@@ -78,9 +78,15 @@ pub(crate) fn decode_within<K: DeserializeOwned + Clone>(
     json: &[u8],
 ) -> Result<Bounded<K>, (String, String)> {
     match reduce(limit, json) {
-        Some(Rest { json, reduced }) => Ok(Bounded { object: compact(&decode(&json)?), reduced }),
-        None => Ok(Bounded { object: compact(&decode(json)?), reduced: None }),
+        Some(Rest { json, reduced }) => Ok(Bounded { object: compact(&decode(text(&json)?)?), reduced }),
+        None => Ok(Bounded { object: compact(&decode(text(json)?)?), reduced: None }),
     }
+}
+
+fn text(json: &[u8]) -> Result<&str, (String, String)> {
+    std::str::from_utf8(json).map_err(|error| {
+        (String::new(), format!("cannot be decoded: byte {} is not UTF-8", error.valid_up_to()))
+    })
 }
 
 /// Decodes a pod as the sources keep it. No generic function: see `reflector::Decoders`.
@@ -232,6 +238,12 @@ mod tests {
         let Bounded { mut object, reduced } = decoded(&forged);
         unmark(&mut object.metadata, reduced.as_ref());
         assert_eq!(object.metadata.annotations.unwrap().get(LEFT_OUT), None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_an_error_and_quote_nothing() {
+        let error = decode_within::<Pod>(LIMIT, b"{\"metadata\":{\"name\":\"hunter\xff\"}}").unwrap_err();
+        assert_eq!(error, (String::new(), "cannot be decoded: byte 28 is not UTF-8".to_owned()));
     }
 
     #[test]
