@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_an_error_and_quote_nothing() {
         let error = decode_within::<Pod>(LIMIT, b"{\"metadata\":{\"name\":\"hunter\xff\"}}").unwrap_err();
-        assert_eq!(error, (String::new(), "cannot be decoded: byte 28 is not UTF-8".to_owned()));
+        assert_eq!(error, (String::new(), "cannot be decoded: byte 27 is not UTF-8".to_owned()));
     }
 
     #[test]
