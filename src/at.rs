@@ -30,7 +30,7 @@ use crate::snapshot::Snapshot;
 /// | | until, earliest | *covered − delay*. Of a pod that [may lack its sandbox](Life::may_lack_sandbox): the latest of [`Life::ip_until`] and *covered − delay* of before | an end before that time would be known; the sandbox outlives the containers, but not for ever: a completed pod keeps its IP in the object, not on the wire |
 /// | | until, latest | when the index learnt that the pod has another IP, that it no longer may lack its sandbox, or that it is gone and might. Otherwise open | a pod that runs again may have another sandbox, so this is another hold; the kubelet removes the object after the sandbox; a forced deletion leaves containers running |
 /// | name | from, earliest | the latest of [`Life::created`] − skew and *covered − delay* | the API server's clock |
-/// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew. If an update gave the pod its name: *learnt* | whole seconds; an API server renames no pod, but other sources may |
+/// | | from, latest | the earliest of *learnt* and [`Life::created`] + 1 s + skew. If an update gave the pod its name, or it was removed and returned with another name: *learnt* | whole seconds; an API server renames no pod, but other sources may |
 /// | | until | *covered − delay*, and *learnt* | the object's own life, whatever its containers do |
 /// | custom | | as a name, but from at the latest when learnt | an update can add it |
 /// | UID, container ID | | needs no time | never used again |

@@ -5,6 +5,7 @@
 //! All times are by the node's wall clock. If somebody sets that, everything here is dropped, and the holds of the current
 //! pods begin anew: see [`Times::begin_anew`].
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -96,7 +97,8 @@ pub(crate) enum EndCause {
     Gap,
 }
 
-/// What was stored under a pod's UID before its present object, and whether that had a key, too.
+/// What was stored under a pod's UID before its present object, and whether that had a key. An object that was removed
+/// meanwhile counts if it had no such key.
 #[derive(Clone, Copy)]
 pub(crate) enum OldObject {
     None,
@@ -140,11 +142,15 @@ impl Times {
     }
 
     /// The wall clock was set: no time from before can be compared with one from after. The caller tells of the current pods
-    /// again.
-    pub(crate) fn begin_anew(&mut self, now: &Moment) {
+    /// again. Returns the keys that updates have given to them, which they did not have since their creation.
+    pub(crate) fn begin_anew(&mut self, now: &Moment) -> HashSet<(OwnedClaimedKey, PodUid)> {
+        let is_from_update = |(_, hold): &(&Stay, &Hold)| hold.end.is_none() && hold.is_from_update;
+        let from_updates = self.holds.iter().filter(is_from_update);
+        let from_updates = from_updates.map(|(stay, _)| (stay.key.clone(), stay.uid.clone())).collect();
         let ended = Queue::new(self.ended.limits);
         *self =
             Self { ended, clock_set: now.time, forgotten_until: now.time, ..Self::new(self.ended.limits) };
+        from_updates
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use super::{Draft, full_name};
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
 use crate::pod::{Claims, Lasts, Life, OwnedClaimedKey, PodKind, PodMeta};
-use crate::pods::{EndCause, OldObject};
+use crate::pods::{EndCause, Key, OldObject};
 
 /// What the old object of a pod says.
 struct Before {
@@ -18,6 +18,12 @@ struct Before {
 impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
     pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>, now: &Moment) {
+        if self.times.is_none() {
+            return;
+        }
+        // A pod that was removed, and returns with another name, has not had that since its creation.
+        let returned = if old.is_none() { self.base().find(Key::Uid(new.uid().into())) } else { None };
+        let returned = returned.map(|found| keys(&**found.pod));
         let Some(times) = self.times_mut() else { return };
         let uid = PodUid::from(new.uid());
         let life = new.life();
@@ -29,10 +35,13 @@ impl<P: PodMeta> Draft<'_, P> {
             }
         }
         for key in new_keys {
-            let old_object = match &before {
-                None => OldObject::None,
-                Some(before) if before.keys.binary_search(&key).is_ok() => OldObject::WithKey(before.life),
-                Some(_) => OldObject::WithoutKey,
+            let old_object = match (&before, &returned) {
+                (Some(before), _) if before.keys.binary_search(&key).is_ok() => {
+                    OldObject::WithKey(before.life)
+                }
+                (Some(_), _) => OldObject::WithoutKey,
+                (None, Some(returned)) if returned.binary_search(&key).is_err() => OldObject::WithoutKey,
+                (None, _) => OldObject::None,
             };
             times.begin(key, &uid, old_object, &life, now);
         }
@@ -65,10 +74,19 @@ impl<P: PodMeta> Draft<'_, P> {
 
     /// The wall clock was set. What was known of the past is in the times of another clock.
     pub(crate) fn begin_times_anew(&mut self, now: &Moment) {
-        if let Some(times) = self.times_mut() {
-            times.begin_anew(now);
+        let pods: Vec<_> = self.pods().chain(self.mirror_pods()).cloned().collect();
+        let Some(times) = self.times_mut() else { return };
+        let from_updates = times.begin_anew(now);
+        for pod in pods {
+            let uid = PodUid::from(pod.uid());
+            let life = pod.life();
+            for key in keys(&*pod) {
+                let held = (key, uid.clone());
+                let is_from_update = from_updates.contains(&held);
+                let old_object = if is_from_update { OldObject::WithoutKey } else { OldObject::None };
+                times.begin(held.0, &uid, old_object, &life, now);
+            }
         }
-        self.record_all(std::iter::empty(), now);
     }
 
     /// Everything between these times is known, together with what this draft changed. Returns whether a gap before them

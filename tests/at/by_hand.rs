@@ -378,6 +378,45 @@ fn a_pod_that_an_update_renames_has_its_new_name_from_then_on() {
     assert_eq!([1600, 1900].map(|tick| told.who(tick, ("default", "web"))), ["renamed?", "renamed"]);
 }
 
+/// In one batch, or later.
+#[test]
+fn a_pod_that_returns_with_another_name_has_it_from_then_on() {
+    for returns_at in [100, 200] {
+        let mut told = Told::new();
+        let created = Life { created: Some(second(40)), ..Life::default() };
+        let named = |name: &str| add(Pod { name: name.into(), ..pod("one", created) });
+        told.tell(60, [named("before")]);
+        if returns_at == 100 {
+            told.tell(100, [Operation::Remove("one".into()), named("after")]);
+        } else {
+            told.tell(100, [Operation::Remove("one".into())]);
+            told.tell(returns_at, [named("after")]);
+        }
+        told.tell(400, []);
+        let after = |tick| told.who(tick, ("default", "after"));
+        assert_eq!([70, 300].map(after), ["NoPod", "one"], "{returns_at}");
+    }
+}
+
+/// The new name is not known since the creation after the step either, and so may be lost and got again in a gap.
+#[test]
+fn a_step_of_the_wall_clock_makes_no_new_name_an_old_one() {
+    let mut told = Told::new();
+    let created = Life { created: Some(second(40)), ..Life::default() };
+    let named = |name: &str| add(Pod { name: name.into(), ..pod("one", created) });
+    told.tell(60, [named("before")]);
+    told.tell(100, [named("after")]);
+    told.step = 4000;
+    told.since = 200;
+    told.tell(200, []);
+    told.tell(400, []);
+    let after = |told: &Told, tick: i64| told.who(tick + 4000, ("default", "after"));
+    assert_eq!(after(&told, 300), "one");
+    told.list(800, []);
+    told.hear(1000);
+    assert_eq!([600, 900].map(|tick| after(&told, tick)), ["one?", "one"]);
+}
+
 /// Only one removed pod is kept. Of the others, the holds are still known.
 #[test]
 fn a_forgotten_pod_that_had_a_key_gives_too_early_and_not_nobody() {

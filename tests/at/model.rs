@@ -157,10 +157,19 @@ struct Stopped {
     at: i64,
 }
 
+#[derive(Clone)]
+struct Removed {
+    pod: Pod,
+    at: i64,
+}
+
 /// A list of intervals.
 #[derive(Clone, Default)]
 struct Model {
     pods: BTreeMap<String, Pod>,
+    removed: BTreeMap<String, Removed>,
+    /// All pods and removed pods before the present write.
+    before: BTreeMap<String, Pod>,
     list: Vec<Interval>,
     now: i64,
     heard: Option<i64>,
@@ -180,7 +189,11 @@ impl Model {
         for word in old_words.iter().filter(|word| !words(pod).contains(word)) {
             self.end(&pod.uid, word, old.as_ref().expect("it had words").life, false);
         }
+        self.removed.remove(&pod.uid);
         for word in words(pod) {
+            // A pod that returns with another name has it from then on, too.
+            let returned = self.before.get(&pod.uid).map(words);
+            let is_update = old.is_some() || returned.is_some_and(|words| !words.contains(&word));
             let runs_again = |before: &Life| {
                 word.goes_with_sandbox() && before.may_lack_sandbox && !pod.life.may_lack_sandbox
             };
@@ -207,7 +220,7 @@ impl Model {
                     heard: self.heard,
                     learned: self.now,
                     by: self.now,
-                    is_updates: old.is_some(),
+                    is_updates: is_update,
                     stopped: pod.life.may_lack_sandbox.then_some(Stopped { after: None, at: self.now }),
                     lost: None,
                     end: None,
@@ -218,6 +231,7 @@ impl Model {
 
     fn remove(&mut self, uid: &str) {
         if let Some(pod) = self.pods.remove(uid) {
+            self.removed.insert(uid.to_owned(), Removed { pod: pod.clone(), at: self.now });
             for word in words(&pod) {
                 self.end(uid, &word, pod.life, true);
             }
@@ -247,6 +261,7 @@ impl Model {
         let (now, age) = (self.now, self.age);
         let ended = |one: &Interval| one.lost.or(one.end.as_ref().map(|end| end.0));
         let over = |one: &Interval| ended(one).is_some_and(|at| at + age <= now);
+        self.removed.retain(|_, removed| removed.at + age > now);
         let last = self.list.iter().filter(|one| over(one)).map(ended).max().flatten();
         self.forgotten = last.max(self.forgotten);
         self.list.retain(|one| !over(one));
@@ -460,6 +475,9 @@ fn every_answer_is_what_a_list_of_intervals_says() {
             model.now += passes;
             // What is too old is dropped with the next publication.
             let mut next = model.clone();
+            next.before = model.pods.clone();
+            let removed = model.removed.iter();
+            next.before.extend(removed.map(|(uid, removed)| (uid.clone(), removed.pod.clone())));
             next.expire();
             let mut now = moment(start, model.now);
             let since = match step {
