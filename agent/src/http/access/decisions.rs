@@ -5,7 +5,7 @@
 //! many there were, and all clients together have a limit. New clients have a limit of their own, so that no flood of refusals hides
 //! one. No line contains a token or a query.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -93,13 +93,18 @@ struct Logged {
     since: Instant,
     refused: HashMap<(String, Decision), Refusals>,
     new_clients: usize,
-    /// New clients without a line.
-    more_new_clients: u64,
+    /// New clients without a line, as in [`Decisions::served`]. Beyond `REMEMBERED`, further ones are not counted.
+    more_new_clients: HashSet<u64>,
 }
 
 impl Logged {
     fn new() -> Self {
-        Self { since: Instant::now(), refused: HashMap::new(), new_clients: 0, more_new_clients: 0 }
+        Self {
+            since: Instant::now(),
+            refused: HashMap::new(),
+            new_clients: 0,
+            more_new_clients: HashSet::new(),
+        }
     }
 
     /// Begins the next period if this one is over, and logs what had no line in it.
@@ -115,8 +120,9 @@ impl Logged {
                 tracing::info!(client, user, more, "refused further requests: {}", decision.why());
             }
         }
-        if before.more_new_clients > 0 {
-            tracing::info!(more = before.more_new_clients, "served further new clients");
+        let more = before.more_new_clients.len();
+        if more > 0 {
+            tracing::info!(more, "served further new clients");
         }
     }
 }
@@ -176,7 +182,9 @@ impl Decisions {
         logged.renew();
         if logged.new_clients >= LINES {
             // Not remembered, so it has a line if it is served again in another period.
-            logged.more_new_clients += 1;
+            if logged.more_new_clients.len() < REMEMBERED {
+                logged.more_new_clients.insert(place);
+            }
             return false;
         }
         logged.new_clients += 1;
@@ -213,10 +221,12 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use axum::http::Request;
+    use tracing::field::{Field, Visit};
     use tracing::subscriber::set_default;
     use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
@@ -229,6 +239,25 @@ mod tests {
         fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// The number in the last line that says how many more there were.
+    struct More(Arc<AtomicU64>);
+
+    impl<S: tracing::Subscriber> Layer<S> for More {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            event.record(&mut More(Arc::clone(&self.0)));
+        }
+    }
+
+    impl Visit for More {
+        fn record_u64(&mut self, field: &Field, value: u64) {
+            if field.name() == "more" {
+                self.0.store(value, Ordering::Relaxed);
+            }
+        }
+
+        fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
     }
 
     #[tokio::test(start_paused = true)]
@@ -278,6 +307,26 @@ mod tests {
         tokio::time::advance(PERIOD).await;
         assert_eq!(serve("dave", "10.0.0.1"), 2, "and how many had no line");
         assert_eq!(serve("alice", "10.0.0.2"), 0, "it is still known");
+    }
+
+    /// A client that asks often is one client.
+    #[tokio::test(start_paused = true)]
+    async fn the_line_of_further_new_clients_has_their_number_and_not_that_of_their_requests() {
+        let more = Arc::new(AtomicU64::new(0));
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        let _guard = set_default(tracing_subscriber::registry().with(More(Arc::clone(&more))));
+        let decisions = Decisions::register(&mut Registry::default());
+        let (request, ()) = Request::get("/pods").body(()).unwrap().into_parts();
+        for (requests, further) in [(1, 3), (20, 3), (1, 2 * REMEMBERED)] {
+            for client in 0..LINES + further {
+                let client = format!("{requests} {further} {client}");
+                (0..requests).for_each(|_| decisions.add(Decision::Allowed, &client, None, &request));
+            }
+            tokio::time::advance(PERIOD).await;
+            decisions.add(Decision::Unauthorized, "10.0.0.1", None, &request);
+            let expected = further.min(REMEMBERED);
+            assert_eq!(more.swap(0, Ordering::Relaxed), u64::try_from(expected).unwrap(), "{requests}");
+        }
     }
 
     #[test]
