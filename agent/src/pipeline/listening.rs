@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::suspension::Suspension;
-use pod_index::Moment;
+use pod_index::{Moment, Time};
 
 /// Time between two looks.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -21,6 +21,8 @@ pub(super) struct Listening {
     relists: u64,
     /// Since when no pod came and went unseen.
     unbroken_since: Instant,
+    /// Whether it is since then because the wall clock was set forward, or the machine was suspended.
+    began_with_step: bool,
     suspension: Suspension,
 }
 
@@ -41,6 +43,7 @@ impl Listening {
             told_until: None,
             relists: 0,
             unbroken_since: now.instant,
+            began_with_step: false,
             suspension: Suspension::new(now.instant, now.time.into()),
         }
     }
@@ -63,14 +66,26 @@ impl Listening {
         since.map_or(now, |since| now.covering(since, until))
     }
 
+    /// Since when everything is known at this moment, if it is not known of before because of a step of the clock.
+    pub(super) fn since_step(&self, covered: &Moment) -> Option<Time> {
+        covered.coverage.filter(|_| self.began_with_step).map(|coverage| coverage.since)
+    }
+
     /// Looks at the sources.
     pub(super) fn look(&mut self, now: Moment, look: &Look) {
         let wall = SystemTime::from(now.time);
         let age = look.age.unwrap_or(Duration::MAX);
         let is_covered = self.suspension.covers(age, now.instant, wall);
+        let has_stepped = self.suspension.resumed() == Some(now.instant);
+        let was_told = self.told_until.is_some();
         self.told_until = wall.checked_sub(age).filter(|_| is_covered && look.all_told);
-        if self.told_until.is_none() || look.relists != self.relists {
+        let is_broken = self.told_until.is_none() || look.relists != self.relists;
+        if is_broken {
             self.unbroken_since = now.instant;
+        }
+        // Until the sources have told everything again, nothing else ends what was known.
+        if is_broken && was_told {
+            self.began_with_step = has_stepped;
         }
         self.relists = look.relists;
         self.last_look = now.instant;
@@ -80,7 +95,7 @@ impl Listening {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_index::{Coverage, Time};
+    use pod_index::Coverage;
 
     const SECOND: Duration = Duration::from_secs(1);
 

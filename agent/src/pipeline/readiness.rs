@@ -24,7 +24,8 @@ pub(crate) struct Readiness {
     ready: watch::Sender<bool>,
     /// Whether the index has the pods of the last run.
     is_restored: bool,
-    /// When it was last noticed that the wall clock was set, in nanoseconds by the new time. The first time, if it never was.
+    /// When it was last noticed that the wall clock was set, or when the sources had told all anew after it, in nanoseconds by
+    /// the new time. The first time, if it never was.
     clock_set: AtomicI64,
 }
 
@@ -68,6 +69,11 @@ impl Readiness {
     /// The wall clock was set before this time, and the index knows nothing of the past of the old one.
     pub(crate) fn clock_was_set(&self, by: Time) {
         self.clock_set.store(by.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// After that, all is known since this time: only what the sources told after a step forward counts.
+    pub(crate) fn told_after_clock_was_set(&self, since: Time) {
+        self.clock_set.fetch_max(since.as_nanos(), Ordering::Relaxed);
     }
 
     /// Whether the past that the index knows begins at this time because the wall clock was set then.

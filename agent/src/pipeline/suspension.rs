@@ -23,6 +23,11 @@ impl Suspension {
         Self { last: Look { instant: now, wall }, resumed: None }
     }
 
+    /// When it was last found that the machine was suspended, or its wall clock was set forward.
+    pub(super) fn resumed(&self) -> Option<Instant> {
+        self.resumed
+    }
+
     /// Whether an age can be trusted: what it is the age of was heard after the last suspension.
     pub(super) fn covers(&mut self, age: Duration, now: Instant, wall: SystemTime) -> bool {
         let last = std::mem::replace(&mut self.last, Look { instant: now, wall });

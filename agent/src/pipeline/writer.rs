@@ -318,7 +318,11 @@ impl Work {
         if !self.listening.is_due(now.instant, waiting_reports) {
             return;
         }
-        self.writer.advance(self.listening.covered(now));
+        let covered = self.listening.covered(now);
+        if let Some(since) = self.listening.since_step(&covered) {
+            self.readiness.told_after_clock_was_set(since);
+        }
+        self.writer.advance(covered);
         let age = self.readiness.age();
         let relists = self.readiness.relists();
         let all_told = self.merge.all_sources_seen() && self.restored.is_none();

@@ -424,6 +424,39 @@ fn a_step_of_the_clock_is_counted_once() {
     assert!(text.lines().any(|line| line == "pod_index_clock_steps_total 1"), "{text}");
 }
 
+/// As on a machine whose clock is set right soon after it has started. What is known begins with the first news of the sources
+/// after the step, which is later than the step.
+#[test]
+fn what_is_known_after_a_step_forward_began_with_the_clock() {
+    let Built { setup, mut seen } = Built::of(&[Source::Kubelet], keeping());
+    let counts = Writing::register(seen.metrics.ours());
+    let mut work = Work::new(setup, None, counts, watch::channel(false).0);
+    let seconds = Duration::from_secs;
+    let (instant, wall) = (Instant::now(), SystemTime::now());
+    // So nothing is known until a few looks after the step.
+    let read = instant.checked_sub(seconds(5));
+    seen.statuses[0].send_modify(|status| status.last_complete_read = read);
+    work.report(Source::Kubelet, &[pod("1", "web")], true);
+    // Looks until something is known, and says since when.
+    let mut known_after = |passed: u64, step: u64| {
+        let mut moments = (0..60).map(|look| {
+            let passed = seconds(passed + 2 * look);
+            Moment::new(instant + passed, wall + passed + seconds(step))
+        });
+        let known = moments.find_map(|moment| {
+            work.listen(moment, 0);
+            work.count();
+            work.known()
+        });
+        known.expect("the source tells everything").since
+    };
+    let before = known_after(2, 0);
+    assert!(!seen.readiness.began_with_the_clock(before));
+    let after = known_after(200, 3_600);
+    assert!(after > Time::from(wall + seconds(200 + 3_600)), "later than the step");
+    assert!(seen.readiness.began_with_the_clock(after), "{after:?}");
+}
+
 /// Versions that come and go hide it in the number of retired snapshots.
 #[test]
 fn a_snapshot_that_is_held_while_pods_change_gets_older_in_the_metrics() {
