@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -57,6 +59,19 @@ impl Processes {
                 thread::Builder::new().name("processes".to_owned()).spawn(move || read(resolver, &waiting));
         }
         Ok(Self { work, idle: Arc::new(Semaphore::new(READERS)), roots })
+    }
+
+    /// Reads nothing, and counts the processes that it is asked for.
+    #[cfg(test)]
+    pub(super) fn counting(asked: Arc<AtomicUsize>) -> Self {
+        let (work, waiting) = crossbeam_channel::unbounded::<Work>();
+        thread::spawn(move || {
+            for Work { processes, answer, _reader } in waiting {
+                asked.fetch_add(processes.len(), Ordering::Relaxed);
+                let _ = answer.send(Placements::new());
+            }
+        });
+        Self { work, idle: Arc::new(Semaphore::new(READERS)), roots: Arc::default() }
     }
 
     /// The cgroups that may hold pods.

@@ -211,15 +211,26 @@ struct SearchBudget {
     searches: usize,
     /// Queries until it is renewed.
     queries: usize,
+    /// Bytes of the answers since it was renewed.
+    answered: usize,
 }
 
 impl SearchBudget {
     /// Another query is looked up, in an index with so many pods: `PART` queries together may visit `VISITED` pods.
     fn take_query(&mut self, pods: usize) {
         if self.queries == 0 {
-            *self = Self { searches: searches_among(pods, VISITED), queries: PART };
+            *self = Self { searches: searches_among(pods, VISITED), queries: PART, answered: 0 };
         }
         self.queries -= 1;
+    }
+
+    /// A query got an answer of so many bytes. After `most` bytes, the budget is renewed, too: long answers are those of pods, and a
+    /// batch that asks for existing ones finds each.
+    fn spend(&mut self, bytes: usize, most: usize) {
+        self.answered += bytes;
+        if self.answered >= most {
+            *self = Self::default();
+        }
     }
 }
 
@@ -254,8 +265,8 @@ impl Whois {
 
     /// Answers a few queries. They need no turn.
     async fn answer_at_once(&self, limits: &ClientLimits, mut queries: Queries) -> Response {
-        let placements = self.placements(limits, &queries).await;
-        let answers = self.part(&self.reader.load(), &mut queries, &placements, usize::MAX);
+        let mut ahead = self.read_ahead(limits, &queries).await;
+        let answers = self.part(&self.reader.load(), &mut queries, &mut ahead, usize::MAX);
         (HEAD, answers).into_response()
     }
 
@@ -266,7 +277,7 @@ impl Whois {
         queries: Queries,
         body: Option<HeldBody>,
     ) -> Response {
-        let answering = Answering { whois: self, limits, queries, moment: None, body };
+        let answering = Answering { whois: self, limits, queries, ahead: None, moment: None, body };
         let parts = stream::try_unfold(answering, async |mut answering| {
             let part = answering.next_part().await?;
             Ok::<_, io::Error>((!part.is_empty()).then(|| (Bytes::from(part), answering)))
@@ -282,9 +293,9 @@ impl Whois {
             let mut changes = self.reader.changes();
             // The first change is the present state, which the look below includes.
             let _ = changes.try_next();
-            let placements = self.placements(limits, queries).await;
+            let mut ahead = self.read_ahead(limits, queries).await;
             let LookedUp { answers, may_change, outcomes } =
-                self.looked_up(&self.reader.load(), &mut queries.clone(), &placements, usize::MAX);
+                self.looked_up(&self.reader.load(), &mut queries.clone(), &mut ahead, usize::MAX);
             if !may_change || timeout_at(deadline, changes.next()).await.is_err() {
                 self.lookups.count(outcomes);
                 return answers;
@@ -295,10 +306,11 @@ impl Whois {
         }
     }
 
-    /// The processes among the queries of the next part.
-    async fn placements(&self, limits: &ClientLimits, queries: &Queries) -> Placements {
+    /// Reads the processes among the next queries.
+    async fn read_ahead(&self, limits: &ClientLimits, queries: &Queries) -> ReadAhead {
         let process = |query: Bytes| -> Option<Process> { query::process(str::from_utf8(&query).ok()?) };
-        self.processes.get(limits, queries.clone().take(PART).filter_map(process).collect()).await
+        let processes = queries.clone().take(PART).filter_map(process).collect();
+        ReadAhead { placements: self.processes.get(limits, processes).await, queries: PART }
     }
 
     /// The next answers: about `most` bytes, and those of a few searches. It is bounded work. Without a limit of bytes, it is all
@@ -307,10 +319,10 @@ impl Whois {
         &self,
         snapshot: &Snapshot<Record>,
         queries: &mut Queries,
-        placements: &Placements,
+        ahead: &mut ReadAhead,
         most: usize,
     ) -> Vec<u8> {
-        let LookedUp { answers, outcomes, .. } = self.looked_up(snapshot, queries, placements, most);
+        let LookedUp { answers, outcomes, .. } = self.looked_up(snapshot, queries, ahead, most);
         self.lookups.count(outcomes);
         answers
     }
@@ -320,7 +332,7 @@ impl Whois {
         &self,
         snapshot: &Snapshot<Record>,
         queries: &mut Queries,
-        placements: &Placements,
+        ahead: &mut ReadAhead,
         most: usize,
     ) -> LookedUp {
         let left = queries.left;
@@ -329,7 +341,7 @@ impl Whois {
         let part = Part {
             whois: self,
             snapshot,
-            placements,
+            placements: &ahead.placements,
             at: queries.at,
             shown: Shown { details: queries.is_detailed, attributes: self.has_attributes },
             only_attributes: queries.only_attributes,
@@ -338,11 +350,13 @@ impl Whois {
         let mut looked_up =
             LookedUp { answers: Vec::new(), may_change: false, outcomes: Outcomes::default() };
         let mut may_search = searches_among(pods, VISITED_IN_PART);
-        for query in queries.by_ref().take(PART) {
+        for query in queries.by_ref().take(ahead.queries) {
+            ahead.queries -= 1;
             budget.take_query(pods);
-            let before = budget.searches;
+            let (searches, bytes) = (budget.searches, looked_up.answers.len());
             part.answer(&query, &mut budget.searches, &mut looked_up);
-            may_search = may_search.saturating_sub(before - budget.searches);
+            may_search = may_search.saturating_sub(searches - budget.searches);
+            budget.spend(looked_up.answers.len() - bytes, most);
             // A short answer is one of few queries, which is not divided.
             if looked_up.answers.len() >= most || (may_search == 0 && most < usize::MAX) {
                 break;
@@ -354,12 +368,21 @@ impl Whois {
     }
 }
 
+/// The processes among the next queries. A read may take long, so it is for several short parts.
+struct ReadAhead {
+    placements: Placements,
+    /// So many queries are left whose processes were read.
+    queries: usize,
+}
+
 /// Queries that are being answered in parts.
 struct Answering {
     whois: Arc<Whois>,
     limits: Arc<ClientLimits>,
     /// Those that are left.
     queries: Queries,
+    /// The processes among the next of them, if they are read.
+    ahead: Option<ReadAhead>,
     /// The one of the last part.
     moment: Option<TakenSnapshot>,
     /// The body that the queries are in.
@@ -370,11 +393,17 @@ impl Answering {
     /// The next answers. None are left if it is empty.
     async fn next_part(&mut self) -> io::Result<Vec<u8>> {
         self.body.as_ref().map_or(Ok(()), HeldBody::check)?;
-        let placements = self.whois.placements(&self.limits, &self.queries).await;
+        // As old as the moment at most: a process ID is used again.
+        let is_young = self.moment.as_ref().is_some_and(TakenSnapshot::is_young);
+        let ahead = match self.ahead.take().filter(|ahead| is_young && ahead.queries > 0) {
+            Some(ahead) => ahead,
+            None => self.whois.read_ahead(&self.limits, &self.queries).await,
+        };
+        let ahead = self.ahead.insert(ahead);
         let moment = self.moment.take().filter(TakenSnapshot::is_young);
         let moment = self.moment.insert(moment.unwrap_or_else(|| TakenSnapshot::now(&self.whois.reader)));
         // At most `PART` queries, or a few searches: a fraction of a millisecond on a usual node.
-        let answer = || self.whois.part(&moment.snapshot, &mut self.queries, &placements, CHUNK);
+        let answer = || self.whois.part(&moment.snapshot, &mut self.queries, ahead, CHUNK);
         let part = self.limits.in_short_turn(answer).await;
         part.ok_or_else(|| io::Error::other("the agent ends"))
     }
@@ -447,7 +476,8 @@ impl Part<'_> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::iter;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::thread;
 
     use http_body_util::BodyExt;
@@ -464,6 +494,7 @@ mod tests {
     use crate::config::tests::settings_of;
     use crate::metrics::Metrics;
     use crate::pipeline::readiness::Readiness;
+    use crate::whois::processes::Processes;
 
     /// Pods of a Namespace, all with the same version in a label, and the Namespace too: one publication for each version.
     struct Versions {
@@ -489,6 +520,17 @@ mod tests {
                 from_value(json!({ "name": "shop", "uid": "n", "labels": labels })).unwrap();
             let namespace = Change::Namespaces(SourceUpdate::Upsert(vec![namespace.into()]));
             let _ = self.join.write(&mut self.writer, (0..Self::PODS).map(pod).chain([namespace]));
+        }
+
+        /// Adds pods until there are so many. Each has this text in a label.
+        fn fill(&mut self, pods: usize, label: &str) {
+            for number in Self::PODS..pods {
+                let (name, uid) = (format!("more-{number}"), format!("uid-{number}"));
+                let labels = json!({ "text": label });
+                let metadata = json!({ "namespace": "n", "name": name, "uid": uid, "labels": labels });
+                let pod: Pod = from_value(json!({ "metadata": metadata })).unwrap();
+                let _ = self.join.write(&mut self.writer, [Change::Pod(Operation::Upsert(pod.into()))]);
+            }
         }
     }
 
@@ -611,12 +653,7 @@ mod tests {
     async fn between_two_parts_few_pods_are_visited_and_the_searches_of_a_batch_stay_limited() {
         const PODS: usize = 100;
         let (whois, mut index) = whois();
-        for number in Versions::PODS..PODS {
-            let name = format!("more-{number}");
-            let pod: Pod =
-                from_value(json!({ "metadata": { "namespace": "n", "name": name, "uid": name } })).unwrap();
-            let _ = index.join.write(&mut index.writer, [Change::Pod(Operation::Upsert(pod.into()))]);
-        }
+        index.fill(PODS, "");
         let limits = Clients::new().named("client");
         // Each is the start of a pod's name, which only a search finds.
         let text: Bytes = "web\n".repeat(2 * PART).into();
@@ -630,6 +667,42 @@ mod tests {
         let in_part = VISITED_IN_PART / PODS;
         assert!(searched.iter().all(|searches| *searches <= in_part), "{searched:?}");
         assert_eq!(searched.iter().sum::<usize>(), 2 * VISITED / PODS, "{searched:?}");
+    }
+
+    /// A search finds each. Answers of a usual size fill several chunks before `PART` queries are answered.
+    #[tokio::test]
+    async fn a_batch_of_names_of_existing_pods_finds_each_of_them() {
+        const PODS: usize = 100;
+        let (whois, mut index) = whois();
+        index.fill(PODS, &"x".repeat(1_000));
+        let names = (Versions::PODS..PODS).cycle().take(3 * PART);
+        let text: Vec<u8> = names.flat_map(|number| format!("more-{number}\n").into_bytes()).collect();
+        let queries = Queries { text: text.into(), end: b'\n', ..parameters(None).unwrap().queries };
+        let body = whois.answer_in_parts(Clients::new().named("client"), queries, None).into_body();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answers: Vec<&str> = str::from_utf8(&body).unwrap().lines().collect();
+        assert_eq!(answers.len(), 3 * PART);
+        let unfound = answers.iter().position(|answer| !answer.contains(r#""foundBy""#));
+        assert_eq!(unfound.map(|number| answers[number]), None, "answer {unfound:?}");
+    }
+
+    /// Each look at `/proc` may take long, and a batch of words has many short parts.
+    #[tokio::test]
+    async fn a_process_is_read_once_however_short_the_parts_before_it_are() {
+        const PODS: usize = 2_000;
+        let (whois, mut index) = whois();
+        index.fill(PODS, "");
+        let (words, processes) = (20, 100);
+        let numbers = (1..=processes).map(|number| format!("{number}\n"));
+        let text: String = iter::repeat_n("web\n".to_owned(), words).chain(numbers).collect();
+        let queries = Queries { text: text.into(), end: b'\n', ..parameters(None).unwrap().queries };
+        let reads = Arc::new(AtomicUsize::new(0));
+        let whois = Arc::into_inner(whois).unwrap();
+        let whois = Arc::new(Whois { processes: Processes::counting(Arc::clone(&reads)), ..whois });
+        let body = whois.answer_in_parts(Clients::new().named("client"), queries, None).into_body();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answers = str::from_utf8(&body).unwrap().lines().count();
+        assert_eq!((answers, reads.load(Ordering::Relaxed)), (words + processes, processes));
     }
 
     #[test]
