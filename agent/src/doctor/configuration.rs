@@ -3,6 +3,7 @@
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index_kubelet::sources::{ProblemKind, Source, Updates};
+use rustix::process::geteuid;
 
 use super::report::Finding;
 use crate::config::values::CheckpointDirectory;
@@ -37,7 +38,9 @@ pub(super) async fn check(settings: &Settings, sources: Vec<Opened>, findings: &
         let done = check::keeps(settings, path).map(|()| format!("{} can be written", path.display()));
         let fix = "let the agent's user write there; the unit's service can write only to /var/lib/pod-index";
         findings.push(Finding::of("checkpoints", done, fix));
-        findings.extend(checkpoints::who_else_may_write(path).map(|who| {
+        // Root examines a directory that belongs to the agent, whose user it does not know.
+        let agent = Some(geteuid()).filter(|user| !user.is_root());
+        findings.extend(checkpoints::who_else_may_write(path, agent).map(|who| {
             let what = format!(
                 "{who} may write into {}: whoever does makes up pods at the next start",
                 path.display()

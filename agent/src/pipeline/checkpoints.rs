@@ -18,7 +18,7 @@ use pod_index_kubelet::HasPod;
 use pod_index_kubelet::checkpoint::{CheckpointStatus, Checkpoints, Restored, is_restored};
 use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::{Source, redact_env};
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Uid, getegid, geteuid};
 
 /// The directory, opened and read. `None` if none is configured. Skips bad files.
 pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)>, Failure> {
@@ -26,7 +26,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
     let opened = Checkpoints::open(path, *which);
     let (checkpoints, mut restored) =
         opened.map_err(|error| Failure::unable(settings.written.name("checkpoint-dir"), error))?;
-    if let Some(who) = who_else_may_write(path) {
+    if let Some(who) = who_else_may_write(path, Some(geteuid())) {
         tracing::warn!(directory = %path.display(), "{who} may write checkpoints there, and the agent believes them at its next start");
     }
     for error in &restored.errors {
@@ -51,12 +51,14 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<(Checkpoints, Restored)
 /// Who may put files into the checkpoint directory besides root and the agent's own user and group. A file there is a pod at the next
 /// start, until the sources say otherwise. `None` also if there is no such directory.
 ///
+/// `agent`: the agent's user. If it is not known, it may be the directory's owner.
+///
 /// The sticky bit does not help: it forbids to remove another's file, and not to add one. The kubelet does not look either: it makes
 /// its directory for itself (`checkpointmanager.NewCheckpointManager`), so this is a warning, and no reason not to start.
-pub(crate) fn who_else_may_write(directory: &Path) -> Option<String> {
+pub(crate) fn who_else_may_write(directory: &Path, agent: Option<Uid>) -> Option<String> {
     let directory = fs::metadata(directory).ok().filter(fs::Metadata::is_dir)?;
     let permissions = Permissions { user: directory.uid(), group: directory.gid(), mode: directory.mode() };
-    permissions.others_who_may_write(geteuid().as_raw(), getegid().as_raw())
+    permissions.others_who_may_write(agent.map(Uid::as_raw), getegid().as_raw())
 }
 
 /// Who owns a directory, and what its owner, its group and all others may do there.
@@ -67,7 +69,7 @@ struct Permissions {
 }
 
 impl Permissions {
-    fn others_who_may_write(&self, own_user: u32, own_group: u32) -> Option<String> {
+    fn others_who_may_write(&self, own_user: Option<u32>, own_group: u32) -> Option<String> {
         let Self { user, group, mode } = *self;
         if mode & 0o002 != 0 {
             return Some("every user of the machine".to_owned());
@@ -75,7 +77,8 @@ impl Permissions {
         if mode & 0o020 != 0 && group != own_group && group != 0 {
             return Some(format!("the group {group}"));
         }
-        (user != own_user && user != 0).then(|| format!("the user {user}, its owner,"))
+        (own_user.is_some_and(|own_user| user != own_user) && user != 0)
+            .then(|| format!("the user {user}, its owner,"))
     }
 }
 
@@ -209,9 +212,18 @@ mod tests {
             (OWN, 8, 0o750, None),
             (9, OWN, 0o755, Some("the user 9, its owner,")),
         ] {
-            let found = Permissions { user, group, mode }.others_who_may_write(OWN, OWN);
+            let found = Permissions { user, group, mode }.others_who_may_write(Some(OWN), OWN);
             assert_eq!(found.as_deref(), expected, "{user} {group} {mode:o}");
         }
+    }
+
+    #[test]
+    fn the_owner_of_a_directory_is_no_problem_if_he_may_be_the_agent() {
+        let of_the_service = Permissions { user: 9, group: 9, mode: 0o700 };
+        assert_eq!(of_the_service.others_who_may_write(None, 0), None);
+        let open = Permissions { user: 9, group: 9, mode: 0o777 };
+        let found = open.others_who_may_write(None, 0);
+        assert_eq!(found.as_deref(), Some("every user of the machine"));
     }
 
     fn pod(uid: &str, source: &str) -> Arc<Pod> {

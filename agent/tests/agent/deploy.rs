@@ -397,6 +397,22 @@ fn the_directory_of_the_agents_socket_is_right_for_the_agents_user_and_for_root(
     }
 }
 
+/// The kubelet makes an `emptyDir` that every user may write to, and the agent warns of such a directory. Nobody in the pod could
+/// change its mode.
+#[test]
+#[ignore = "needs kubectl: .ci/run deploy"]
+fn checkpoints_are_in_a_directory_that_the_agent_makes_below_the_volume() {
+    for components in [&[][..], &["node-checkpoints"], &["kubelet-socket"]] {
+        let container = pod(daemonset(components)).containers.remove(0);
+        let volumes = container.volume_mounts.unwrap();
+        let mount = volumes.iter().find(|mount| mount.name == "checkpoints").unwrap();
+        let variables = container.env.unwrap();
+        let variable = variables.iter().find(|variable| variable.name == "POD_INDEX_CHECKPOINT_DIR").unwrap();
+        let directory = Path::new(variable.value.as_ref().unwrap());
+        assert_eq!(directory.parent(), Some(Path::new(&mount.mount_path)), "{components:?}");
+    }
+}
+
 /// A rollout replaces the pod, and what is in its own volumes is gone. While the API server is away, the new one has nothing
 /// but the node's directory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

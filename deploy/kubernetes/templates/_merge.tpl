@@ -30,6 +30,16 @@ other lists are replaced.
 {{- end }}
 
 {{- /*
+The name of the release's objects. A release of another name gets names of its own, so that two can live in one cluster, for
+example for two kinds of nodes.
+*/}}
+{{- define "name" }}
+{{- $name := .Release.Name }}
+{{- if not (contains "pod-index" $name) }}{{ $name = printf "%s-pod-index" $name }}{{ end }}
+{{- $name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- /*
 Replaces `pod-index` at the start of the names that the objects give each other by `name`. Objects select the pods of their own
 release, unless that has the usual name: the selector of a DaemonSet cannot be changed.
 */}}

@@ -160,10 +160,17 @@ impl Pods {
         match (object, before) {
             (Some(mut object), before) => {
                 // A list may still have a pod that has ended. Only a container that runs proves that it has begun again.
-                let has_ended = before.is_some_and(|before| before.has_ended) && !runs(&object);
+                let has_ended = before.as_ref().is_some_and(|before| before.has_ended) && !runs(&object);
+                let before_object = before.map(|before| before.object.clone());
                 if has_ended {
                     mark_ended(&mut object);
                 }
+                // A kubelet that was restarted has seen each pod anew. Without this, each of its pods would be another object than
+                // the one that was emitted, for ever, and be compared at each event.
+                let object = match before_object {
+                    Some(known) => object.as_first_seen(&known),
+                    None => object,
+                };
                 self.by_uid.insert(uid, ListedPod { object, content, has_ended, problem });
                 None
             }
@@ -222,4 +229,31 @@ fn runs(pod: &Pod) -> bool {
     let containers = [&status.container_statuses, &status.init_container_statuses];
     let mut all = containers.into_iter().flatten().flatten().filter_map(|container| container.state.as_ref());
     all.any(|state| state.running.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use serde_json::{from_value, json};
+
+    use super::*;
+    use crate::protobuf::encode_pod;
+
+    /// A kubelet that was restarted has seen all its pods anew. If they were new objects for it, every later event would compare
+    /// each of them with what was emitted.
+    #[test]
+    fn a_pod_that_was_only_seen_anew_stays_the_same_object() {
+        let seen = |seen: &str| {
+            let annotations = json!({ "kubernetes.io/config.seen": seen });
+            let metadata =
+                json!({ "uid": "u", "name": "web", "namespace": "shop", "annotations": annotations });
+            encode_pod(&from_value(json!({ "metadata": metadata })).unwrap())
+        };
+        let mut pods = Pods::new("socket".to_owned(), |_| {});
+        assert!(pods.event(EventKind::Changed, &seen("1")).unwrap());
+        let before = pods.all();
+        assert!(pods.event(EventKind::Changed, &seen("2")).unwrap());
+        assert!(ptr::eq::<Pod>(&*pods.all()[0], &*before[0]));
+    }
 }

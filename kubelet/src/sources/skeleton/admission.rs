@@ -77,6 +77,17 @@ impl Deref for Admitted {
 }
 
 impl Admitted {
+    /// This pod with the time at which it was first seen. The known object, if nothing else differs.
+    pub(in crate::sources) fn as_first_seen(mut self, before: &Self) -> Self {
+        if Arc::ptr_eq(&before.0, &self.0) {
+            return self;
+        }
+        if let Some(seen) = before.annotation(CONFIG_SEEN_ANNOTATION) {
+            self.mark(CONFIG_SEEN_ANNOTATION, seen);
+        }
+        if *before == self { before.clone() } else { self }
+    }
+
     /// Sets a mark that this source is the one to set.
     pub(in crate::sources) fn mark(&mut self, key: &str, value: &str) {
         set_annotation(&mut self.0, key, value);
@@ -94,15 +105,9 @@ pub(in crate::sources) fn objects(pods: &[Admitted]) -> Vec<Arc<Pod>> {
 /// its next read, too, and need no comparison.
 pub(in crate::sources) fn as_first_seen(pods: Vec<Admitted>, before: &[Admitted]) -> Vec<Admitted> {
     let before: HashMap<_, _> = before.iter().map(|pod| (pod.uid(), pod)).collect();
-    let as_first_seen = |mut pod: Admitted| {
-        let Some(before) = before.get(pod.uid()) else { return pod };
-        if Arc::ptr_eq(&before.0, &pod.0) {
-            return pod;
-        }
-        if let Some(seen) = before.annotation(CONFIG_SEEN_ANNOTATION) {
-            pod.mark(CONFIG_SEEN_ANNOTATION, seen);
-        }
-        if **before == pod { Admitted::clone(before) } else { pod }
+    let as_first_seen = |pod: Admitted| match before.get(pod.uid()) {
+        Some(before) => pod.as_first_seen(before),
+        None => pod,
     };
     pods.into_iter().map(as_first_seen).collect()
 }
