@@ -64,7 +64,8 @@ fn open_at(read: &[u8]) -> Vec<Open<'_>> {
             b']' | b'}' => _ = open.pop(),
             b':' | b',' if deeper > 0 => {}
             b':' => {
-                if let Some(Open::Mapping(key)) = open.last_mut() {
+                // In a text that is no JSON, a second colon must not make a key of a value: paths are logged.
+                if let Some(Open::Mapping(key @ None)) = open.last_mut() {
                     *key = text;
                 }
             }
@@ -243,6 +244,13 @@ mod tests {
     fn a_value_that_its_type_refuses_afterwards_has_a_path_too() {
         let json = br#"{"kind": "Pod", "apiVersion": "v2", "spec": {}}"#;
         assert_eq!(of_error(json, &serde_json::from_slice::<Pod>(json).unwrap_err()), "apiVersion");
+    }
+
+    #[test]
+    fn no_value_becomes_a_key() {
+        let json = br#"{"data": {"password": "hunter2": 1}}"#;
+        let error = serde_json::from_slice::<BTreeMap<String, BTreeMap<String, String>>>(json).unwrap_err();
+        assert_eq!(of_error(json, &error), "data.password");
     }
 
     #[test]

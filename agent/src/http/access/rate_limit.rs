@@ -26,8 +26,8 @@ use super::digest::Digest;
 /// Rejected tokens of one client, and of all, in each period.
 const OF_ONE: u32 = 10;
 const OF_ALL: u32 = 50;
-/// Of these, what stays for clients without a rejected token in this period. With this many addresses more than spend the
-/// rest, somebody takes these, too.
+/// Of these, what is kept for clients without a rejected token in this period. Each of them can take one. So who wants to take
+/// all needs this many addresses, besides the four that spend the rest.
 const RESERVED: u32 = 10;
 /// Rejected tokens of all clients that had been refused before and came back, in each period.
 const OF_RETURNING: u32 = 25;
