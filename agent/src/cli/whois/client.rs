@@ -98,15 +98,23 @@ impl<'a> WhoisClient<'a> {
     }
 
     /// Waits for the pods of a few queries. The agent answers as soon as they are there.
+    ///
+    /// It does not wait for what a time decides, such as an event that is too recent, nor may an agent of another version. So
+    /// an answer that came before its time is asked for again, after growing pauses and at last when the wait is over.
     fn wait_for(&self, began: Instant, few: &[&str]) -> Result<Bytes, Failure> {
+        let mut pause = FIRST_PAUSE;
         loop {
+            let asked = Instant::now();
+            let wait = self.left(began).min(LONGEST_WAIT);
+            let answers = self.get(few, wait)?;
             let left = self.left(began);
-            let answers = self.get(few, left.min(LONGEST_WAIT))?;
-            if left <= LONGEST_WAIT || Answers::read(&answers).waiting().is_empty() {
+            if left.is_zero() || Answers::read(&answers).waiting().is_empty() {
                 return Ok(answers);
             }
-            // An agent of another version may answer sooner.
-            sleep(FIRST_PAUSE);
+            if asked.elapsed() < wait {
+                sleep(pause.min(left));
+                pause = (2 * pause).min(LONGEST_PAUSE);
+            }
         }
     }
 
@@ -184,6 +192,7 @@ impl Answers {
 /// Whether asking again may bring another answer to the query:
 /// - no pod was found, and it may still arrive. For a process, this holds if it is in a pod that the index does not
 ///   have. It does not hold for text that is no identity;
+/// - no pod was found for a time, of which more will be known;
 /// - a removed pod was found by a key that another pod may get, such as an IP or a name.
 fn may_change(answer: &[u8]) -> bool {
     let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return false };

@@ -119,6 +119,43 @@ fn the_agent_waits_for_a_few_pods_and_only_what_may_change_is_asked_again() {
     assert_eq!(queries, ["u-1", "there", "u-2"]);
 }
 
+/// An agent answers a query with a time at once, however long it may wait: what happened then is not known yet, or several pods may
+/// have had the key.
+fn not_known_until(known: usize) -> impl Fn(usize, &[String]) -> (&'static str, String) {
+    move |number, queries| {
+        let answer = |query: &String| {
+            let found = number >= known;
+            let why = if found {
+                r#""foundBy":"ip""#
+            } else {
+                r#""error":"what happened at that time is not known yet""#
+            };
+            let at = r#""at":"2026-01-02T03:04:05Z""#;
+            format!("{{\"found\":{found},\"query\":{},\"kind\":\"ip\",{at},{why}}}\n", json!(query))
+        };
+        ("200 OK", queries.iter().map(answer).collect())
+    }
+}
+
+#[test]
+fn what_is_not_known_yet_of_a_time_is_asked_again_until_the_wait_is_over() {
+    let agent = FakeAgent::start(not_known_until(3));
+    let output = agent.ask(&["--wait", "10s", "--at", "2026-01-02T03:04:05Z", "10.0.0.7"]);
+    assert!(output.status.success(), "{} {:?}", stdout(&output), agent.requests());
+    assert_eq!(agent.requests().len(), 4, "{:?}", agent.requests());
+
+    let agent = FakeAgent::start(not_known_until(3));
+    let output = agent.pipe(&["--wait", "10s", "--at", "2026-01-02T03:04:05Z"], "10.0.0.7\n10.0.0.8\n");
+    assert!(output.status.success(), "{} {:?}", stdout(&output), agent.requests());
+    assert_eq!(agent.requests().len(), 4, "{:?}", agent.requests());
+
+    // Less and less often: after 0, 0, 0.2, 0.6 and 1 s.
+    let agent = FakeAgent::start(not_known_until(usize::MAX));
+    let output = agent.ask(&["--wait", "1s", "--at", "2026-01-02T03:04:05Z", "10.0.0.7"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!((3..=5).contains(&agent.requests().len()), "{:?}", agent.requests());
+}
+
 /// Without end, until the time is over: less and less often, without the line that is found.
 #[test]
 fn many_queries_wait_gently() {
