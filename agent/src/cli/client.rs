@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceExt, service_fn};
 
-use super::tls;
+use super::{format, tls};
 use crate::api::view::View;
 use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
@@ -141,7 +141,8 @@ impl Server {
             if !is_reported {
                 is_reported = true;
                 let why = self.reason(&answer);
-                eprintln!("pod-index: {why}; asks again for up to {patience:?}");
+                // Whoever listens there wrote a part of it.
+                format::note(&format!("pod-index: {why}; asks again for up to {patience:?}"));
             }
             // The last request is made at the end of the patience.
             sleep(after.min(left)).await;

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use super::Output;
-use crate::api::table::{self, escaped};
+use crate::api::table::{self, escaped, sanitized};
 use crate::config::failure::Failure;
 
 /// Prints a response. `table` is the human-readable form.
@@ -102,6 +102,12 @@ pub(crate) fn write(bytes: &[u8]) -> Result<bool, Failure> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(Failure::unable("standard output", error)),
     }
+}
+
+/// Prints a line on standard error, in which nothing controls a terminal. That nobody reads it is no reason to end.
+pub(crate) fn note(line: &str) {
+    // `eprintln!` panics if the pipe is closed.
+    let _ = writeln!(io::stderr(), "{}", sanitized(line));
 }
 
 #[cfg(test)]

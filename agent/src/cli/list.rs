@@ -16,7 +16,6 @@ use super::client::{Server, escaped};
 use super::follow::follow;
 use super::format::Printer;
 use super::{ListArgs, Output, format, runtime};
-use crate::api::table::sanitized;
 use crate::api::view::View;
 use crate::config::failure::Failure;
 use crate::pod_api::printed::{COLUMNS, cells};
@@ -36,7 +35,7 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
     }
     let list: List<Pod> = runtime()?.block_on(server.get_json(&path))?;
     if list.items.is_empty() {
-        eprintln!("No pods found");
+        format::note("No pods found");
     }
     print(&list.items.into_iter().map(Arc::new).collect::<Vec<_>>()).map(drop)
 }
@@ -76,9 +75,9 @@ fn watched(
         let update = |update| print(&changed(&mut known, update));
         follow(pods, update, |problem| match problem {
             Some(problem) => {
-                eprintln!("pod-index: {}; the watch continues when it answers", sanitized(problem));
+                format::note(&format!("pod-index: {problem}; the watch continues when it answers"));
             }
-            None => eprintln!("pod-index: the agent answers again"),
+            None => format::note("pod-index: the agent answers again"),
         })
         .await
     })

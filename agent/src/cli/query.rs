@@ -32,7 +32,7 @@ pub(crate) fn ask(
                 }
             }
             if let Some(time) = found.annotation(REMOVED_ANNOTATION) {
-                eprintln!("pod-index: the pod was removed at {}", table::sanitized(time));
+                format::note(&format!("pod-index: the pod was removed at {time}"));
             }
             Ok(())
         }

@@ -32,7 +32,7 @@ pub(crate) fn print(printer: &mut Printer, fields: &[String], answers: &[u8]) ->
         if let Some(error) = error.map(str::to_owned).or_else(|| contested(answer)) {
             let query = sanitized(text_of(answer, "query"));
             let mark = if query.chars().nth(QUOTED).is_some() { "…" } else { "" };
-            eprintln!("pod-index: {:?}: {}", format!("{query:.QUOTED$}{mark}"), sanitized(&error));
+            format::note(&format!("pod-index: {:?}: {error}", format!("{query:.QUOTED$}{mark}")));
         }
     }
     Ok(is_open)

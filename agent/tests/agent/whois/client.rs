@@ -156,6 +156,38 @@ fn what_is_not_known_yet_of_a_time_is_asked_again_until_the_wait_is_over() {
     assert!((3..=5).contains(&agent.requests().len()), "{:?}", agent.requests());
 }
 
+/// Whoever listens on the port of an agent that is down may answer anything.
+#[test]
+fn what_an_agent_says_of_a_refusal_cannot_control_the_terminal() {
+    let message = "\u{1b}]0;title\u{7}\u{1b}[2J\nmade up";
+    let agent = FakeAgent::start(move |number, queries| match number {
+        0 => (BUSY, json!({ "kind": "Status", "apiVersion": "v1", "message": message }).to_string()),
+        _ => answers(queries, |_| true),
+    });
+    let output = agent.pipe(&[], "u-1\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("made up; asks again"), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(!stderr(&output).contains(['\u{1b}', '\u{7}']), "{:?}", stderr(&output));
+}
+
+#[test]
+fn a_pipe_goes_on_when_nobody_reads_its_errors() {
+    let agent = FakeAgent::start(|number, queries| match number {
+        0 => refusal(BUSY),
+        _ => answers(queries, |query| query == "there"),
+    });
+    let (address, port) = agent.address.split_once(':').unwrap();
+    let mut child = binary(&["whois", "--address", address, "--port", port, "-o", "table"]);
+    let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    drop(child.stderr.take());
+    child.stdin.take().unwrap().write_all(b"u-1\nthere\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stdout(&output).contains("there"), "{}", stdout(&output));
+}
+
 /// Without end, until the time is over: less and less often, without the line that is found.
 #[test]
 fn many_queries_wait_gently() {
