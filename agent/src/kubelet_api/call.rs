@@ -62,6 +62,7 @@ async fn answered(
                 Status::new(Reason::Watches, format!("there are too many watches: {limit}"))
             })?;
             let _watching = caller.begin_watch(permit);
+            let _counted = api.metrics.begin_watch();
             events::watch(api, caller.limits(), answer).await
         }
         Method::Other => {

@@ -64,13 +64,25 @@ impl PodsApiMetrics {
         Self { connections, watches, ended, refused }
     }
 
-    /// Counts a call when the result is dropped, and a watch as open until then.
+    /// Counts a call when the result is dropped.
     pub(super) fn begin(&self, method: Method) -> OpenCall<'_> {
-        if method == Method::WatchPods {
-            self.watches.inc();
-        }
         // What drops a call at work is the end of its connection.
         OpenCall { metrics: self, method, outcome: LEFT }
+    }
+
+    /// Counts a watch as open until the result is dropped: one that has a place, so refused and unread calls are none.
+    pub(super) fn begin_watch(&self) -> OpenWatch<'_> {
+        self.watches.inc();
+        OpenWatch(&self.watches)
+    }
+}
+
+/// An open watch.
+pub(super) struct OpenWatch<'a>(&'a Gauge);
+
+impl Drop for OpenWatch<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -106,9 +118,6 @@ impl OpenCall<'_> {
 
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
-        if self.method == Method::WatchPods {
-            self.metrics.watches.dec();
-        }
         let labels = [("method", self.method.label()), ("outcome", self.outcome)];
         self.metrics.ended.get_or_create(&labels).inc();
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use h2::client::{Builder, ResponseFuture, SendRequest};
-use h2::{Reason, RecvStream};
+use h2::{Reason, RecvStream, SendStream};
 use hyper::body::Bytes;
 use hyper::{HeaderMap, Request};
 use tokio::net::UnixStream;
@@ -59,12 +59,17 @@ impl Connection {
 
     /// Begins a call whose message is empty.
     async fn call(&self, method: &str) -> ResponseFuture {
+        let (response, mut body) = self.call_without_message(method).await;
+        body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+        response
+    }
+
+    /// Begins a call whose message does not come until it is sent on the stream.
+    async fn call_without_message(&self, method: &str) -> (ResponseFuture, SendStream<Bytes>) {
         let mut requests = self.0.clone().ready().await.unwrap();
         let request = Request::post(format!("http://localhost/v1alpha1.Pods/{method}"));
         let request = request.header("content-type", "application/grpc").body(()).unwrap();
-        let (response, mut body) = requests.send_request(request, false).unwrap();
-        body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
-        response
+        requests.send_request(request, false).unwrap()
     }
 
     /// Begins a call and waits for its headers.
@@ -202,6 +207,9 @@ async fn what_clients_do_and_what_is_refused_is_counted() {
     ] {
         assert_eq!(read(connection.begin(method).await).await.unwrap().status(), status, "{method}");
     }
+    // A call whose message has not come is no watch yet.
+    let (headers, mut message) = connection.call_without_message("WatchPods").await;
+    let unasked = timeout(PATIENCE, headers).await.expect("a call has no headers").unwrap();
     let of = |metrics: &str, series: &str| value(metrics, &format!("pod_index_pods_api_{series}"));
     let metrics = served.agent.get("/metrics").body;
     for (series, expected) in [
@@ -217,6 +225,9 @@ async fn what_clients_do_and_what_is_refused_is_counted() {
         assert_eq!(of(&metrics, series), expected, "{series}");
     }
     assert!(!metrics.contains("MadeUp"), "a client makes up no label");
+    // Fails if the agent waits for it no longer.
+    let _ = message.send_data(Bytes::from_static(&[0; 5]), true);
+    read(unasked.into_body()).await.unwrap();
     drop((open, connection));
     let left = r#"calls_total{method="WatchPods",outcome="left"}"#;
     let metrics = served
