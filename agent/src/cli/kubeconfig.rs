@@ -4,7 +4,7 @@
 //! addresses instead of one, or a socket beside the port.
 
 use std::env;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, absolute};
 
 use serde_json::{Map, Value, json};
@@ -41,7 +41,11 @@ pub(crate) fn show(
     rule(!asks_for_socket, format!("a kubeconfig cannot name a Unix socket ({socket})"))?;
     rule(server.port != 0, format!("a kubeconfig needs the port that the agent has picked ({port})"))?;
     // An agent that serves on all addresses also serves on loopback.
-    let host = if server.address.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { server.address };
+    let host = match server.address {
+        IpAddr::V4(all) if all.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(all) if all.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        one => one,
+    };
     let address = SocketAddr::new(host, server.port);
     let file = |path: Option<&Path>| {
         let Some(path) = path else { return Ok(None) };

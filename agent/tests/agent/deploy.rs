@@ -528,6 +528,8 @@ fn a_container_of_the_daemonset_prints_a_kubeconfig_for_the_clients_of_its_node(
         server("tls", " --certificate-authority /etc/ca.crt --address 10.0.0.7"),
         "https://10.0.0.7:10270"
     );
+    // A socket of IPv6 need not take connections to 127.0.0.1.
+    assert_eq!(server("tls", " --certificate-authority /etc/ca.crt --address ::"), "https://[::1]:10270");
     // Without TLS, no client could use it.
     let refused = run("tls", "");
     let why = stderr(&refused);
