@@ -125,10 +125,10 @@ pub(crate) fn not_found(message: String) -> Response {
     refused(Reason::NotFound, message)
 }
 
-/// The answer to a probe that fails: its body is for people, one reason on each line.
+/// The answer to a probe that fails: its body is for people, one reason on each line. Without `Retry-After`: by it, `kubectl
+/// get --raw` and other clients of client-go would repeat the request up to ten times before they show the answer.
 pub(crate) fn failed_probe(lines: String) -> Response {
-    let after = [(header::RETRY_AFTER, SOON.as_secs().to_string())];
-    (StatusCode::SERVICE_UNAVAILABLE, after, lines).into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(response.status(), code);
             assert_eq!(response.headers()[header::RETRY_AFTER], seconds.to_string());
         }
-        assert_eq!(failed_probe(String::new()).headers()[header::RETRY_AFTER], "1");
+        assert!(!failed_probe(String::new()).headers().contains_key(header::RETRY_AFTER));
         assert!(!not_found(String::new()).headers().contains_key(header::RETRY_AFTER));
     }
 
