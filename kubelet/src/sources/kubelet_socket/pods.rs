@@ -168,7 +168,7 @@ impl Pods {
                 // A kubelet that was restarted has seen each pod anew. Without this, each of its pods would be another object than
                 // the one that was emitted, for ever, and be compared at each event.
                 let object = match before_object {
-                    Some(known) => object.as_first_seen(&known),
+                    Some(known) => object.keeping_first_seen(&known),
                     None => object,
                 };
                 self.by_uid.insert(uid, ListedPod { object, content, has_ended, problem });

@@ -78,7 +78,7 @@ impl Deref for Admitted {
 
 impl Admitted {
     /// This pod with the time at which it was first seen. The known object, if nothing else differs.
-    pub(in crate::sources) fn as_first_seen(mut self, before: &Self) -> Self {
+    pub(in crate::sources) fn keeping_first_seen(mut self, before: &Self) -> Self {
         if Arc::ptr_eq(&before.0, &self.0) {
             return self;
         }
@@ -106,7 +106,7 @@ pub(in crate::sources) fn objects(pods: &[Admitted]) -> Vec<Arc<Pod>> {
 pub(in crate::sources) fn as_first_seen(pods: Vec<Admitted>, before: &[Admitted]) -> Vec<Admitted> {
     let before: HashMap<_, _> = before.iter().map(|pod| (pod.uid(), pod)).collect();
     let as_first_seen = |pod: Admitted| match before.get(pod.uid()) {
-        Some(before) => pod.as_first_seen(before),
+        Some(before) => pod.keeping_first_seen(before),
         None => pod,
     };
     pods.into_iter().map(as_first_seen).collect()
