@@ -254,6 +254,8 @@ mod tests {
         assert!(pods.event(EventKind::Changed, &seen("1")).unwrap());
         let before = pods.all();
         assert!(pods.event(EventKind::Changed, &seen("2")).unwrap());
-        assert!(ptr::eq::<Pod>(&*pods.all()[0], &*before[0]));
+        let after = pods.all();
+        let objects: [&Pod; 2] = [&before[0], &after[0]];
+        assert!(ptr::eq(objects[0], objects[1]));
     }
 }
