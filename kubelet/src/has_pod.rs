@@ -12,7 +12,7 @@ use pod_index::{Change, PodMeta};
 /// ```
 /// use std::sync::Arc;
 /// use k8s_openapi::api::core::v1::Pod;
-/// use pod_index::{PodKeys, PodMeta};
+/// use pod_index::{Life, PodKeys, PodMeta};
 /// use pod_index_kubelet::HasPod;
 ///
 /// struct Priced { pod: Arc<Pod>, cents_per_hour: u32 }
@@ -23,6 +23,8 @@ use pod_index::{Change, PodMeta};
 ///     fn namespace(&self) -> &str { self.pod.namespace() }
 ///     fn annotation(&self, key: &str) -> Option<&str> { self.pod.annotation(key) }
 ///     fn keys(&self, keys: &mut PodKeys<'_>) { self.pod.keys(keys) }
+///     // For answers about a time: without it, less of the pod's time is certain.
+///     fn life(&self) -> Life { self.pod.life() }
 /// }
 ///
 /// impl HasPod for Priced {
