@@ -43,8 +43,8 @@ Two threads, million lookups per second: the index · the best of the others.
 
 {}
 ## What an update costs
-ns per pod, with 1,000 · 100,000 pods. The index has six tables, of which such a pod is in two; every other design has
-one map from UID to pod, except the kubelet's five maps. Pods have neither IPs nor containers: each additional key adds to an update of the index.
+ns per pod, with 1,000 · 100,000 pods. Pods have neither IPs nor containers, so each is in two of the six tables of the index; every other design has
+one map from UID to pod, except the kubelet's five maps. Each additional key adds to an update of the index.
 
 {}
 ## Lookup by UID against a bare table
