@@ -43,8 +43,8 @@ Two threads, million lookups per second: the index · the best of the others.
 
 {}
 ## What an update costs
-ns per pod, with 1,000 · 100,000 pods. Pods have neither IPs nor containers, so each is in two of the six tables of the index; every other design has
-one map from UID to pod, except the kubelet's five maps. Each additional key adds to an update of the index.
+ns per pod, with 1,000 · 100,000 pods. Pods have neither IPs nor containers. The index has six tables, and each pod is in two of them; every other design
+has one map from UID to pod, except the kubelet's five maps. Each additional key adds to an update of the index.
 
 {}
 ## Lookup by UID against a bare table
