@@ -22,12 +22,11 @@ use super::answer::{Controller, Line, NO_POD_OF_PROCESS, Shown, is_passed_on};
 use super::attributes;
 use super::processes::Placements;
 use super::query::{self, Process};
+use super::search_budget::{SearchBudget, VISITED};
 use crate::config::values::Tolerance;
 
 /// Maximum number of pods that are suggested.
 const SUGGESTIONS: usize = 3;
-/// Pods that searches for a name or a short container ID visit at once.
-pub(super) const VISITED: usize = 20_000;
 
 const NOT_OF_KUBELET: &str =
     "anyone could have made this cgroup: it is not where a kubelet puts its pods (--cgroup-root)";
@@ -250,16 +249,15 @@ impl<'a> Sought<'a> {
         Unknown { is_missing: true, ..Unknown::new(Some(name), missing) }
     }
 
-    /// Looks the pod up. `searches`: so many searches through all pods are still allowed.
+    /// Looks the pod up, with at most one search through all pods.
     pub(super) fn find<'s>(
         &'s self,
         snapshot: &'s Snapshot<Record>,
         tolerance: Tolerance,
-        searches: &mut usize,
+        searches: &mut SearchBudget,
     ) -> Result<Match<'s>, Unknown> {
         if let Some(start) = self.short_id {
-            let found = if *searches > 0 { by_short_id(snapshot, start) } else { None };
-            *searches = searches.saturating_sub(1);
+            let found = if searches.take_search() { by_short_id(snapshot, start) } else { None };
             return found.map(|found| self.match_of(found)).ok_or_else(|| self.missing());
         }
         let matched = match self.at {
@@ -324,7 +322,7 @@ impl<'a> Sought<'a> {
     fn search<'s>(
         &'s self,
         snapshot: &'s Snapshot<Record>,
-        searches: &mut usize,
+        searches: &mut SearchBudget,
     ) -> Result<Match<'s>, Unknown> {
         let mut unknown = self.missing();
         let taken_for = self.taken_for();
@@ -334,10 +332,10 @@ impl<'a> Sought<'a> {
             unknown.error = format!("not recognised; {}", taken_for.missing);
         }
         let is_short_id = query::is_short_id(word);
-        if *searches == 0 || (is_usual && !is_short_id) {
+        let is_another_kind = is_usual && !is_short_id;
+        if is_another_kind || !searches.take_search() {
             return Err(unknown);
         }
-        *searches -= 1;
         if let Some(found) = by_short_id(snapshot, word) {
             return Ok(self.match_of(found));
         }
@@ -617,6 +615,7 @@ impl Match<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
     use std::time::Duration;
 
     use super::*;
@@ -639,9 +638,10 @@ mod tests {
         let (placements, roots) = (Placements::new(), Roots::default());
         let sought = Sought::parse(&id.as_bytes()[..13], None, &placements, &roots).ok().expect("a query");
         for (allowed, is_found, left) in [(2, true, 1), (1, true, 0), (0, false, 0)] {
-            let mut searches = allowed;
-            let found = sought.find(&snapshot, tolerance, &mut searches);
-            assert_eq!((found.is_ok(), searches), (is_found, left), "{allowed}");
+            let mut searches = SearchBudget::of(allowed);
+            let found = sought.find(&snapshot, tolerance, &mut searches).is_ok();
+            let left_over = iter::from_fn(|| searches.take_search().then_some(())).count();
+            assert_eq!((found, left_over), (is_found, left), "{allowed}");
         }
     }
 }

@@ -4,16 +4,33 @@
 //! text ─> Sought ─> Match ─> Line ─> HTTP ─> `pod-index whois`
 //!  └─ PID ─> /proc ─┘ └─ snapshot
 //! ```
-//! [`find`] queries the index, [`routes`] serves the answers.
+//! | question | module |
+//! |---|---|
+//! | which requests are there, and what do they get? | [`routes`] |
+//! | what does a URL say, where does a query end? | [`queries`] |
+//! | what does one query mean? | [`query`] |
+//! | how is a batch answered, query by query? | [`batch`] |
+//! | how is a long answer divided, while its client reads? | [`in_parts`] |
+//! | how much may a batch search? | [`search_budget`] |
+//! | when are processes read? by which threads? | [`read_ahead`], [`processes`] |
+//! | which pod is it? | [`find`] |
+//! | how is that written? | [`answer`], [`attributes`] |
 
 pub(crate) mod answer;
 mod attributes;
+mod batch;
 mod body;
 mod find;
+mod in_parts;
 mod lookups;
 mod processes;
+pub(crate) mod queries;
 pub(crate) mod query;
+mod read_ahead;
 pub(crate) mod routes;
+mod search_budget;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

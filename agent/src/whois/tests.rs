@@ -1,0 +1,185 @@
+//! An index whose versions can be told apart, and tests of whole requests.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pod_index::{Moment, Operation, Options, Time, Writer};
+use pod_index_kubelet::owners::Owners;
+use pod_index_kubelet::records::{Change, Join, Record, Rules};
+use pod_index_kubelet::sources::SourceUpdate;
+use serde_json::{Value, from_value, json};
+
+use super::Whois;
+use super::batch::Batch;
+use super::in_parts::ONE_MOMENT;
+use super::queries::{AnswerOptions, Parameters, Queries};
+use super::read_ahead::QUERIES;
+use crate::api::client::Clients;
+use crate::config::tests::settings_of;
+use crate::metrics::Metrics;
+use crate::pipeline::readiness::Readiness;
+
+/// Pods of a Namespace, all with the same version in a label, and the Namespace too: one publication for each version.
+pub(super) struct Versions {
+    writer: Writer<Record>,
+    join: Join,
+    version: usize,
+}
+
+impl Versions {
+    pub(super) const PODS: usize = 3;
+
+    pub(super) fn next(&mut self) {
+        self.version += 1;
+        let version = self.version.to_string();
+        let labels = json!({ "version": version });
+        let pod = |number: usize| {
+            let name = format!("web-{number}");
+            let metadata = json!({ "namespace": "shop", "name": name, "uid": name, "labels": labels });
+            let pod: Pod = from_value(json!({ "metadata": metadata })).unwrap();
+            Change::Pod(Operation::Upsert(pod.into()))
+        };
+        let namespace: ObjectMeta =
+            from_value(json!({ "name": "shop", "uid": "n", "labels": labels })).unwrap();
+        let namespace = Change::Namespaces(SourceUpdate::Upsert(vec![namespace.into()]));
+        let _ = self.join.write(&mut self.writer, (0..Self::PODS).map(pod).chain([namespace]));
+    }
+
+    /// Adds pods until there are so many. Each has this text in a label.
+    pub(super) fn fill(&mut self, pods: usize, label: &str) {
+        for number in Self::PODS..pods {
+            let (name, uid) = (format!("more-{number}"), format!("uid-{number}"));
+            let labels = json!({ "text": label });
+            let metadata = json!({ "namespace": "n", "name": name, "uid": uid, "labels": labels });
+            let pod: Pod = from_value(json!({ "metadata": metadata })).unwrap();
+            let _ = self.join.write(&mut self.writer, [Change::Pod(Operation::Upsert(pod.into()))]);
+        }
+    }
+}
+
+/// An agent with rules, and its index.
+pub(super) fn whois() -> (Arc<Whois>, Versions) {
+    let rules = "extract: { metadata: [], labels: [{ key: version, tag_name: namespace, from: namespace }] }";
+    let (writer, reader) = pod_index::new();
+    let settings = settings_of(&[]);
+    let readiness = Arc::new(Readiness::new([], true));
+    let mut metrics = Metrics::new(&reader);
+    let owners = Owners::default();
+    let whois = Whois::build(&settings, &reader, &readiness, &owners, &mut metrics).unwrap();
+    let mut versions = Versions { writer, join: Join::new(Rules::parse(rules).unwrap().extract), version: 0 };
+    versions.next();
+    (Arc::new(Whois { has_attributes: true, ..whois }), versions)
+}
+
+/// The queries of a URL.
+fn batch_of_url(parameters: &str) -> Batch {
+    let Parameters { queries, options, .. } = Parameters::parse(Some(parameters)).unwrap();
+    Batch::new(queries, options)
+}
+
+/// The queries of a body.
+pub(super) fn batch_of_lines(lines: String) -> Batch {
+    Batch::new(Queries::of_body(lines.into()), AnswerOptions::default())
+}
+
+/// The versions of the pod and of its Namespace in an answer.
+fn versions(line: &str) -> [String; 2] {
+    let answer: Value = serde_json::from_str(line).unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
+    [text(&answer["labels"]["version"]), text(&answer["attributes"]["namespace"])]
+}
+
+#[tokio::test]
+async fn the_answers_to_the_queries_of_a_url_are_of_one_moment() {
+    let (whois, mut index) = whois();
+    let limits = Clients::new().named("client");
+    let batch = batch_of_url("q=web-0&q=web-1&q=web-2");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let publishing = thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                index.next();
+            }
+        }
+    });
+    let mut moments = HashSet::new();
+    while moments.len() < 200 {
+        let response = whois.answer_at_once(&limits, batch.clone()).await;
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let answers = str::from_utf8(&body).unwrap();
+        let mut seen: Vec<_> = answers.lines().flat_map(versions).collect();
+        assert_eq!(seen.len(), 2 * Versions::PODS);
+        seen.dedup();
+        assert_eq!(seen.len(), 1, "several moments: {seen:?}");
+        moments.extend(seen);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    publishing.join().unwrap();
+}
+
+/// Several parts, with a publication before each.
+#[tokio::test(start_paused = true)]
+async fn the_answers_to_a_body_are_of_one_moment_unless_its_client_is_slow() {
+    let (whois, mut index) = whois();
+    let limits = Clients::new().named("client");
+    let batch = batch_of_lines("web-0\n".repeat(3 * QUERIES));
+    for (pause, expected) in [(Duration::ZERO, 1), (ONE_MOMENT, 3)] {
+        let response = Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch.clone(), None);
+        let mut body = response.into_body();
+        let mut seen = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let part = String::from_utf8(frame.unwrap().into_data().unwrap().into()).unwrap();
+            seen.extend(part.lines().flat_map(versions));
+            index.next();
+            tokio::time::advance(pause).await;
+        }
+        assert_eq!(seen.len(), 2 * 3 * QUERIES);
+        seen.dedup();
+        assert_eq!(seen.len(), expected, "{seen:?}");
+    }
+}
+
+/// Back by an hour, as somebody sets a clock right.
+#[tokio::test]
+async fn after_a_step_of_the_clock_nothing_is_known_for_a_while_and_no_setting_is_blamed() {
+    let options = Options::new().keep_removed(Duration::from_secs(60), 100).keep_times(true);
+    let (mut writer, reader) = pod_index::with_options::<Record>(options);
+    let readiness = Arc::new(Readiness::new([], true));
+    let mut metrics = Metrics::new(&reader);
+    let whois =
+        Whois::build(&settings_of(&[]), &reader, &readiness, &Owners::default(), &mut metrics).unwrap();
+    let limits = Clients::new().named("client");
+    let start = std::time::Instant::now();
+    let second = |second: i64| Time::from_seconds(1_700_000_000 + second);
+    let moment = |passed: u64, time: i64| {
+        Moment::new(start + Duration::from_secs(passed), second(time)).covering(second(0), second(time))
+    };
+    let asked = async |time: i64| {
+        let batch = batch_of_url(&format!("q=10.0.0.1&at={}", 1_700_000_000 + time));
+        let body = whois.answer_at_once(&limits, batch).await.into_body();
+        let answer: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+        (answer["error"].as_str().unwrap().to_owned(), answer["known"].clone())
+    };
+    writer.advance(moment(0, 5_000));
+    let (error, known) = asked(-100).await;
+    assert!(error.ends_with("(--keep-removed)"), "{error}");
+    assert!(known["earliest"].as_str() < known["latest"].as_str(), "{known}");
+
+    writer.advance(moment(1, 1_400));
+    assert_eq!(writer.clock_steps(), 1);
+    readiness.clock_was_set(second(1_400));
+    let (error, known) = asked(1_300).await;
+    assert!(error.ends_with("Z: the wall clock was set then"), "{error}");
+    assert_eq!(known, Value::Null, "what is known is not older than the delay");
+    writer.advance(moment(61, 1_460));
+    let (error, known) = asked(1_300).await;
+    assert!(error.ends_with("Z: the wall clock was set then"), "{error}");
+    assert!(known["earliest"].as_str() < known["latest"].as_str(), "{known}");
+}
