@@ -101,9 +101,16 @@ impl Refusal {
     }
 
     fn retry_after(self, after: Duration) -> Self {
-        let seconds = i32::try_from(after.as_secs()).unwrap_or(i32::MAX);
+        let seconds = whole_seconds(after);
         self.with(StatusDetails { retry_after_seconds: Some(seconds), ..StatusDetails::default() })
     }
+}
+
+/// The form of `Retry-After`: rounded up, and at least 1. A client that is told 0 would ask again at once.
+fn whole_seconds(after: Duration) -> i32 {
+    let has_rest = after.subsec_nanos() > 0;
+    let seconds = after.as_secs().saturating_add(has_rest.into()).max(1);
+    i32::try_from(seconds).unwrap_or(i32::MAX)
 }
 
 impl IntoResponse for Refusal {
@@ -142,6 +149,10 @@ mod tests {
     fn whoever_may_try_again_is_told_when_in_the_header_and_in_the_body() {
         for (refusal, code, seconds) in [
             (Refusal::too_many_requests("m", Duration::from_secs(5)), 429, 5),
+            (Refusal::too_many_requests("m", Duration::ZERO), 429, 1),
+            (Refusal::too_many_requests("m", Duration::from_millis(300)), 429, 1),
+            (Refusal::unavailable("m", Duration::from_millis(1_001)), 503, 2),
+            (Refusal::unavailable("m", Duration::MAX), 503, i32::MAX),
             (Refusal::still_too_many_requests("m"), 429, 1),
             (Refusal::unavailable("m", Duration::from_secs(7)), 503, 7),
             (Refusal::not_ready("m"), 503, 1),
