@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
@@ -20,6 +20,7 @@ use tokio::time::{sleep, timeout};
 use tower::util::BoxCloneSyncService;
 use tower::{ServiceExt, service_fn};
 
+use super::patience::Patience;
 use super::{format, tls};
 use crate::api::view::View;
 use crate::config::failure::Failure;
@@ -52,6 +53,20 @@ struct Answer {
     code: StatusCode,
     headers: HeaderMap,
     body: Bytes,
+}
+
+/// Why a request brought no answer.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) failure: Failure,
+    /// When to ask again, if the agent refuses only for now.
+    pub(crate) after: Option<Duration>,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { failure, after: None }
+    }
 }
 
 impl Answer {
@@ -102,51 +117,65 @@ impl Server {
     }
 
     /// The body at `path`.
-    pub(crate) async fn get(&self, path: &str) -> Result<Bytes, Failure> {
-        self.ask(Method::GET, path, Bytes::new()).await
+    pub(crate) async fn get(&self, path: &str, patience: &Patience) -> Result<Bytes, Failure> {
+        self.ask(Method::GET, path, Bytes::new(), patience).await
     }
 
     /// The body at `path`, parsed as JSON.
-    pub(crate) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        let body = self.get(path).await?;
-        // As a string, as pods are decoded everywhere: each other type of input adds 400 KB of machine code.
-        serde_json::from_str(&String::from_utf8_lossy(&body))
-            .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
+    pub(crate) async fn get_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        patience: &Patience,
+    ) -> Result<T, Failure> {
+        let body = self.get(path, patience).await?;
+        self.parsed(&body)
     }
 
-    /// The body of the response to a request.
-    pub(crate) async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
-        let answer = self.answer(method, path, body).await?;
-        self.accepted(&answer)
+    /// As [`get_json`](Self::get_json), once. For who asks again anyway.
+    pub(crate) async fn try_get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, Refused> {
+        let body = self.attempt(Method::GET, path, Bytes::new()).await?;
+        Ok(self.parsed(&body)?)
     }
 
-    /// As [`ask`](Self::ask), and bears an agent that refuses for now (429 or 503): asks again after the time that it names, for up
-    /// to `patience`. For a program in the middle of a pipe, which would lose the rest of its input.
-    pub(crate) async fn ask_patiently(
+    /// The body of the response to a request. If the agent refuses for now, asks again after the time that it names.
+    pub(crate) async fn ask(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
-        patience: Duration,
+        patience: &Patience,
     ) -> Result<Bytes, Failure> {
-        let began = Instant::now();
-        let mut is_reported = false;
         loop {
-            let answer = self.answer(method.clone(), path, body.clone()).await?;
-            let Some(after) = answer.retry_after() else { return self.accepted(&answer) };
-            let left = patience.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                return self.accepted(&answer);
-            }
-            if !is_reported {
-                is_reported = true;
-                let why = self.reason(&answer);
+            let refused = match self.attempt(method.clone(), path, body.clone()).await {
+                Ok(body) => return Ok(body),
+                Err(refused) => refused,
+            };
+            let Some(pause) = refused.after.and_then(|after| patience.pause(after)) else {
+                return Err(refused.failure);
+            };
+            if patience.is_to_report() {
+                let why = refused.failure.message().unwrap_or_default();
+                let longest = patience.longest;
                 // Whoever listens there wrote a part of it.
-                format::note(&format!("pod-index: {why}; asks again for up to {patience:?}"));
+                format::note(&format!("pod-index: {why}; asks again for up to {longest:?}"));
             }
-            // The last request is made at the end of the patience.
-            sleep(after.min(left)).await;
+            sleep(pause).await;
         }
+    }
+
+    /// Makes a request once.
+    async fn attempt(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Refused> {
+        let answer = self.answer(method, path, body).await?;
+        if answer.code == StatusCode::OK {
+            return Ok(answer.body);
+        }
+        Err(Refused { failure: self.refusal(&answer), after: answer.retry_after() })
+    }
+
+    fn parsed<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, Failure> {
+        // As a string, as pods are decoded everywhere: each other type of input adds 400 KB of machine code.
+        serde_json::from_str(&String::from_utf8_lossy(body))
+            .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", self.place), error))
     }
 
     /// Makes a request, and reads its whole response.
@@ -164,11 +193,6 @@ impl Server {
         };
         let late = format!("the agent on {} did not answer within {TIMEOUT:?}", self.place);
         timeout(TIMEOUT, answer).await.map_err(|_| Failure::Unable(late))?
-    }
-
-    /// The body of an answer, or why the agent refuses.
-    fn accepted(&self, answer: &Answer) -> Result<Bytes, Failure> {
-        if answer.code == StatusCode::OK { Ok(answer.body.clone()) } else { Err(self.refusal(answer)) }
     }
 
     /// A client of its API, inside a runtime, that sees the pods in this view.
@@ -192,12 +216,11 @@ impl Server {
             (StatusCode::NOT_FOUND, Some(message)) => Failure::No(Some(message)),
             // What the user wrote, such as a selector.
             (StatusCode::BAD_REQUEST, Some(message)) => Failure::Usage(message),
-            _ => Failure::Unable(self.reason(answer)),
+            (code, message) => {
+                let message = message.unwrap_or_default();
+                Failure::Unable(format!("{} answers {code} {message}", self.place))
+            }
         }
-    }
-
-    fn reason(&self, answer: &Answer) -> String {
-        format!("{} answers {} {}", self.place, answer.code, answer.message().unwrap_or_default())
     }
 
     /// The innermost error has the reason. The outer ones only say "client error (Connect)".

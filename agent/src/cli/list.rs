@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::client::{Server, escaped};
 use super::follow::follow;
 use super::format::Printer;
+use super::patience::{PATIENCE, Patience};
 use super::{ListArgs, Output, format, runtime};
 use crate::api::view::View;
 use crate::config::failure::Failure;
@@ -29,11 +30,12 @@ pub(crate) fn run(server: &Server, asked: &ListArgs, output: Output) -> Result<(
         return watched(server, asked, print);
     }
     let path = path(asked, &[]);
+    let patience = Patience::of(PATIENCE);
     if matches!(output, Output::Json | Output::Yaml) {
-        let list: Value = runtime()?.block_on(server.get_json(&path))?;
+        let list: Value = runtime()?.block_on(server.get_json(&path, &patience))?;
         return format::answer(output, &list, |_| String::new());
     }
-    let list: List<Pod> = runtime()?.block_on(server.get_json(&path))?;
+    let list: List<Pod> = runtime()?.block_on(server.get_json(&path, &patience))?;
     if list.items.is_empty() {
         format::note("No pods found");
     }
@@ -67,7 +69,7 @@ fn watched(
 ) -> Result<(), Failure> {
     runtime()?.block_on(async {
         // Following would try what the agent refuses for ever.
-        server.get(&path(asked, &TRIAL)).await?;
+        server.get(&path(asked, &TRIAL), &Patience::of(PATIENCE)).await?;
         let ListArgs { namespace, selector: labels, field_selector: fields, .. } = asked.clone();
         let fields = fields.into_iter().collect();
         let pods = ApiServer { namespace, labels, fields, ..ApiServer::new(server.api(View::ApiServer)) };

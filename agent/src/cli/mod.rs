@@ -7,6 +7,7 @@ pub(crate) mod generate;
 pub(crate) mod help;
 pub(crate) mod kubeconfig;
 mod list;
+pub(crate) mod patience;
 pub(crate) mod query;
 #[cfg(test)]
 mod tests;
@@ -246,7 +247,7 @@ pub(crate) struct WhoisArgs {
     )]
     pub(crate) fields: Vec<String>,
 
-    /// How long to wait for unknown pods, for example 5s.
+    /// How long to wait for unknown pods, for example 5s, and for an agent that refuses for now.
     #[arg(long, value_name = "DURATION", value_parser = go_duration)]
     pub(crate) wait: Option<Duration>,
 }

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::PodMeta;
 
 use super::client::{Server, escaped};
+use super::patience::{PATIENCE, Patience};
 use super::{Output, Query, runtime};
 use super::{format, list, top, whois};
 use crate::api::table;
@@ -44,17 +45,20 @@ pub(crate) fn ask(
 
 /// The pod that the arguments of `get` name.
 async fn find(server: &Server, namespace: Option<&str>, pod: &str) -> Result<Pod, Failure> {
+    let patience = Patience::of(PATIENCE);
     let full = namespace.map(|namespace| (namespace, pod)).or_else(|| pod.split_once('/'));
     if let Some((namespace, name)) = full {
-        return server.get_json(&format!("/pods/{}/{}", escaped(namespace), escaped(name))).await;
+        let path = format!("/pods/{}/{}", escaped(namespace), escaped(name));
+        return server.get_json(&path, &patience).await;
     }
-    let unknown = match server.get_json(&format!("/pods/{}", escaped(pod))).await {
+    let unknown = match server.get_json(&format!("/pods/{}", escaped(pod)), &patience).await {
         Err(Failure::No(unknown)) => unknown,
         answer => return answer,
     };
     let mut query = form_urlencoded::Serializer::new(String::new());
     let query = query.append_pair("fieldSelector", &format!("metadata.name={pod}")).finish();
-    let pods = match server.get_json::<List<Pod>>(&format!("/api/v1/pods?{query}")).await {
+    let path = format!("/api/v1/pods?{query}");
+    let pods = match server.get_json::<List<Pod>>(&path, &patience).await {
         // A text that a field selector cannot hold is no name.
         Err(Failure::Usage(_)) => Vec::new(),
         pods => pods?.items,

@@ -4,14 +4,15 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use super::report::Finding;
-use crate::api::seen::{Mirrors, Pair, Source, Sources};
+use crate::api::seen::{Mirrors, Pair, SeenSource, Sources};
 use crate::cli::client::Server;
+use crate::cli::patience::{PATIENCE, Patience};
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
 use crate::config::written::Written;
 use crate::pipeline::readiness::FAILING_AFTER;
-use pod_index_kubelet::sources::Source as Role;
+use pod_index_kubelet::sources::Source;
 
 const AGENT: &str = "agent";
 const SOURCES: &str = "sources";
@@ -34,8 +35,9 @@ pub(super) async fn ask(
         server.address = Ipv4Addr::LOCALHOST.into();
     }
     let server = Server::new(&server, client, written)?;
-    let sources = server.get_json("/sources").await?;
-    let mirrors = server.get_json("/mirrors").await?;
+    let patience = Patience::of(PATIENCE);
+    let sources = server.get_json("/sources", &patience).await?;
+    let mirrors = server.get_json("/mirrors", &patience).await?;
     Ok((server.place, sources, mirrors))
 }
 
@@ -85,22 +87,22 @@ enum Reads {
 
 impl Reads {
     /// An agent of another version may have a source that this one does not know.
-    fn of(source: &Source, settings: Option<&Settings>) -> Self {
-        let role = Role::ALL.into_iter().find(|role| role.as_str() == source.source);
+    fn of(source: &SeenSource, settings: Option<&Settings>) -> Self {
+        let role = Source::ALL.into_iter().find(|role| role.as_str() == source.source);
         let Some(role) = role else { return Self::Unknown };
         let effective = settings.map(|settings| &settings.effective);
         let period = match role {
-            Role::File => effective.map(|effective| effective.manifests.check_frequency),
-            Role::Http => effective.map(|effective| effective.manifest_url.check_frequency),
-            Role::Kubelet => effective.map(|effective| effective.kubelet.check_frequency),
-            Role::Api => return Self::Always,
+            Source::File => effective.map(|effective| effective.manifests.check_frequency),
+            Source::Http => effective.map(|effective| effective.manifest_url.check_frequency),
+            Source::Kubelet => effective.map(|effective| effective.kubelet.check_frequency),
+            Source::Api => return Self::Always,
         };
         period.map_or(Self::Unknown, |period| Self::Every(period.get()))
     }
 }
 
-fn finding_on(source: &Source, reads: Reads) -> Finding {
-    let Source {
+fn finding_on(source: &SeenSource, reads: Reads) -> Finding {
+    let SeenSource {
         source: name,
         origin,
         seen,
@@ -167,7 +169,7 @@ mod tests {
     use super::*;
     use crate::api::seen::Problem;
 
-    fn source(seen: bool, heard: Option<u64>, kinds: &[&str]) -> Source {
+    fn source(seen: bool, heard: Option<u64>, kinds: &[&str]) -> SeenSource {
         let problem = |kind: &&str| Problem {
             kind: (*kind).to_owned(),
             origin: "a.yaml".to_owned(),
@@ -175,7 +177,7 @@ mod tests {
             field: Some("spec".to_owned()),
             message: "bad".to_owned(),
         };
-        Source {
+        SeenSource {
             source: "file".to_owned(),
             origin: "/pods".to_owned(),
             seen,
@@ -206,14 +208,14 @@ mod tests {
             ),
             (source(true, Some(3), &["skipped", "syntax"]), short, Outcome::Warning, "a.yaml:4: spec: bad"),
             (
-                Source { origin: "a.yaml".to_owned(), ..source(false, None, &["syntax"]) },
+                SeenSource { origin: "a.yaml".to_owned(), ..source(false, None, &["syntax"]) },
                 short,
                 Outcome::Failure,
                 "file (a.yaml): not read yet: a.yaml:4: spec: bad",
             ),
             (unreadable, short, Outcome::Failure, "file (/pods): not read yet: bad"),
             (
-                Source { waits_for: Some("its next try in 5 s".to_owned()), ..source(false, None, &[]) },
+                SeenSource { waits_for: Some("its next try in 5 s".to_owned()), ..source(false, None, &[]) },
                 short,
                 Outcome::Failure,
                 "file (/pods): not read yet; it waits for its next try in 5 s",
@@ -226,13 +228,13 @@ mod tests {
             ),
             (source(true, Some(301), &[]), Duration::from_secs(3600), Outcome::Ok, "301 s ago"),
             (
-                Source { seconds_failing: Some(119), ..source(true, Some(119), &["request"]) },
+                SeenSource { seconds_failing: Some(119), ..source(true, Some(119), &["request"]) },
                 short,
                 Outcome::Warning,
                 "119 s ago; a.yaml:4: spec: bad",
             ),
             (
-                Source { seconds_failing: Some(120), ..source(true, Some(3), &["request"]) },
+                SeenSource { seconds_failing: Some(120), ..source(true, Some(3), &["request"]) },
                 Duration::from_secs(3600),
                 Outcome::Failure,
                 "2 pods, as last seen; failing for 120 s: a.yaml:4: spec: bad",

@@ -32,6 +32,7 @@ mod noise;
 mod oversize;
 mod own_node;
 mod page;
+mod patience;
 mod pod_api;
 mod probes;
 mod reload;

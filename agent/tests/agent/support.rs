@@ -566,6 +566,20 @@ pub fn serve_bodies(answer: impl Fn(&str, &str) -> (&'static str, String) + Send
     address
 }
 
+/// How an agent refuses for now: the status with its header, and the body.
+pub fn refusal(code: u16) -> (&'static str, String) {
+    let (status, reason) = match code {
+        429 => ("429 Too Many Requests\r\nRetry-After: 1", "TooManyRequests"),
+        503 => ("503 Service Unavailable\r\nRetry-After: 1", "ServiceUnavailable"),
+        _ => panic!("an agent does not refuse with {code} for now"),
+    };
+    let body = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "planted",
+        "reason": reason, "details": { "retryAfterSeconds": 1 }, "code": code,
+    });
+    (status, body.to_string())
+}
+
 /// The rows of the only table of a document with this heading: their cells.
 pub fn table(document: &'static str, heading: &str) -> Vec<Vec<&'static str>> {
     let table = document.split(heading).nth(1).unwrap_or_else(|| panic!("no table {heading}"));

@@ -16,7 +16,7 @@ use super::model::{COLUMNS, Model, Row};
 use crate::api::seen::Sources;
 use crate::api::table::sanitized;
 use crate::api::view::View;
-use crate::cli::client::Server;
+use crate::cli::client::{Refused, Server};
 use crate::cli::follow::follow;
 use crate::config::failure::Failure;
 use crate::pod_api::kubelet_cells;
@@ -69,16 +69,24 @@ pub(super) async fn poll(server: Server, news: UnboundedSender<News>) {
     loop {
         let started = Instant::now();
         let answer = sources(&server).await;
-        let answer = answer.map_err(|failure| sanitized(failure.message().unwrap_or_default()).into_owned());
+        let pause = pause(started.elapsed(), answer.as_ref().err());
+        let why = |refused: Refused| sanitized(refused.failure.message().unwrap_or_default()).into_owned();
+        let answer = answer.map_err(why);
         if news.send(Box::new(|model| model.hear(answer, Timestamp::now()))).is_err() {
             return;
         }
-        sleep(PAUSE.max(started.elapsed() * REST)).await;
+        sleep(pause).await;
     }
 }
 
+/// The pause after a request that has taken so long. An agent that refuses for now says itself when it may be asked again.
+fn pause(request: Duration, refused: Option<&Refused>) -> Duration {
+    let after = refused.and_then(|refused| refused.after).unwrap_or_default();
+    PAUSE.max(request * REST).max(after)
+}
+
 /// The sources, with safe text.
-async fn sources(server: &Server) -> Result<Sources, Failure> {
+async fn sources(server: &Server) -> Result<Sources, Refused> {
     fn clean(value: &mut Value) {
         match value {
             Value::String(text) => *text = sanitized(text).into_owned(),
@@ -87,15 +95,32 @@ async fn sources(server: &Server) -> Result<Sources, Failure> {
             _ => {}
         }
     }
-    let mut answer: Value = server.get_json("/sources").await?;
+    let mut answer: Value = server.try_get_json("/sources").await?;
     clean(&mut answer);
-    serde_json::from_value(answer)
-        .map_err(|error| Failure::unable(format_args!("cannot read what {} answers", server.place), error))
+    let sources = serde_json::from_value(answer);
+    sources.map_err(|error| {
+        Failure::unable(format_args!("cannot read what {} answers", server.place), error).into()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_that_refuses_for_now_is_asked_again_when_it_says() {
+        let refused =
+            |after: Option<Duration>| Some(Refused { failure: Failure::Unable("busy".to_owned()), after });
+        for (request, refused, expected) in [
+            (Duration::ZERO, None, PAUSE),
+            (Duration::from_secs(2), None, Duration::from_secs(8)),
+            (Duration::ZERO, refused(None), PAUSE),
+            (Duration::ZERO, refused(Some(Duration::from_secs(5))), Duration::from_secs(5)),
+            (Duration::from_secs(2), refused(Some(Duration::from_secs(5))), Duration::from_secs(8)),
+        ] {
+            assert_eq!(pause(request, refused.as_ref()), expected, "{request:?} {refused:?}");
+        }
+    }
 
     #[test]
     fn the_cells_of_a_pod_are_safe_to_show() {

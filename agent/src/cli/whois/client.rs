@@ -11,11 +11,13 @@ use tokio::runtime::Runtime;
 
 use super::printer::lines;
 use crate::cli::client::Server;
+use crate::cli::patience::{PATIENCE, Patience};
 use crate::cli::{DETAILS, FIELDS, WhoisArgs, runtime};
 use crate::config::failure::Failure;
 use crate::whois::answer::{NO_POD_OF_PROCESS, is_passed_on};
+use crate::whois::queries::LONGEST_WAIT;
 use crate::whois::query;
-use crate::whois::routes::{FEW, LONGEST_WAIT};
+use crate::whois::routes::FEW;
 
 /// Time before the first request for pods that have not come. Each later one comes after twice the time of the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -36,7 +38,7 @@ pub(super) struct WhoisClient<'a> {
     pub(super) has_details: bool,
     /// How long to wait for unknown pods.
     wait: Duration,
-    /// How long to wait for an agent that refuses for now.
+    /// How long a batch, or the whole command line, waits for an agent that refuses for now.
     patience: Duration,
 }
 
@@ -50,15 +52,16 @@ impl<'a> WhoisClient<'a> {
         let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
         let has_details = asked.fields.iter().any(is_detail);
         let wait = asked.wait.unwrap_or_default();
-        let patience = if is_input { PATIENCE_OF_A_PIPE } else { wait };
+        let patience = if is_input { PATIENCE_OF_A_PIPE } else { asked.wait.unwrap_or(PATIENCE) };
         Ok(Self { server, runtime: runtime()?, at, has_details, wait, patience })
     }
 
     /// The answers to the lines of a batch, in their order, after waiting for pods that may still come.
     pub(super) fn of_batch(&self, batch: &[u8]) -> Result<Vec<u8>, Failure> {
         let began = Instant::now();
+        let patience = Patience::of(self.patience);
         let queries: Vec<_> = batch.split_inclusive(|byte| *byte == b'\n').collect();
-        let mut answers = Answers::read(&self.post(batch.to_owned())?);
+        let mut answers = Answers::read(&self.post(batch.to_owned(), &patience)?);
         let mut pause = FIRST_PAUSE;
         // An agent of another version may have more to say than one line for each query.
         while answers.0.len() == queries.len() {
@@ -68,13 +71,13 @@ impl<'a> WhoisClient<'a> {
                 break;
             }
             if let Some(few) = few(&queries, &waiting) {
-                answers.replace(&waiting, &self.wait_for(began, &few)?);
+                answers.replace(&waiting, &self.wait_for(began, &few, &patience)?);
                 break;
             }
             sleep(pause.min(left));
             pause = (2 * pause).min(LONGEST_PAUSE);
             let lines: Vec<_> = waiting.iter().map(|query| without_end(queries[*query])).collect();
-            answers.replace(&waiting, &self.post(lines.join(&b'\n'))?);
+            answers.replace(&waiting, &self.post(lines.join(&b'\n'), &patience)?);
         }
         Ok(answers.text())
     }
@@ -82,16 +85,17 @@ impl<'a> WhoisClient<'a> {
     /// The answers to the queries of a command line, in their order, after waiting for pods that may still come.
     pub(super) fn of_arguments(&self, queries: &[String]) -> Result<Vec<u8>, Failure> {
         let began = Instant::now();
+        let patience = Patience::of(self.patience);
         let mut answers = Vec::new();
         for query in queries {
-            answers.extend_from_slice(&self.get(&[query], Duration::ZERO)?);
+            answers.extend_from_slice(&self.get(&[query], Duration::ZERO, &patience)?);
         }
         let mut answers = Answers::read(&answers);
         if !self.wait.is_zero() && answers.0.len() == queries.len() {
             // A query may have several lines, so they cannot share a body. Those behind the first few are looked up once more.
             for waiting in answers.waiting().chunks(FEW) {
                 let few: Vec<_> = waiting.iter().map(|query| &*queries[*query]).collect();
-                answers.replace(waiting, &self.wait_for(began, &few)?);
+                answers.replace(waiting, &self.wait_for(began, &few, &patience)?);
             }
         }
         Ok(answers.text())
@@ -101,12 +105,12 @@ impl<'a> WhoisClient<'a> {
     ///
     /// It does not wait for what a time decides, such as an event that is too recent, nor may an agent of another version. So
     /// an answer that came before its time is asked for again, after growing pauses and at last when the wait is over.
-    fn wait_for(&self, began: Instant, few: &[&str]) -> Result<Bytes, Failure> {
+    fn wait_for(&self, began: Instant, few: &[&str], patience: &Patience) -> Result<Bytes, Failure> {
         let mut pause = FIRST_PAUSE;
         loop {
             let asked = Instant::now();
             let wait = self.left(began).min(LONGEST_WAIT);
-            let answers = self.get(few, wait)?;
+            let answers = self.get(few, wait, patience)?;
             let left = self.left(began);
             if left.is_zero() || Answers::read(&answers).waiting().is_empty() {
                 return Ok(answers);
@@ -124,20 +128,20 @@ impl<'a> WhoisClient<'a> {
     }
 
     /// The answers to queries in an URL. The agent may wait so long for their pods.
-    fn get(&self, queries: &[&str], wait: Duration) -> Result<Bytes, Failure> {
+    fn get(&self, queries: &[&str], wait: Duration, patience: &Patience) -> Result<Bytes, Failure> {
         let wait = (!wait.is_zero()).then(|| format!("{}ms", wait.as_millis().max(1)));
         let wait = wait.iter().map(|wait| ("wait", &**wait));
         let queries = queries.iter().map(|query| ("q", *query));
-        self.ask(Method::GET, &self.path(wait.chain(queries)), Bytes::new())
+        self.ask(Method::GET, &self.path(wait.chain(queries)), Bytes::new(), patience)
     }
 
     /// The answers to queries in a body.
-    fn post(&self, lines: Vec<u8>) -> Result<Bytes, Failure> {
-        self.ask(Method::POST, &self.path([]), lines.into())
+    fn post(&self, lines: Vec<u8>, patience: &Patience) -> Result<Bytes, Failure> {
+        self.ask(Method::POST, &self.path([]), lines.into(), patience)
     }
 
-    fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
-        self.runtime.block_on(self.server.ask_patiently(method, path, body, self.patience))
+    fn ask(&self, method: Method, path: &str, body: Bytes, patience: &Patience) -> Result<Bytes, Failure> {
+        self.runtime.block_on(self.server.ask(method, path, body, patience))
     }
 
     /// The path of the agent with these parameters, and those of all queries.

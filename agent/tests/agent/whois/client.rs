@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 
-use crate::support::{binary, serve_bodies, stderr, stdout};
+use crate::support::{binary, refusal, serve_bodies, stderr, stdout};
 
 /// An agent that writes down what it is asked.
 struct FakeAgent {
@@ -69,18 +69,11 @@ fn answers(queries: &[String], are_found: impl Fn(&str) -> bool) -> (&'static st
     ("200 OK", queries.iter().map(answer).collect())
 }
 
-const BUSY: &str = "429 Too Many Requests\r\nRetry-After: 1";
-const UNAVAILABLE: &str = "503 Service Unavailable\r\nRetry-After: 1";
-
-fn refusal(status: &'static str) -> (&'static str, String) {
-    (status, json!({ "kind": "Status", "apiVersion": "v1", "message": "planted" }).to_string())
-}
-
 #[test]
 fn a_pipe_goes_on_after_an_agent_has_refused_for_a_while() {
     let agent = FakeAgent::start(|number, queries| match number {
-        0 | 1 => refusal(BUSY),
-        2 => refusal(UNAVAILABLE),
+        0 | 1 => refusal(429),
+        2 => refusal(503),
         _ => answers(queries, |_| true),
     });
     let output = agent.pipe(&[], "u-1\nu-2\n");
@@ -93,13 +86,36 @@ fn a_pipe_goes_on_after_an_agent_has_refused_for_a_while() {
 
 #[test]
 fn a_query_of_the_command_line_bears_a_refusal_for_as_long_as_it_may_wait() {
-    let agent = FakeAgent::start(|_, _| refusal(BUSY));
-    let output = agent.ask(&["u-1"]);
+    let agent = FakeAgent::start(|_, _| refusal(429));
+    let output = agent.ask(&["u-1", "--wait", "0s"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert_eq!(agent.requests().len(), 1);
     let output = agent.ask(&["u-1", "--wait", "1500ms"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!((3..=4).contains(&agent.requests().len()), "after 0, 1 and 1.5 s: {:?}", agent.requests());
+}
+
+/// Each query is refused at first. If each had a patience of its own, all would be answered after three seconds.
+#[test]
+fn the_queries_of_a_command_line_share_one_patience() {
+    let agent = FakeAgent::start(|number, queries| match number % 2 {
+        0 => refusal(429),
+        _ => answers(queries, |_| true),
+    });
+    let output = agent.ask(&["u-1", "u-2", "u-3", "--wait", "1500ms"]);
+    assert_eq!(output.status.code(), Some(3), "{} {:?}", stdout(&output), agent.requests());
+    assert_eq!(stderr(&output).matches("asks again for up to 1.5s").count(), 1, "{}", stderr(&output));
+}
+
+#[test]
+fn without_wait_a_query_of_the_command_line_bears_a_short_refusal() {
+    let agent = FakeAgent::start(|number, queries| match number {
+        0 => refusal(429),
+        _ => answers(queries, |_| true),
+    });
+    let output = agent.ask(&["u-1"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("asks again for up to 10s"), "{}", stderr(&output));
 }
 
 #[test]
@@ -161,7 +177,9 @@ fn what_is_not_known_yet_of_a_time_is_asked_again_until_the_wait_is_over() {
 fn what_an_agent_says_of_a_refusal_cannot_control_the_terminal() {
     let message = "\u{1b}]0;title\u{7}\u{1b}[2J\nmade up";
     let agent = FakeAgent::start(move |number, queries| match number {
-        0 => (BUSY, json!({ "kind": "Status", "apiVersion": "v1", "message": message }).to_string()),
+        0 => {
+            (refusal(429).0, json!({ "kind": "Status", "apiVersion": "v1", "message": message }).to_string())
+        }
         _ => answers(queries, |_| true),
     });
     let output = agent.pipe(&[], "u-1\n");
@@ -174,7 +192,7 @@ fn what_an_agent_says_of_a_refusal_cannot_control_the_terminal() {
 #[test]
 fn a_pipe_goes_on_when_nobody_reads_its_errors() {
     let agent = FakeAgent::start(|number, queries| match number {
-        0 => refusal(BUSY),
+        0 => refusal(429),
         _ => answers(queries, |query| query == "there"),
     });
     let (address, port) = agent.address.split_once(':').unwrap();
