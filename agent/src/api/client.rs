@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 
 use super::encoder::Encoder;
@@ -49,15 +49,30 @@ struct SharedLimits {
     encoder: Encoder,
 }
 
+/// By which a client is told from others: the common name in its certificate or the name in its token, otherwise its address or its
+/// user on the socket. A name is better: clients can share an address, and a client can have several. What is counted for each client
+/// is counted by this, and not by a [`PeerAddress`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientName(Arc<str>);
+
+/// Where a connection comes from: an address, or a user on the socket. All clients there have it in common, also those with names. So
+/// it serves only for what must be limited before it is known who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PeerAddress<'a>(&'a ClientName);
+
+impl<'a> PeerAddress<'a> {
+    pub(crate) fn as_str(self) -> &'a str {
+        &self.0.0
+    }
+}
+
 /// What one client may have at once.
 ///
 /// It exists as long as the client has a connection, or something that it was permitted. So nothing belongs here that must
 /// outlive a connection, such as a number of requests a second: each call of `curl` would begin with a new one.
 #[derive(Debug)]
 pub(crate) struct ClientLimits {
-    /// The common name in its certificate or the name in its token, otherwise its address or its user on the socket. A
-    /// name is better: clients can share an address, and a client can have several.
-    pub(crate) name: Arc<str>,
+    pub(crate) name: ClientName,
     turn: Semaphore,
     shared: Arc<SharedLimits>,
     /// Its open watches. The limit is the pod API's: it is set by the first watch.
@@ -93,7 +108,7 @@ impl Clients {
         }
         let name: Arc<str> = name.into();
         let limits = Arc::new(ClientLimits {
-            name: Arc::clone(&name),
+            name: ClientName(Arc::clone(&name)),
             turn: Semaphore::new(1),
             shared: Arc::clone(&self.shared),
             watches: OnceLock::new(),
@@ -114,9 +129,9 @@ impl Clients {
     }
 
     /// The peer of a new connection.
-    pub(crate) fn peer(&self, origin: &str) -> Arc<Peer> {
-        let origin = self.named(origin);
-        Arc::new(Peer { clients: self.clone(), origin, is_watching: AtomicBool::new(false) })
+    pub(crate) fn peer(&self, address: &str) -> Arc<Peer> {
+        let unnamed = self.named(address);
+        Arc::new(Peer { clients: self.clone(), unnamed, is_watching: AtomicBool::new(false) })
     }
 }
 
@@ -137,15 +152,17 @@ impl ClientLimits {
     /// this, it is computed at once, by the runtime's other thread: a client with two batches gets both threads, and a probe
     /// waits for less than it would notice.
     pub(crate) async fn in_short_turn<T>(&self, part: impl FnOnce() -> T) -> Option<T> {
-        let is_free = self.turn.available_permits() > 0 && self.shared.turns.available_permits() > 0;
-        let spare = if is_free { None } else { self.shared.spare_turn.try_acquire().ok() };
-        if spare.is_none() {
-            return self.in_turn(part).await;
-        }
+        let Some(spare) = self.spare_turn() else { return self.in_turn(part).await };
         let done = part();
         drop(spare);
         yield_now().await;
         Some(done)
+    }
+
+    /// The spare turn, if this client would have to wait for its own one and nobody else has it.
+    fn spare_turn(&self) -> Option<SemaphorePermit<'_>> {
+        let is_free = self.turn.available_permits() > 0 && self.shared.turns.available_permits() > 0;
+        if is_free { None } else { self.shared.spare_turn.try_acquire().ok() }
     }
 
     /// Computes a bounded part that all clients share, in no client's turn.
@@ -253,10 +270,21 @@ impl Drop for Waiting<'_> {
 #[derive(Debug)]
 pub(crate) struct Peer {
     clients: Clients,
-    /// The limits of the client without a name.
-    pub(crate) origin: Arc<ClientLimits>,
+    /// Of a client without a name.
+    unnamed: Arc<ClientLimits>,
     /// Whether the connection currently serves a watch.
     pub(crate) is_watching: AtomicBool,
+}
+
+impl Peer {
+    pub(crate) fn address(&self) -> PeerAddress<'_> {
+        PeerAddress(&self.unnamed.name)
+    }
+
+    /// The limits of a client without a name, which its address stands for. Those of a request are in [`Client`].
+    pub(crate) fn unnamed_limits(&self) -> &Arc<ClientLimits> {
+        &self.unnamed
+    }
 }
 
 /// The name of an authenticated client, in the extensions of its requests.
@@ -279,7 +307,7 @@ impl<S: Sync> FromRequestParts<S> for Client {
         let limits = match parts.extensions.get::<Named>() {
             // No address has this prefix.
             Some(Named(name)) => peer.clients.named(&format!("name {name}")),
-            None => Arc::clone(&peer.origin),
+            None => Arc::clone(&peer.unnamed),
         };
         Ok(Self { peer, limits })
     }
@@ -294,7 +322,7 @@ mod tests {
     #[test]
     fn the_whole_loopback_is_one_client() {
         let clients = Clients::new();
-        let at = |address: &str| clients.at(address.parse().unwrap()).origin.name.to_string();
+        let at = |address: &str| clients.at(address.parse().unwrap()).address().as_str().to_owned();
         for address in ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2"] {
             assert_eq!(at(address), "loopback", "{address}");
         }

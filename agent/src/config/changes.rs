@@ -15,16 +15,17 @@
 use tracing::Level;
 
 use super::Settings;
+use super::changing::Stored;
 use super::define::Subject;
 use super::subjects::Subjects;
 use super::values::AllowedClients;
 
-/// The parts of the running agent that take a changed setting. Each of them holds the value so that all who use it see the change:
-/// see [`Changing`](super::changing::Changing).
+/// The parts of the running agent that take a changed setting. Each holds the value in a [`Changing`](super::changing::Changing), so
+/// that all who use it see the change.
 pub(crate) trait RunningParts {
-    fn log_at(&self, level: Level);
+    fn log_at(&self, level: Level) -> Stored;
 
-    fn serve_only(&self, clients: AllowedClients);
+    fn serve_only(&self, clients: AllowedClients) -> Stored;
 }
 
 /// Settings that take effect together, and at once.
@@ -33,7 +34,17 @@ struct AtOnce {
     /// If one of these has changed as well, they wait for the restart with it.
     wait_for: &'static [&'static str],
     /// Hands the values in effect over to the part that uses them.
-    hand_over: fn(&Subjects, &dyn RunningParts),
+    hand_over: fn(&Subjects, &dyn RunningParts) -> Stored,
+}
+
+impl AtOnce {
+    /// Which of its flags change at once, if these differ: none, if one of them is to be waited for.
+    fn changed_at_once(&self, differing: &[&'static str]) -> Vec<&'static str> {
+        if self.wait_for.iter().any(|flag| differing.contains(flag)) {
+            return Vec::new();
+        }
+        self.flags.iter().copied().filter(|flag| differing.contains(flag)).collect()
+    }
 }
 
 const AT_ONCE: &[AtOnce] = &[
@@ -60,7 +71,7 @@ const WHO_MAY_ASK: &[&str] = &[
 
 /// What differs in a configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub(crate) struct ChangedSettings {
     /// The flags of what has taken effect.
     pub(crate) at_once: Vec<&'static str>,
     /// The other settings that differ, as the user wrote them.
@@ -69,23 +80,21 @@ pub(crate) struct Changes {
 
 impl Settings {
     /// Takes over from `new` what a running agent can change: stores it here, and hands it over to `parts`.
-    pub(crate) fn take_over(&mut self, new: &Self, parts: &dyn RunningParts) -> Changes {
+    pub(crate) fn take_over(&mut self, new: &Self, parts: &dyn RunningParts) -> ChangedSettings {
         let differing = self.effective.differing(&new.effective);
-        let differs = |flag: &&&'static str| differing.contains(*flag);
         let mut at_once = Vec::new();
-        for AtOnce { flags, wait_for, hand_over } in AT_ONCE {
-            let changed: Vec<&'static str> = flags.iter().filter(differs).copied().collect();
-            let waits = wait_for.iter().any(|flag| differs(&flag));
-            if changed.is_empty() || waits {
+        for entry in AT_ONCE {
+            let changed = entry.changed_at_once(&differing);
+            if changed.is_empty() {
                 continue;
             }
             for flag in &changed {
                 self.effective.copy(flag, &new.effective);
             }
-            hand_over(&self.effective, parts);
+            let _stored = (entry.hand_over)(&self.effective, parts);
             at_once.extend(changed);
         }
-        Changes { at_once, need_restart: self.names_of_differing(new) }
+        ChangedSettings { at_once, need_restart: self.names_of_differing(new) }
     }
 
     /// The settings that differ from `new`, as the user wrote them there, or else here.
@@ -109,6 +118,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::config::changing::Changing;
     use crate::config::tests::{all_definitions, settings_of_file};
 
     /// What the files of the tests have in common.
@@ -152,13 +162,20 @@ mod tests {
     #[derive(Default)]
     struct Recorder(RefCell<Vec<HandedOver>>);
 
+    impl Recorder {
+        fn write(&self, handed_over: HandedOver) -> Stored {
+            self.0.borrow_mut().push(handed_over);
+            Changing::new(()).set(())
+        }
+    }
+
     impl RunningParts for Recorder {
-        fn log_at(&self, level: Level) {
-            self.0.borrow_mut().push(HandedOver::Level(level));
+        fn log_at(&self, level: Level) -> Stored {
+            self.write(HandedOver::Level(level))
         }
 
-        fn serve_only(&self, clients: AllowedClients) {
-            self.0.borrow_mut().push(HandedOver::Clients(clients));
+        fn serve_only(&self, clients: AllowedClients) -> Stored {
+            self.write(HandedOver::Clients(clients))
         }
     }
 
@@ -168,7 +185,7 @@ mod tests {
     }
 
     /// What changes from the first file to the second, with the names without the file's path.
-    fn changes(before: &str, after: &str) -> Changes {
+    fn changes(before: &str, after: &str) -> ChangedSettings {
         let before = format!("{TLS}{CLIENTS}{before}");
         let after = format!("{TLS}{CLIENTS}{after}");
         let mut changes = settings(&before).take_over(&settings(&after), &Recorder::default());
@@ -197,37 +214,41 @@ mod tests {
             assert_eq!(first.need_restart.len(), 3, "{first:?}");
             assert_eq!(parts.0.take(), [handed_over]);
             let second = running.take_over(&changed, &parts);
-            assert_eq!(second, Changes { at_once: Vec::new(), need_restart: first.need_restart });
+            assert_eq!(second, ChangedSettings { at_once: Vec::new(), need_restart: first.need_restart });
             assert_eq!(parts.0.take(), []);
         }
     }
 
-    /// The running agent is tested there, and operators look there.
+    /// Operators look there. And `agent/tests/agent/reload.rs` tests each of these keys with an agent.
     #[test]
-    fn what_takes_effect_at_once_is_tested_with_an_agent_and_is_documented() {
-        let tests = include_str!("../../tests/agent/reload.rs");
+    fn the_table_of_what_a_change_needs_has_exactly_the_keys_that_take_effect_at_once() {
         let operators = include_str!("../../../docs/operators.md");
-        let at_signal: Vec<_> = operators.lines().filter(|line| line.contains("| at SIGHUP")).collect();
-        for flag in AT_ONCE.iter().flat_map(|entry| entry.flags) {
+        let at_signal = operators.lines().filter(|line| line.contains("| at SIGHUP"));
+        let documented: BTreeSet<_> =
+            at_signal.flat_map(|line| line.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+        let key = |flag: &&str| {
             let definition = all_definitions().into_iter().find(|definition| definition.flag == *flag);
-            let key = definition.unwrap_or_else(|| panic!("no --{flag}")).key().unwrap();
-            assert!(tests.contains(&format!("{key}: ")), "agent/tests/agent/reload.rs changes no {key}");
-            let is_documented = at_signal.iter().any(|line| line.contains(&format!("`{key}`")));
-            assert!(is_documented, "docs/operators.md, what a change needs: {key}");
-        }
+            definition.unwrap_or_else(|| panic!("no --{flag}")).key().unwrap()
+        };
+        let keys: BTreeSet<_> = AT_ONCE.iter().flat_map(|entry| entry.flags).map(key).collect();
+        assert_eq!(documented, keys, "docs/operators.md, what a change needs");
     }
 
-    /// A setting that is missing there would let the lists of allowed clients change before it.
+    /// A setting that is missing in `WHO_MAY_ASK` would let the lists of allowed clients change before it. And a setting that decides
+    /// nothing of the kind would wait for a restart without a reason.
     #[test]
-    fn whatever_decides_who_may_ask_holds_back_the_allowed_clients() {
+    fn whatever_decides_who_may_ask_holds_back_the_allowed_clients_and_nothing_else() {
         let Settings { mut effective, .. } = settings(TLS);
         let of_access: [&mut dyn Subject; 2] = [&mut effective.tls, &mut effective.access];
         let definitions = of_access.into_iter().flat_map(|subject| subject.definitions());
-        let flags: BTreeSet<_> = definitions.map(|definition| definition.flag).collect();
-        let allowed = &AT_ONCE[1];
-        let expected: BTreeSet<_> = allowed.flags.iter().chain(WHO_MAY_ASK).copied().collect();
-        assert_eq!(flags, expected, "TlsSettings and AccessSettings have only what decides who may ask");
-        assert_eq!(allowed.wait_for, WHO_MAY_ASK);
+        let of_access: BTreeSet<_> = definitions.map(|definition| definition.flag).collect();
+        let mut expected: BTreeSet<_> = WHO_MAY_ASK.iter().copied().collect();
+        for AtOnce { flags, wait_for, .. } in AT_ONCE {
+            let is_of_access = flags.iter().any(|flag| of_access.contains(flag));
+            assert_eq!(*wait_for, if is_of_access { WHO_MAY_ASK } else { &[] }, "{flags:?}");
+            expected.extend(flags.iter().filter(|_| is_of_access));
+        }
+        assert_eq!(of_access, expected, "TlsSettings and AccessSettings have only what decides who may ask");
     }
 
     #[test]
@@ -238,7 +259,7 @@ mod tests {
             ("port: 1\n", "port: 1 # the same\n"),
             ("fileCheckFrequency: 20s\nstaticPodPath: /a\n", "fileCheckFrequency: 0s\nstaticPodPath: /a\n"),
         ] {
-            assert_eq!(changes(before, after), Changes::default(), "{before} {after}");
+            assert_eq!(changes(before, after), ChangedSettings::default(), "{before} {after}");
         }
     }
 
@@ -264,14 +285,16 @@ mod tests {
     fn the_allowed_clients_do_not_change_before_other_settings_of_who_may_ask() {
         let found = changes("allowedClientNames: [a]\n", "authorization: {mode: Webhook}\nlogLevel: warn\n");
         let need_restart = ["6: authorization.mode", "6: allowedClientNames, which is gone,"];
-        let expected =
-            Changes { at_once: vec!["log-level"], need_restart: need_restart.map(str::to_owned).to_vec() };
+        let expected = ChangedSettings {
+            at_once: vec!["log-level"],
+            need_restart: need_restart.map(str::to_owned).to_vec(),
+        };
         assert_eq!(found, expected);
     }
 
     #[test]
     fn the_settings_of_every_subject_are_compared() {
-        assert_eq!(settings(TLS).take_over(&settings(TLS), &Recorder::default()), Changes::default());
+        assert_eq!(settings(TLS).take_over(&settings(TLS), &Recorder::default()), ChangedSettings::default());
         let alone = [
             ("checkpointDir: /x", "checkpoint-dir"),
             ("staticPodPath: /x", "pod-manifest-path"),

@@ -7,6 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Changing<T>(Arc<Mutex<Arc<T>>>);
 
+/// A changed setting was stored where the running agent looks it up: only [`Changing::set`] makes one. So a function that has to
+/// return it cannot do nothing.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Stored(());
+
 impl<T> Changing<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(Arc::new(Mutex::new(Arc::new(value))))
@@ -17,8 +23,9 @@ impl<T> Changing<T> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn set(&self, value: T) {
+    pub(crate) fn set(&self, value: T) -> Stored {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+        Stored(())
     }
 }
 
@@ -36,7 +43,7 @@ mod tests {
     fn a_clone_sees_what_another_one_was_set_to() {
         let limit = Changing::new(1);
         let of_the_router = limit.clone();
-        limit.set(2);
+        let _stored = limit.set(2);
         assert_eq!(*of_the_router.get(), 2);
     }
 }

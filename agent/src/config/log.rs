@@ -22,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry};
 
 use crate::api::table::escaped;
+use crate::config::changing::{Changing, Stored};
 use crate::config::values::LogFormat;
 
 /// Maximum number of queued lines: about two megabytes.
@@ -69,7 +70,7 @@ pub(crate) struct Log {
     /// Writes the queued lines when dropped.
     writer: Arc<Mutex<Option<WorkerGuard>>>,
     /// The configured level.
-    level: Arc<Mutex<Level>>,
+    level: Changing<Level>,
     filter: reload::Handle<Targets, Registry>,
 }
 
@@ -95,20 +96,21 @@ impl Log {
         let (reloaded, filter) = reload::Layer::new(filter(level));
         let _ = registry().with(reloaded).with(lines).try_init();
         let writer = Arc::new(Mutex::new(Some(writer)));
-        let level = Arc::new(Mutex::new(level));
+        let level = Changing::new(level);
         Self { dropped, writer, level, filter }
     }
 
     /// From now on, logs at `debug`, or again at the configured level. Never at `trace`, which has whole responses.
     pub(crate) fn set_debug(&self, is_on: bool) {
-        let configured = *self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let configured = *self.level.get();
         self.log_at(if is_on { configured.max(Level::DEBUG) } else { configured });
     }
 
     /// From now on, this is the configured level.
-    pub(crate) fn set_level(&self, level: Level) {
-        *self.level.lock().unwrap_or_else(PoisonError::into_inner) = level;
+    pub(crate) fn set_level(&self, level: Level) -> Stored {
+        let stored = self.level.set(level);
         self.log_at(level);
+        stored
     }
 
     fn log_at(&self, level: Level) {

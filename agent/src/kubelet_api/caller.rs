@@ -20,7 +20,7 @@ impl Caller {
     }
 
     pub(super) fn limits(&self) -> &ClientLimits {
-        &self.peer.origin
+        self.peer.unnamed_limits()
     }
 
     /// Counts a watch, until the result is dropped. A connection that watches is not closed for a new one.

@@ -18,13 +18,13 @@ use tracing::Level;
 
 use super::{check, systemd};
 use crate::api::table::sanitized;
-use crate::config::changes::{Changes, RunningParts};
+use crate::config::changes::{ChangedSettings, RunningParts};
+use crate::config::changing::{Changing, Stored};
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::read::read_small;
 use crate::config::values::AllowedClients;
 use crate::config::{Invocation, Settings};
-use crate::http::access::Access;
 
 /// How long a read may take before the next signal begins another one.
 const LONGEST_READ: Duration = Duration::from_secs(10);
@@ -38,38 +38,35 @@ pub(super) struct Reload {
     running: Settings,
     /// What `--extract` had when the agent started.
     extract: Option<Vec<u8>>,
-    parts: Parts,
+    parts: ChangingParts,
     /// For each read that has not ended.
     reads: Arc<Semaphore>,
 }
 
-/// The parts that take a changed setting.
-pub(super) struct Parts {
+/// Where the running agent looks up what a signal can change.
+pub(super) struct ChangingParts {
     pub(super) log: Log,
-    /// `None` if clients need not identify themselves.
-    pub(super) access: Option<Arc<Access>>,
+    pub(super) allowed_clients: Changing<AllowedClients>,
 }
 
-impl RunningParts for Parts {
-    fn log_at(&self, level: Level) {
-        self.log.set_level(level);
+impl RunningParts for ChangingParts {
+    fn log_at(&self, level: Level) -> Stored {
+        self.log.set_level(level)
     }
 
-    fn serve_only(&self, clients: AllowedClients) {
-        // Lists of allowed clients need clients that identify themselves: see `rules`.
-        let Some(access) = &self.access else { return };
+    fn serve_only(&self, clients: AllowedClients) -> Stored {
         tracing::warn!(
             names = ?clients.names,
             groups = ?clients.groups,
             "requests are served for these clients from now on; open watches go on"
         );
-        access.allow(clients);
+        self.allowed_clients.set(clients)
     }
 }
 
 impl Reload {
     /// `settings`: those with which the agent started. Reads the file of `--extract`, so this may block.
-    pub(super) fn new(invocation: Invocation, settings: &Settings, parts: Parts) -> Self {
+    pub(super) fn new(invocation: Invocation, settings: &Settings, parts: ChangingParts) -> Self {
         let extract = extract(settings);
         let reads = Arc::new(Semaphore::new(MOST_HANGING));
         let invocation = Arc::new(invocation);
@@ -105,7 +102,8 @@ impl Reload {
 
     /// Applies what can change in a running agent, and logs what cannot. Returns the result in a line.
     fn apply(&mut self, new: &Read) -> String {
-        let Changes { at_once, mut need_restart } = self.running.take_over(&new.settings, &self.parts);
+        let ChangedSettings { at_once, mut need_restart } =
+            self.running.take_over(&new.settings, &self.parts);
         if new.extract != self.extract
             && new.settings.effective.content.extract == self.running.effective.content.extract
         {

@@ -1,11 +1,12 @@
 //! SIGHUP: the configuration file is read again, and what differs takes effect or is named.
 
+use std::collections::BTreeSet;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::access::answer;
-use crate::support::{Agent, Directory, PATIENCE, manifest, started_by};
+use crate::support::{Agent, Directory, PATIENCE, code, manifest, started_by};
 use crate::tls::{Authority, Pki};
 
 /// An agent with this configuration file and without a terminal, as a service manager starts it.
@@ -135,6 +136,86 @@ fn a_client_that_is_no_longer_allowed_is_refused_without_a_restart() {
         .wait_for_log("allowedClientNames, which is gone, has changed, and takes effect at the next restart");
     assert_eq!((code("vector"), code("prometheus")), (403, 200));
     agent.end();
+}
+
+/// A key that takes effect at a signal: two values, and how an agent with the one behaves otherwise than with the other.
+struct Signalled {
+    key: &'static str,
+    before: &'static str,
+    after: &'static str,
+    behaviour: fn(&Agent, &dyn Fn(&str, &str) -> u16) -> String,
+}
+
+/// Each key that `docs/operators.md` says to take effect at a signal.
+const SIGNALLED: [Signalled; 3] = [
+    Signalled {
+        key: "logLevel",
+        before: "info",
+        after: "debug",
+        // The signal asks for the configured level.
+        behaviour: |agent, _| {
+            agent.signal("USR2");
+            let line = agent.wait_for_log("the log level is ");
+            line.split("the log level is ").last().unwrap().to_owned()
+        },
+    },
+    Signalled {
+        key: "allowedClientNames",
+        before: "[vector]",
+        after: "[prometheus]",
+        behaviour: |_, code| format!("{:?}", [code("vector", "x"), code("prometheus", "x")]),
+    },
+    Signalled {
+        key: "allowedClientGroups",
+        before: "[shippers]",
+        after: "[monitoring]",
+        behaviour: |_, code| format!("{:?}", [code("a", "shippers"), code("a", "monitoring")]),
+    },
+];
+
+/// A change that is reported as done, and is not, would show in no log. So the changed agent is compared with one that started with
+/// the new value.
+#[test]
+fn what_takes_effect_at_a_signal_holds_as_after_a_restart() {
+    let operators = include_str!("../../../docs/operators.md");
+    let documented: BTreeSet<_> =
+        operators.lines().filter(|line| line.contains("| at SIGHUP")).flat_map(code).collect();
+    assert_eq!(documented, SIGNALLED.iter().map(|signalled| signalled.key).collect(), "a case for each key");
+
+    let pki = Pki::new();
+    let clients = Authority::new();
+    pki.directory.write("clients.pem", &clients.pem);
+    std::fs::create_dir(pki.directory.0.join("manifests")).unwrap();
+    let config = pki.directory.0.join("config.yaml");
+    for Signalled { key, before, after, behaviour } in SIGNALLED {
+        let configure = |value: &str| {
+            let text = format!(
+                "staticPodPath: manifests\nnodeName: node-1\ntlsCertFile: node.crt\ntlsPrivateKeyFile: node.key\n\
+                 authentication: {{x509: {{clientCAFile: clients.pem}}}}\n{key}: {value}\n"
+            );
+            pki.directory.write("config.yaml", &text);
+        };
+        let behaviour = |agent: &Agent| {
+            let code = |name: &str, group: &str| {
+                answer(&pki, agent, Some(clients.sign_for(name, group)), None, "/pods").code
+            };
+            agent.forget_log();
+            behaviour(agent, &code)
+        };
+        configure(before);
+        let mut agent = service(&config, &[]);
+        let at_first = behaviour(&agent);
+        configure(after);
+        agent.signal("HUP");
+        agent.wait_for_log("every change is in effect");
+        let signalled = behaviour(&agent);
+        agent.end();
+        let mut restarted = service(&config, &[]);
+        let expected = behaviour(&restarted);
+        restarted.end();
+        assert_ne!(at_first, expected, "{key}: the case does not tell the values apart");
+        assert_eq!(signalled, expected, "{key}: after the signal");
+    }
 }
 
 /// A named pipe that nobody writes: to read it takes for ever.

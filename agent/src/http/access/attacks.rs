@@ -541,7 +541,8 @@ async fn a_certificate_counts_before_a_token() {
     let server = Server::default();
     server.know("of-named", "named", &[]);
     let access = server.access(&with_tokens(false));
-    access.allow(AllowedClients { names: BTreeSet::from(["named".to_owned()]), ..AllowedClients::default() });
+    let named = AllowedClients { names: BTreeSet::from(["named".to_owned()]), ..AllowedClients::default() };
+    let _stored = access.allowed().set(named);
     let certified = Arc::new(Identity { name: "other".to_owned(), ..Identity::default() });
     let request = request(Some("of-named"));
     let needed = rights_for(&request);

@@ -94,9 +94,9 @@ impl Access {
         })
     }
 
-    /// From the next request on, serves these clients. A watch that is open stays open.
-    pub(crate) fn allow(&self, clients: AllowedClients) {
-        self.allowed.set(clients);
+    /// The clients that are served, from the next request after a change on. A watch that is open stays open.
+    pub(crate) fn allowed(&self) -> Changing<AllowedClients> {
+        self.allowed.clone()
     }
 
     /// Decides on a request. `address`: of the client, or what stands for it.
@@ -254,7 +254,7 @@ fn subresources(path: &str) -> &'static [&'static str] {
 pub(crate) async fn guarded(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let certified = parts.extensions.get::<Arc<Identity>>();
-    let address = parts.extensions.get::<Arc<Peer>>().map_or("", |peer| &*peer.origin.name);
+    let address = parts.extensions.get::<Arc<Peer>>().map_or("", |peer| peer.address().as_str());
     let needed = rights_for(&parts);
     let Decided { decision, identity } = access.decide(address, certified, &parts, &needed).await;
     access.decisions.add(decision, address, identity.as_deref(), &parts);

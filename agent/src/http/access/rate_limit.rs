@@ -1,5 +1,6 @@
 //! The rate limit of unknown tokens. A client needs no credentials to send tokens, and each unknown one costs the API server
-//! a request. A client is an address here, because it is not known yet who it is.
+//! a request. A client is an address here, because it is not known yet who it is. A limit of clients that are known counts by
+//! [`ClientName`](crate::api::client::ClientName) instead: what one client may have at once is in [`api::client`](crate::api::client).
 //!
 //! Tokens that turn out to be valid cost nothing: a client that renews its token, or many clients behind one address, are
 //! not limited by each other, but a client that invents tokens is.
@@ -41,9 +42,10 @@ const WAITS: Duration = Duration::from_secs(15);
 const MOST: usize = 1024;
 
 /// Counts the reviews of unknown tokens in the current period.
-pub(super) struct RateLimit(Mutex<State>);
+pub(super) struct RateLimit(Mutex<Window>);
 
-struct State {
+/// What is counted in the current period, and which tokens were refused.
+struct Window {
     since: Instant,
     by_client: HashMap<String, u32>,
     returning: u32,
@@ -71,7 +73,7 @@ pub(super) enum Counted {
 
 impl RateLimit {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(State {
+        Self(Mutex::new(Window {
             since: Instant::now(),
             by_client: HashMap::new(),
             returning: 0,
@@ -85,12 +87,12 @@ impl RateLimit {
     /// # Complexity
     /// O([`MOST`]) if the limit of new tokens is reached.
     pub(super) fn take(&self, client: &str, token: Digest) -> Option<Counted> {
-        let mut state = self.lock();
-        state.begin_period();
-        if state.take_new(client) {
-            state.refused.remove(&token);
+        let mut window = self.lock();
+        window.begin_period();
+        if window.take_new(client) {
+            window.refused.remove(&token);
             Some(Counted::New)
-        } else if state.take_returning(client, token) {
+        } else if window.take_returning(client, token) {
             Some(Counted::Returning)
         } else {
             None
@@ -99,24 +101,24 @@ impl RateLimit {
 
     /// The token of a review was valid: it does not count.
     pub(super) fn give_back(&self, client: &str, counted: Counted) {
-        let mut state = self.lock();
-        let state = &mut *state;
+        let mut window = self.lock();
+        let window = &mut *window;
         match counted {
             Counted::New => {
-                if let Some(spent) = state.by_client.get_mut(client) {
+                if let Some(spent) = window.by_client.get_mut(client) {
                     *spent = spent.saturating_sub(1);
                 }
             }
-            Counted::Returning => state.returning = state.returning.saturating_sub(1),
+            Counted::Returning => window.returning = window.returning.saturating_sub(1),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Window> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Window {
     /// Begins a period if the last one is over.
     fn begin_period(&mut self) {
         if self.since.elapsed() >= PERIOD {
@@ -362,8 +364,8 @@ mod tests {
 
     /// How many tokens of each of these clients are remembered.
     fn remembered<const N: usize>(limit: &RateLimit, clients: [&str; N]) -> [usize; N] {
-        let state = limit.lock();
-        clients.map(|client| state.refused.values().filter(|token| &*token.client == client).count())
+        let window = limit.lock();
+        clients.map(|client| window.refused.values().filter(|token| &*token.client == client).count())
     }
 
     #[tokio::test(start_paused = true)]

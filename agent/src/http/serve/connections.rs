@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tokio::task::AbortHandle;
 
 use super::activity::{Activity, State};
-use crate::api::client::Peer;
+use crate::api::client::{Peer, PeerAddress};
 
 /// An open connection.
 pub(super) struct Connection {
@@ -46,13 +46,13 @@ impl Connections {
         if self.0.iter().filter(is_short).count() < most {
             return;
         }
-        let mut of_client = HashMap::<&str, usize>::new();
+        let mut of_client = HashMap::<PeerAddress<'_>, usize>::new();
         for connection in self.0.iter().filter(is_short) {
-            *of_client.entry(&connection.peer.origin.name).or_default() += 1;
+            *of_client.entry(connection.peer.address()).or_default() += 1;
         }
         let rank = |connection: &Connection| {
             let state = connection.activity.state();
-            let of_its_client = of_client[&*connection.peer.origin.name];
+            let of_its_client = of_client[&connection.peer.address()];
             (state != State::Handshake, Reverse(of_its_client), state, connection.activity.since())
         };
         let short = self.0.iter().enumerate().filter(|(_, connection)| is_short(connection));

@@ -397,11 +397,11 @@ mod tests {
 
         let router = router_of(Readiness::new([], true), Vitals::new(Instant::now()), &["--max-watches=0"]);
         let mut held = Vec::new();
-        while let Some(Some(permit)) = peer.origin.large().now_or_never() {
+        while let Some(Some(permit)) = peer.unnamed_limits().large().now_or_never() {
             held.push(permit);
         }
         let mut bodies = Vec::new();
-        while let Some(Some(permit)) = peer.origin.body().now_or_never() {
+        while let Some(Some(permit)) = peer.unnamed_limits().body().now_or_never() {
             bodies.push(permit);
         }
         let codes_of_a_busy_client = codes(&router, &peer).await;
