@@ -133,28 +133,35 @@ impl Unclaimed {
         sound: &[Source],
         snapshot: &Snapshot<P>,
     ) -> Vec<Operation<Pod>> {
-        // One that is not heard yet will say it. If there is none, nobody will.
-        let has_said_it = sound.iter().copied().any(knows_uids_of_kubelet);
-        let will_say_it = self.unheard.iter().copied().any(knows_uids_of_kubelet);
-        if has_said_it || !will_say_it {
+        if !self.waits_for_uids(sound) {
             let released = mem::take(&mut self.held_back).into_values().map(Operation::Upsert);
             return released.chain(operations).collect();
         }
-        let mut published = Vec::with_capacity(operations.len());
-        for operation in operations {
-            match &operation {
-                Operation::Upsert(pod) => {
-                    if let Some(uid) = restored_uid(pod, snapshot) {
-                        self.held_back.insert(uid, Arc::clone(pod));
-                        continue;
-                    }
-                }
-                Operation::Remove(uid) => self.held_back.retain(|_, pod| *uid != pod.uid()),
-                Operation::Set(_) => {}
+        operations.into_iter().filter(|operation| !self.holds_back(operation, snapshot)).collect()
+    }
+
+    /// Whether nobody has said the UIDs of the node yet, and a source that is not heard yet will.
+    fn waits_for_uids(&self, sound: &[Source]) -> bool {
+        let is_said = sound.iter().copied().any(Source::knows_uids_of_node);
+        let will_be_said = self.unheard.iter().copied().any(Source::knows_uids_of_node);
+        !is_said && will_be_said
+    }
+
+    /// Whether this operation is held back. If it removes a pod that is held back, forgets that one.
+    fn holds_back<P: HasPod>(&mut self, operation: &Operation<Pod>, snapshot: &Snapshot<P>) -> bool {
+        match operation {
+            Operation::Upsert(pod) => {
+                let uid = restored_uid(pod, snapshot);
+                let is_held_back = uid.is_some();
+                self.held_back.extend(uid.map(|uid| (uid, Arc::clone(pod))));
+                is_held_back
             }
-            published.push(operation);
+            Operation::Remove(uid) => {
+                self.held_back.retain(|_, pod| *uid != pod.uid());
+                false
+            }
+            Operation::Set(_) => false,
         }
-        published
     }
 
     /// The restored pods to remove after these sources reported: those of the sources that were heard and, with the last
@@ -171,14 +178,6 @@ impl Unclaimed {
     /// Whether every source has reported.
     pub(crate) fn is_over(&self) -> bool {
         self.unheard.is_empty()
-    }
-}
-
-/// Whether a source knows the UIDs that the kubelet gives its static pods: itself, or from their mirror pods.
-fn knows_uids_of_kubelet(source: Source) -> bool {
-    match source {
-        Source::Api | Source::Kubelet => true,
-        Source::File | Source::Http => false,
     }
 }
 

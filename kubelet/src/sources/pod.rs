@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
+use super::Source;
 use pod_index::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodMeta};
 
 /// How much a pod has changed.
@@ -109,13 +110,23 @@ pub(super) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
+/// A pod that has its whole status. One that has a part, such as the addresses alone, is none: its status may be added to another one, and
+/// never replace it.
+#[derive(Clone, Copy)]
+pub(super) struct WholeStatus<'a>(&'a Pod);
+
+impl<'a> WholeStatus<'a> {
+    /// `None`: pods of this role have no whole status.
+    pub(super) fn of(role: Source, pod: &'a Pod) -> Option<Self> {
+        role.has_whole_status().then_some(Self(pod))
+    }
+}
+
 /// The pod with the status of another source's view of it, unless its own is at least as new. The kubelet holds API
 /// server pods as it last received them, so their resource versions say which is newer. If one of the two has none, as a
 /// manifest's pod, the other's status is used: nothing says that it is older.
-///
-/// The status is taken as a whole: `other` must know all of it.
-pub(super) fn with_status_of(pod: &Arc<Pod>, other: Option<&Pod>) -> Arc<Pod> {
-    let Some(other) = other else { return Arc::clone(pod) };
+pub(super) fn with_status_of(pod: &Arc<Pod>, other: Option<WholeStatus<'_>>) -> Arc<Pod> {
+    let Some(WholeStatus(other)) = other else { return Arc::clone(pod) };
     let has_newer_status = match (version(pod), version(other)) {
         (Some(own), Some(other)) => own < other,
         (None, _) | (_, None) => true,

@@ -7,6 +7,9 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodMeta, PodUid, is_static_pod};
 
+use crate::sources::Source;
+use crate::sources::pod::WholeStatus;
+
 /// The pods that one source reports.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
@@ -19,6 +22,7 @@ pub(super) struct Reported {
 /// A pod as one source reports it.
 #[derive(Debug)]
 pub(super) struct ReportedPod {
+    pub(super) source: Source,
     pub(super) object: Arc<Pod>,
     pub(super) name: FullName,
     /// Since when incomplete lists of its source lack it. Its object is marked as unconfirmed.
@@ -27,6 +31,13 @@ pub(super) struct ReportedPod {
     pub(super) is_gone_at_api: bool,
     /// When this source last showed a change of its spec, labels, annotations or deletion. `None`: not since it was first seen.
     pub(super) changed: Option<Instant>,
+}
+
+impl ReportedPod {
+    /// `None`: its source knows only a part of the status, or nothing.
+    pub(super) fn whole_status(&self) -> Option<WholeStatus<'_>> {
+        WholeStatus::of(self.source, &self.object)
+    }
 }
 
 impl Reported {

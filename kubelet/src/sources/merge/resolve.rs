@@ -60,33 +60,48 @@ impl Merge {
     pub(super) fn resolve(&mut self, step: Step) -> Merged {
         let Step { source, now, is_first, touched: mut keys, mirrors, problems, concerns_kubelet, .. } = step;
         let mut merged = Merged { problems, ..Merged::default() };
-        let gone: Vec<_> = keys.uids.iter().filter(|uid| !self.is_mirror(uid)).cloned().collect();
-        for mirror in gone {
-            merged.claims_changed |= self.claims.set_refusal(&mirror, None);
-            self.let_claim_go(&mirror, &now, &mut keys);
-        }
+        self.release_claims_of_gone(&now, &mut keys, &mut merged);
         for mirror in &mirrors {
             self.observe(mirror, &now, is_first, &mut keys, &mut merged);
         }
         if source == Source::Kubelet && self.kubelet_speaks() {
-            let own = self.claims.leaving().filter(|(_, _, claimed)| self.is_kubelets(&claimed.claim));
-            let own: Vec<_> = own.map(|(_, mirror, _)| mirror.clone()).collect();
-            for mirror in &own {
-                self.end(mirror, &mut keys);
-            }
+            self.end_claims_that_the_kubelet_judges(&mut keys);
         }
         self.settle(keys, &mut merged);
-        let awaits = |source| {
+        merged.due = self.sources_to_read(concerns_kubelet);
+        merged
+    }
+
+    /// Releases the claims of the mirror pods among the changed ones that are gone.
+    fn release_claims_of_gone(&mut self, now: &str, keys: &mut Keys, merged: &mut Merged) {
+        let gone: Vec<_> = keys.uids.iter().filter(|uid| !self.is_mirror(uid)).cloned().collect();
+        for mirror in gone {
+            merged.claims_changed |= self.claims.set_refusal(&mirror, None);
+            self.release_claim(&mirror, now, keys);
+        }
+    }
+
+    /// Ends the claims of the kubelet's own mirror pods that are gone: its list has the static pods themselves.
+    fn end_claims_that_the_kubelet_judges(&mut self, keys: &mut Keys) {
+        let own = self.claims.leaving().filter(|(_, _, claimed)| self.is_kubelets(&claimed.claim));
+        let own: Vec<_> = own.map(|(_, mirror, _)| mirror.clone()).collect();
+        for mirror in &own {
+            self.end(mirror, keys);
+        }
+    }
+
+    /// The sources that should be read at once.
+    fn sources_to_read(&self, concerns_kubelet: bool) -> Vec<Source> {
+        let has_newer_claim = |source| {
             let read = self.last_reads.get(&source).map(|reads| reads.began);
             self.own_claims().any(|(_, claimed)| read <= claimed.seen)
         };
-        let is_due = |source: &Source| match source {
+        let is_to_read = |source: &Source| match source {
             Source::Kubelet => concerns_kubelet,
             Source::Api => false,
-            Source::File | Source::Http => awaits(*source),
+            Source::File | Source::Http => has_newer_claim(*source),
         };
-        merged.due = self.configured.iter().copied().filter(is_due).collect();
-        merged
+        self.configured.iter().copied().filter(is_to_read).collect()
     }
 
     /// Whether the kubelet's last list has pods, so that it has read its manifests.
@@ -111,26 +126,34 @@ impl Merge {
         self.own.as_ref().is_some_and(|own| own.as_str() == claim.node)
     }
 
-    /// Ends the claim of a mirror pod that is gone or is being deleted. If the static pod seems to be running, it stays
-    /// for a while. It does not if nothing but the mirror pod tells of it, and a kubelet would have deleted it at once.
-    fn let_claim_go(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
+    /// A mirror pod is gone or is being deleted. Its claim ends; or it leaves, if the static pod seems to be running: a new mirror pod
+    /// may confirm it for a while.
+    fn release_claim(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
         let Some(claimed) = self.claims.by_mirror.get(mirror) else { return };
-        let is_told_by_kubelet = self.is_kubelets(&claimed.claim) && self.kubelet_speaks();
-        // It may begin to count only now, because the same update removed what it contradicted: then it has no static pod.
-        let is_shown = self.published.get(&claimed.claim.uid).is_some_and(|pod| is_named(pod, &claimed.name));
-        let counts = is_shown && self.counts(mirror);
-        let stays = counts && is_by_kubelet(claimed) && !claimed.claim.ended && !is_told_by_kubelet;
         match claimed.stage {
-            Stage::Live if stays => {
-                keys.uids.push(claimed.claim.uid.clone());
-                if let Some(claimed) = self.claims.by_mirror.get_mut(mirror) {
-                    set_annotation(&mut claimed.pod, UNCONFIRMED_ANNOTATION, now);
-                }
-                self.claims.leave(mirror);
-            }
-            Stage::Leaving(_) => {}
+            Stage::Live if self.seems_to_run(mirror, claimed) => self.leave(mirror, now, keys),
             Stage::Live | Stage::Over => self.end(mirror, keys),
+            Stage::Leaving(_) => {}
         }
+    }
+
+    /// Whether the static pod of a claim seems to be running, although its mirror pod goes. Not if nothing but the mirror pod tells of
+    /// it, and a kubelet would have deleted that at once.
+    fn seems_to_run(&self, mirror: &PodUid, claimed: &Claimed) -> bool {
+        // The claim may begin to count only now, because the same update removed what it contradicted: then it has no static pod.
+        let is_shown = self.published.get(&claimed.claim.uid).is_some_and(|pod| is_named(pod, &claimed.name));
+        let is_told_by_kubelet = self.is_kubelets(&claimed.claim) && self.kubelet_speaks();
+        let may_run = is_by_kubelet(claimed) && !claimed.claim.ended;
+        is_shown && may_run && !is_told_by_kubelet && self.counts(mirror)
+    }
+
+    /// Marks the static pod of a claim as unconfirmed, until a new mirror pod follows or the time is over.
+    fn leave(&mut self, mirror: &PodUid, now: &str, keys: &mut Keys) {
+        if let Some(claimed) = self.claims.by_mirror.get_mut(mirror) {
+            keys.uids.push(claimed.claim.uid.clone());
+            set_annotation(&mut claimed.pod, UNCONFIRMED_ANNOTATION, now);
+        }
+        self.claims.leave(mirror);
     }
 
     /// Ends the time of a claim whose mirror pod is gone or is being deleted.
@@ -192,7 +215,7 @@ impl Merge {
         let is_live = claimed.stage == Stage::Live;
         self.claims.insert(uid.clone(), claimed);
         if is_terminating && is_live {
-            self.let_claim_go(&uid, now, keys);
+            self.release_claim(&uid, now, keys);
         } else if is_live {
             self.confirm(&name, keys);
         }
@@ -248,41 +271,47 @@ impl Merge {
 
     /// Publishes the changes under these keys.
     pub(super) fn settle(&mut self, keys: Keys, merged: &mut Merged) {
+        for uid in self.affected_uids(keys) {
+            self.refuse_false_claims(&uid, merged);
+            let pod = self.resolved(&uid);
+            if pod.is_none() && self.stays_unreported(&uid) {
+                self.unreported.insert(uid);
+            } else {
+                merged.publish(&mut self.published, uid, pod);
+            }
+        }
+    }
+
+    /// The UIDs whose pods may be others, because something has changed under these keys. Each is there once.
+    fn affected_uids(&mut self, keys: Keys) -> Vec<PodUid> {
         let Keys { mut uids, names } = keys;
         for name in &names {
-            self.relatives(name, &mut uids);
+            self.add_relatives(name, &mut uids);
         }
         // Which claim on a UID counts determines the manifests of its name. So does whether a UID can be kept.
         let claimed = uids.iter().flat_map(|uid| self.claims.on(uid)).map(|(_, claimed)| &claimed.name);
         let kept = uids.iter().filter_map(|uid| self.kept.name_of(uid));
         let others: BTreeSet<_> = claimed.chain(kept).cloned().collect();
         for name in &others {
-            self.relatives(name, &mut uids);
+            self.add_relatives(name, &mut uids);
         }
         let mut seen = HashSet::with_capacity(uids.len());
-        for uid in uids.into_iter().filter(|uid| seen.insert(uid.clone())) {
-            self.refuse_false_claims(&uid, merged);
-            let pod = self.resolved(&uid);
-            if pod.is_none() && self.stays_unreported(&uid) {
-                self.unreported.insert(uid);
-                continue;
-            }
-            merged.publish(&mut self.published, uid, pod);
-        }
+        uids.retain(|uid| seen.insert(uid.clone()));
+        uids
     }
 
     /// Whether a published pod stays although no source describes it any more, because not all sources are seen. Three pods
     /// do not stay: an unconfirmed one, whose time is over; one that a source reports, but that is published under another
     /// UID; and a derived one whose mirror pod is there, but is refused.
     fn stays_unreported(&self, uid: &PodUid) -> bool {
+        if self.all_seen {
+            return false;
+        }
         let is_unconfirmed = |pod: &Arc<Pod>| pod.annotation(UNCONFIRMED_ANNOTATION).is_some();
-        if self.published.get(uid).is_some_and(is_unconfirmed) {
-            return false;
-        }
-        if self.all_seen || self.is_kept_by_a_report(uid) {
-            return false;
-        }
-        self.unreported.contains(uid) || self.claims.on(uid).is_empty()
+        let is_over = self.published.get(uid).is_some_and(is_unconfirmed);
+        let is_under_another_uid = self.is_kept_by_a_report(uid);
+        let is_refused = !self.unreported.contains(uid) && !self.claims.on(uid).is_empty();
+        !is_over && !is_under_another_uid && !is_refused
     }
 
     /// Whether a source reports this pod whose report alone keeps it.
@@ -291,26 +320,29 @@ impl Merge {
         keeping.any(|source| self.reported(source, uid).is_some())
     }
 
-    /// Notes which UID the manifest of this name keeps, and adds the UIDs under which static pods of this name are known.
-    fn relatives(&mut self, name: &FullName, uids: &mut Vec<PodUid>) {
+    /// Adds the UIDs under which static pods of this name were and are known, after an update of the one that its manifest keeps.
+    fn add_relatives(&mut self, name: &FullName, uids: &mut Vec<PodUid>) {
         uids.extend(self.kept.named(name).map(|kept| kept.uid.clone()));
-        let manifest = self.manifest(name).map(|manifest| Arc::clone(&manifest.object));
-        self.kept.forget_unless(name, manifest.as_ref());
-        if let Some(manifest) = manifest {
-            match self.as_kubelet_tells(name) {
-                Some(told) => {
-                    if let Some(other) = self.kept.keep(name, manifest, told) {
-                        self.known_uids(&other, uids);
-                    }
-                }
-                None => self.kept.end(name),
-            }
+        if let Some(other) = self.update_kept(name) {
+            self.add_known_uids(&other, uids);
         }
-        self.known_uids(name, uids);
+        self.add_known_uids(name, uids);
     }
 
-    /// The UIDs under which static pods of this name are known.
-    fn known_uids(&self, name: &FullName, uids: &mut Vec<PodUid>) {
+    /// Notes which UID the manifest of this name keeps now. Returns the other name whose manifest kept this UID until now.
+    fn update_kept(&mut self, name: &FullName) -> Option<FullName> {
+        let manifest = self.manifest(name).map(|manifest| Arc::clone(&manifest.object));
+        self.kept.forget_unless(name, manifest.as_ref());
+        let manifest = manifest?;
+        let Some(told) = self.as_kubelet_tells(name) else {
+            self.kept.end(name);
+            return None;
+        };
+        self.kept.keep(name, manifest, told)
+    }
+
+    /// Adds the UIDs under which static pods of this name are known.
+    fn add_known_uids(&self, name: &FullName, uids: &mut Vec<PodUid>) {
         for source in Source::ALL.into_iter().filter(|source| source.lists_static_pods()) {
             uids.extend(self.named(source, name).map(|(uid, _)| uid.clone()));
         }
@@ -323,7 +355,7 @@ impl Merge {
         let Reports { file, http, kubelet, api } = self.reports(uid);
         match (api, kubelet) {
             (Some(api), Some(kubelet)) if self.trusts_kubelet => Some(as_kubelet_knows(api, kubelet)),
-            (Some(api), Some(kubelet)) => Some(with_status_of(&api.object, Some(&*kubelet.object))),
+            (Some(api), Some(kubelet)) => Some(with_status_of(&api.object, kubelet.whole_status())),
             (Some(only), None) | (None, Some(only)) => Some(Arc::clone(&only.object)),
             (None, None) => self.resolved_static_pod(uid, file, http),
         }
@@ -344,7 +376,10 @@ impl Merge {
             Some(known) => known == uid,
         };
         if let Some(manifest) = file.filter(is_under_this_uid).or_else(|| http.filter(is_under_this_uid)) {
-            return Some(with_status_of(&manifest.object, claim.map(|(_, claimed)| &*claimed.pod)));
+            return Some(with_status_of(
+                &manifest.object,
+                claim.and_then(|(_, claimed)| claimed.whole_status()),
+            ));
         }
         if let Some((mirror, claimed)) = claim {
             return Some(self.derived(mirror, claimed));
@@ -368,7 +403,7 @@ impl Merge {
     fn uid_of(&self, name: &FullName) -> Option<&PodUid> {
         let claimed = || self.counting_claim_of_name(name).map(|claimed| &claimed.claim.uid);
         let kept = || self.kept_pod(name).map(|kept| &kept.uid);
-        self.kubelets_uid(name).or_else(claimed).or_else(kept)
+        self.uid_on_node(name).or_else(claimed).or_else(kept)
     }
 
     /// The claim of this name that counts.
@@ -379,8 +414,7 @@ impl Merge {
 
     /// The static pod of this name as the kubelet tells of it, itself or by a mirror pod that is certainly a kubelet's.
     fn as_kubelet_tells(&self, name: &FullName) -> Option<KeptPod> {
-        if let Some(uid) = self.kubelets_uid(name) {
-            let pod = self.reported(Source::Kubelet, uid)?;
+        if let Some((uid, pod)) = self.on_node(name) {
             return Some(KeptPod { uid: uid.clone(), object: Arc::clone(&pod.object) });
         }
         let claimed = self.counting_claim_of_name(name).filter(|claimed| is_by_kubelet(claimed))?;
@@ -398,10 +432,16 @@ impl Merge {
         (!is_taken).then_some(kept)
     }
 
-    /// The UID under which the kubelet lists a static pod of this name.
-    fn kubelets_uid(&self, name: &FullName) -> Option<&PodUid> {
-        let (uid, _) = self.named(Source::Kubelet, name).filter(|(_, pod)| is_static_pod(&*pod.object))?;
-        Some(uid)
+    /// The static pod of this name as a source of the pods on the node lists it.
+    fn on_node(&self, name: &FullName) -> Option<(&PodUid, &ReportedPod)> {
+        let mut sources = Source::ALL.into_iter().filter(|source| source.lists_pods_of_node());
+        let static_pod = |source| self.named(source, name).filter(|(_, pod)| is_static_pod(&*pod.object));
+        sources.find_map(static_pod)
+    }
+
+    /// The UID that the static pod of this name has on the node, as the node itself says.
+    fn uid_on_node(&self, name: &FullName) -> Option<&PodUid> {
+        self.on_node(name).map(|(uid, _)| uid)
     }
 
     /// Whether a claim can be judged now. Others wait for the next read of the Node object, or are about static pods that
@@ -418,7 +458,7 @@ impl Merge {
             self.is_judged(claimed)
                 && self.objection(uid, claimed).is_none()
                 // If the kubelet and the API server differ, the kubelet is used.
-                && self.kubelets_uid(&claimed.name).is_none_or(|known| known == uid)
+                && self.uid_on_node(&claimed.name).is_none_or(|known| known == uid)
         })
     }
 

@@ -157,6 +157,7 @@ impl Step {
             Some(old) if old.name == name => Difference::between(&old.object, &object),
             _ => Difference::Semantic,
         };
+        let source = self.source;
         let pod = match old {
             Some(old) if difference == Difference::None => return old,
             Some(old) => {
@@ -165,11 +166,18 @@ impl Step {
                 self.touched.names.push(old.name);
                 let changed = if is_changed { Some(Instant::now()) } else { old.changed };
                 let is_gone_at_api = old.is_gone_at_api;
-                ReportedPod { object, name, missing_since: None, is_gone_at_api, changed }
+                ReportedPod { source, object, name, missing_since: None, is_gone_at_api, changed }
             }
             None => {
                 self.mark(&mut object, None);
-                ReportedPod { object, name, missing_since: None, is_gone_at_api: false, changed: None }
+                ReportedPod {
+                    source,
+                    object,
+                    name,
+                    missing_since: None,
+                    is_gone_at_api: false,
+                    changed: None,
+                }
             }
         };
         // The kubelet itself reports an ordinary pod's status to the API server.

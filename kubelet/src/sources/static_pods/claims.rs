@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use pod_index::{FullName, PodUid};
 
 use super::{Ownership, StaticPodClaim, UNCONFIRMED_FOR};
-use crate::sources::Problem;
+use crate::sources::pod::WholeStatus;
+use crate::sources::{Problem, Source};
 
 /// A mirror pod with a well-formed claim.
 #[derive(Debug)]
@@ -22,6 +23,13 @@ pub(in crate::sources) struct Claimed {
     /// Whether the Node object owns the mirror pod. Those of other nodes are not checked.
     pub(in crate::sources) ownership: Ownership,
     pub(in crate::sources) stage: Stage,
+}
+
+impl Claimed {
+    /// The status of the mirror pod, which the API server has.
+    pub(in crate::sources) fn whole_status(&self) -> Option<WholeStatus<'_>> {
+        WholeStatus::of(Source::Api, &self.pod)
+    }
 }
 
 /// The life of a mirror pod.
