@@ -12,13 +12,13 @@ pub(crate) struct Sources {
     #[serde(default)]
     pub(crate) node: String,
     pub(crate) ready: bool,
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<SeenSource>,
 }
 
 /// The state of one source.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Source {
+pub(crate) struct SeenSource {
     pub(crate) source: String,
     pub(crate) origin: String,
     pub(crate) seen: bool,

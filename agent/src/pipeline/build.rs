@@ -1,5 +1,6 @@
 //! The pipeline of a running agent: built from the settings, then spawned.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,13 +104,7 @@ impl Pipeline {
             kept_whole: KeptWhole::new(removed.keep, removed.max),
         };
         let writer = WriterThread::build(setup, restored, &names, metrics);
-        let seen = Arc::clone(&readiness);
-        let periods: Vec<_> =
-            names.iter().map(|source| (*source, sources::period_of(settings, *source))).collect();
-        let period_of = move |source| {
-            periods.iter().find(|(of, _)| *of == source).map_or(Duration::ZERO, |(_, period)| *period)
-        };
-        metrics.collect(move |to| source_metrics::show(&seen, &period_of, to));
+        show_sources(settings, &names, &readiness, metrics);
         // Its thread has nothing to do before the index changes.
         let checkpoints = stored.map(|stored| stored.keep(reader.clone())).transpose();
         let checkpoints = checkpoints.map_err(|error| cannot_start("the checkpoint thread", error))?;
@@ -154,6 +149,15 @@ impl WaitingSources {
             opened.spawn(tasks, self.reports.clone());
         }
     }
+}
+
+/// Shows the state of these sources when the metrics are read.
+fn show_sources(settings: &Settings, names: &[Source], readiness: &Arc<Readiness>, metrics: &mut Metrics) {
+    let readiness = Arc::clone(readiness);
+    let periods: HashMap<Source, Duration> =
+        names.iter().map(|source| (*source, sources::period_of(settings, *source))).collect();
+    let period_of = move |source| periods.get(&source).copied().unwrap_or_default();
+    metrics.collect(move |to| source_metrics::show(&readiness, &period_of, to));
 }
 
 /// The merge of these sources.

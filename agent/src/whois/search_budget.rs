@@ -104,8 +104,8 @@ mod tests {
     async fn between_two_parts_few_pods_are_visited_and_the_searches_of_a_batch_stay_limited() {
         // Each is the start of a pod's name, which only a search finds.
         let parts = parts("", "web\n".repeat(2 * QUERIES)).await;
-        let searches = |part: &String| part.lines().filter(|line| line.contains("did you mean")).count();
-        let searched: Vec<usize> = parts.iter().map(searches).collect();
+        let suggestions = |part: &String| part.lines().filter(|line| line.contains("did you mean")).count();
+        let searched: Vec<usize> = parts.iter().map(suggestions).collect();
         let in_part = VISITED_IN_PART / PODS;
         assert!(searched.iter().all(|searches| *searches <= in_part), "{searched:?}");
         assert_eq!(searched.iter().sum::<usize>(), 2 * VISITED / PODS, "{searched:?}");
@@ -115,8 +115,8 @@ mod tests {
     #[tokio::test]
     async fn a_batch_of_names_of_existing_pods_finds_each_of_them() {
         let names = (Versions::PODS..PODS).cycle().take(3 * QUERIES);
-        let lines = names.map(|number| format!("more-{number}\n")).collect();
-        let answers = parts(&"x".repeat(1_000), lines).await.concat();
+        let lines: Vec<_> = names.map(|number| format!("more-{number}\n")).collect();
+        let answers = parts(&"x".repeat(1_000), lines.concat()).await.concat();
         let answers: Vec<&str> = answers.lines().collect();
         assert_eq!(answers.len(), 3 * QUERIES);
         let unfound = answers.iter().position(|answer| !answer.contains(r#""foundBy""#));

@@ -143,7 +143,21 @@ struct Signalled {
     key: &'static str,
     before: &'static str,
     after: &'static str,
-    behaviour: fn(&Agent, &dyn Fn(&str, &str) -> u16) -> String,
+    behaviour: fn(&Asked<'_>) -> String,
+}
+
+/// An agent that clients with certificates ask.
+struct Asked<'a> {
+    agent: &'a Agent,
+    pki: &'a Pki,
+    clients: &'a Authority,
+}
+
+impl Asked<'_> {
+    /// The status that a client of this name and this group gets.
+    fn code(&self, name: &str, group: &str) -> u16 {
+        answer(self.pki, self.agent, Some(self.clients.sign_for(name, group)), None, "/pods").code
+    }
 }
 
 /// Each key that `docs/operators.md` says to take effect at a signal.
@@ -153,9 +167,9 @@ const SIGNALLED: [Signalled; 3] = [
         before: "info",
         after: "debug",
         // The signal asks for the configured level.
-        behaviour: |agent, _| {
-            agent.signal("USR2");
-            let line = agent.wait_for_log("the log level is ");
+        behaviour: |asked| {
+            asked.agent.signal("USR2");
+            let line = asked.agent.wait_for_log("the log level is ");
             line.split("the log level is ").last().unwrap().to_owned()
         },
     },
@@ -163,13 +177,13 @@ const SIGNALLED: [Signalled; 3] = [
         key: "allowedClientNames",
         before: "[vector]",
         after: "[prometheus]",
-        behaviour: |_, code| format!("{:?}", [code("vector", "x"), code("prometheus", "x")]),
+        behaviour: |asked| format!("{:?}", [asked.code("vector", "x"), asked.code("prometheus", "x")]),
     },
     Signalled {
         key: "allowedClientGroups",
         before: "[shippers]",
         after: "[monitoring]",
-        behaviour: |_, code| format!("{:?}", [code("a", "shippers"), code("a", "monitoring")]),
+        behaviour: |asked| format!("{:?}", [asked.code("a", "shippers"), asked.code("a", "monitoring")]),
     },
 ];
 
@@ -196,11 +210,8 @@ fn what_takes_effect_at_a_signal_holds_as_after_a_restart() {
             pki.directory.write("config.yaml", &text);
         };
         let behaviour = |agent: &Agent| {
-            let code = |name: &str, group: &str| {
-                answer(&pki, agent, Some(clients.sign_for(name, group)), None, "/pods").code
-            };
             agent.forget_log();
-            behaviour(agent, &code)
+            behaviour(&Asked { agent, pki: &pki, clients: &clients })
         };
         configure(before);
         let mut agent = service(&config, &[]);

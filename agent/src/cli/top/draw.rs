@@ -12,7 +12,7 @@ use ratatui::widgets::{self, Cell, Paragraph, Wrap};
 use unicode_width::UnicodeWidthStr;
 
 use super::model::{AGE, COLUMNS, IP, Model, NAME, Row, STATUS};
-use crate::api::seen::Source;
+use crate::api::seen::SeenSource;
 use crate::pod_api::since;
 
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -88,7 +88,7 @@ fn title(model: &Model, now: Timestamp) -> (Line<'static>, Line<'static>) {
 }
 
 fn sources(model: &Model, now: Timestamp) -> Line<'static> {
-    let group = |source: &Source| {
+    let group = |source: &SeenSource| {
         let grave = source.problems.iter().filter(|problem| problem.is_grave()).count() as u64;
         let problems = if grave > 0 { format!(", {}", count(grave, "problem")) } else { String::new() };
         let heard = source.seconds_since_heard.map(|seconds| format!(", heard {seconds} s ago"));
@@ -103,7 +103,7 @@ fn sources(model: &Model, now: Timestamp) -> Line<'static> {
 }
 
 /// How many pods a source has, or what it waits for until they are in the index.
-fn pods_or_wait(source: &Source) -> Span<'static> {
+fn pods_or_wait(source: &SeenSource) -> Span<'static> {
     if source.seen {
         return count(source.pods, "pod").into();
     }
@@ -113,7 +113,7 @@ fn pods_or_wait(source: &Source) -> Span<'static> {
 }
 
 /// When a source that has been read, but fails now, is tried again.
-fn retry(source: &Source, now: Timestamp) -> String {
+fn retry(source: &SeenSource, now: Timestamp) -> String {
     let fails = source.seen && source.seconds_failing.is_some();
     match &source.next_try {
         Some(Time(next_try)) if fails => {
@@ -130,7 +130,7 @@ fn count(number: u64, name: &str) -> String {
 
 /// Why the agent does not answer, why the pods may be outdated, or a problem of a source. Usually empty.
 fn trouble(model: &Model) -> Line<'static> {
-    let of_a_source = |source: &Source| {
+    let of_a_source = |source: &SeenSource| {
         source.problems.iter().find(|problem| problem.is_grave()).map(|problem| problem.words(&source.origin))
     };
     let text = match (&model.problem, &model.pods_problem) {

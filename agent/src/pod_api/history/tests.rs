@@ -326,7 +326,7 @@ async fn a_watch_whose_client_does_not_read_holds_no_replaced_pods() {
     let mut bodies = Vec::new();
     for _ in 0..5 {
         let peer = Clients::new().peer("client");
-        let client = Client { limits: Arc::clone(&peer.origin), peer };
+        let client = Client { limits: Arc::clone(peer.unnamed_limits()), peer };
         let query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
         let options = Options::read(&pod::PODS, Some(query), None).unwrap();
         let mut body = watch::body(&world.history, &client, options, Form::Object).await.unwrap();
