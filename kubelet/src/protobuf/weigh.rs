@@ -78,6 +78,12 @@ pub(super) fn memory_of_bad_text(bytes: &[u8]) -> usize {
     6 * bytes.len()
 }
 
+/// The same of a value that is a text or should be one.
+fn memory_of_replacements(value: Value<'_>) -> usize {
+    let bytes = value.bytes().unwrap_or_default();
+    if std::str::from_utf8(bytes).is_ok() { 0 } else { memory_of_bad_text(bytes) }
+}
+
 /// Whether a value stays although its field is left out: it says what kind of pod it is, or which object controls it.
 pub(super) fn stays(field: &Field, value: Value<'_>) -> bool {
     let Ok(bytes) = value.bytes() else { return false };
@@ -201,13 +207,14 @@ fn content(field: &Field, value: Value<'_>) -> Result<Content, WireError> {
             }
             all.memory += places.iter().map(|(field, places)| places.memory(field)).sum::<usize>();
         }
-        Kind::Text | Kind::Quantity | Kind::IntOrString => {
-            if let Ok(bytes) = value.bytes()
-                && std::str::from_utf8(bytes).is_err()
-            {
-                all.memory += memory_of_bad_text(bytes);
+        // The bytes of an entry are no text themselves: its key and its value are.
+        Kind::Text | Kind::Quantity | Kind::IntOrString if field.shape == Shape::Map => {
+            for text in Fields(value.bytes()?) {
+                let (_, text) = text?;
+                all.memory += memory_of_replacements(text);
             }
         }
+        Kind::Text | Kind::Quantity | Kind::IntOrString => all.memory += memory_of_replacements(value),
         _ => {}
     }
     Ok(all)

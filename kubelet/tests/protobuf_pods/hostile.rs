@@ -107,6 +107,18 @@ fn several_large_fields_are_left_out_until_the_rest_is_small_enough() {
     assert_eq!((spec.scheduler_name, spec.hostname.map(|name| name.len())), (None, Some(300_000)));
 }
 
+/// The length of a long value takes two bytes, and these are no text.
+#[test]
+fn an_annotation_with_a_long_value_stays_beside_a_larger_field() {
+    let annotation = field(12, &[field(1, b"long"), field(2, &vec![b'x'; 100_000])].concat());
+    let larger = field(19, &vec![b'x'; 450_000]);
+    let bytes = [pod_with(METADATA, &annotation), field(SPEC, &larger)].concat();
+    let DecodedPod { pod, .. } = checked("annotation", &bytes).unwrap();
+    let annotations = pod.metadata.annotations.unwrap();
+    assert_eq!(annotations[LEFT_OUT], "spec.schedulerName");
+    assert_eq!(annotations.get("long").map(String::len), Some(100_000));
+}
+
 /// Nobody but a kubelet that is no kubelet can send these.
 #[test]
 fn bytes_that_no_server_sends_take_no_more_memory() {
