@@ -10,6 +10,7 @@ use pod_index::identity::{ContainerId, Identity};
 use pod_index::{
     CustomKeyKind, FoundBy, MAX_KEY_LENGTH, MAX_KEYS_PER_POD, Operation, PodKeys, PodMeta, WaitError,
 };
+use support::keys::Counts;
 use support::{Named, TestKeys, TestPod, uids};
 
 const IP: &str = "10.0.0.7";
@@ -52,6 +53,36 @@ fn a_pod_whose_keys_are_all_ignored_counts_while_it_is_stored() {
     writer.upsert_pod(TestPod::plain("u", "u").with_keys(ignored())).expect("a good pod");
     writer.remove_pod_by_uid("u").expect("a known pod");
     assert_eq!(reader.load().ignored_key_count(), 0);
+}
+
+#[test]
+fn neither_a_key_that_pods_share_nor_a_finished_pods_ip_counts_as_a_contended_ip() {
+    let (mut writer, reader) = pod_index::new::<TestPod>();
+    let replica = |uid: &str, ip: &str, finished| {
+        let keys = TestKeys {
+            ips: vec![ip.to_owned()],
+            custom: vec![(OWNER.0, b"job".to_vec())],
+            finished,
+            ..TestKeys::default()
+        };
+        TestPod::plain(uid, uid).with_keys(keys)
+    };
+    let counts = || Counts::from(reader.load().key_counts());
+    for (uid, ip) in [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("c", "10.0.0.3")] {
+        writer.upsert_pod(replica(uid, ip, false)).expect("a good pod");
+    }
+    let of_replicas = Counts { ips: 3, custom_keys: 1, contended_custom_keys: 2, ..Counts::default() };
+    assert_eq!(counts(), of_replicas);
+
+    // Its IP has gone to the next pod, and is still in its status.
+    writer.upsert_pod(replica("b", "10.0.0.1", true)).expect("a good pod");
+    let finished = Counts { ips: 2, ..of_replicas };
+    assert_eq!(counts(), finished);
+    // Two pods that run name one IP.
+    writer.upsert_pod(replica("b", "10.0.0.1", false)).expect("a good pod");
+    assert_eq!(counts(), Counts { contended_ips: 1, ..finished });
+    writer.remove_pod_by_uid("a").expect("a known pod");
+    assert_eq!(counts(), Counts { contended_custom_keys: 1, ..finished });
 }
 
 #[test]
@@ -135,7 +166,9 @@ fn invalid_keys_are_ignored_and_counted_and_the_pods_other_keys_are_kept() {
     let snapshot = reader.load();
     assert_eq!(snapshot.ignored_key_count(), 7);
     let counts = snapshot.key_counts();
-    assert_eq!((counts.container_ids, counts.ips, counts.custom_keys, counts.contended), (2, 1, 1, 0));
+    assert_eq!((counts.container_ids, counts.ips, counts.custom_keys), (2, 1, 1));
+    let contended = [counts.contended_ips, counts.contended_container_ids, counts.contended_custom_keys];
+    assert_eq!(contended, [0; 3]);
     assert_eq!(snapshot.pods_by_custom_key(OWNER, b"").count(), 0);
     assert_eq!(snapshot.pods_by_custom_key(OWNER, &[b'x'; MAX_KEY_LENGTH]).count(), 1);
     for none in [&id('a')[..12], &id('A'), &id('b'), "", "containerd://"] {

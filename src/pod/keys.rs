@@ -160,6 +160,10 @@ impl Strength {
         claims.strength
     }
 
+    pub(crate) const fn is_finished(self) -> bool {
+        self.finished
+    }
+
     /// The claims of a removed pod: those of the last removal are the strongest.
     pub(crate) const fn of_removal(number: u64) -> Self {
         Self { created: Reverse(number.cast_signed()), ..Self::DEFAULT }

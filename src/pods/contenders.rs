@@ -4,17 +4,21 @@ use std::cmp::Ordering;
 
 use equivalent::{Comparable, Equivalent};
 
+use super::tables::KeyNumbers;
 use crate::id::PodUid;
 use crate::pod::{ClaimedKeyRef, OwnedClaimedKey, Strength};
 use crate::table::OrdSet;
 
-/// All contenders of a set of pods.
+/// All contenders of a set of pods: a set for each kind of key. Those for IPs and for container IDs are nearly always empty, which
+/// makes lookups of IPs at a time fast.
 #[derive(Clone, PartialEq, Default)]
 pub(crate) struct Contenders {
-    /// For IPs and container IDs. Nearly always empty, which makes lookups of IPs at a time fast.
-    of_ips_and_containers: OrdSet<Contender>,
-    /// For custom keys, which many pods share, and for names.
-    of_texts: OrdSet<Contender>,
+    container_ids: OrdSet<Contender>,
+    ips: OrdSet<Contender>,
+    /// How many of those for IPs have not finished. A finished pod's IP may rightly be another pod's by now.
+    unfinished_ips: usize,
+    custom_keys: OrdSet<Contender>,
+    names: OrdSet<Contender>,
 }
 
 /// A pod that claims a key without holding it. Ordered by key, then by strength.
@@ -52,8 +56,18 @@ impl SortedByKey for Contender {
 }
 
 impl Contenders {
-    pub(crate) fn len(&self) -> usize {
-        self.of_ips_and_containers.len() + self.of_texts.len()
+    pub(crate) fn numbers(&self) -> KeyNumbers {
+        KeyNumbers {
+            names: self.names.len(),
+            container_ids: self.container_ids.len(),
+            ips: self.ips.len(),
+            custom_keys: self.custom_keys.len(),
+        }
+    }
+
+    /// How many pods that have not finished claim an IP that another pod holds.
+    pub(crate) fn unfinished_ips(&self) -> usize {
+        self.unfinished_ips
     }
 
     /// The contenders for a key, the strongest claim first.
@@ -73,25 +87,38 @@ impl Contenders {
     }
 
     pub(crate) fn insert(&mut self, contender: Contender) {
-        self.set_mut(contender.key()).insert(contender);
+        let is_unfinished_ip = contender.is_unfinished_ip();
+        let is_new = self.set_mut(contender.key()).insert(contender).is_none();
+        self.unfinished_ips += usize::from(is_unfinished_ip && is_new);
     }
 
     pub(crate) fn remove(&mut self, contender: &Contender) {
-        self.set_mut(contender.key()).remove(contender);
+        let was_there = self.set_mut(contender.key()).remove(contender).is_some();
+        self.unfinished_ips -= usize::from(contender.is_unfinished_ip() && was_there);
     }
 
     #[inline]
     fn set(&self, key: ClaimedKeyRef<'_>) -> &OrdSet<Contender> {
         match key {
-            ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &self.of_ips_and_containers,
-            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => &self.of_texts,
+            ClaimedKeyRef::ContainerId(_) => &self.container_ids,
+            ClaimedKeyRef::Ip(_) => &self.ips,
+            ClaimedKeyRef::Custom(..) => &self.custom_keys,
+            ClaimedKeyRef::Name { .. } => &self.names,
         }
     }
 
     fn set_mut(&mut self, key: ClaimedKeyRef<'_>) -> &mut OrdSet<Contender> {
         match key {
-            ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &mut self.of_ips_and_containers,
-            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => &mut self.of_texts,
+            ClaimedKeyRef::ContainerId(_) => &mut self.container_ids,
+            ClaimedKeyRef::Ip(_) => &mut self.ips,
+            ClaimedKeyRef::Custom(..) => &mut self.custom_keys,
+            ClaimedKeyRef::Name { .. } => &mut self.names,
         }
+    }
+}
+
+impl Contender {
+    fn is_unfinished_ip(&self) -> bool {
+        matches!(self.key, OwnedClaimedKey::Ip(_)) && !self.strength.is_finished()
     }
 }

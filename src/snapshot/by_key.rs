@@ -21,9 +21,17 @@ pub struct KeyCounts {
     pub ips: usize,
     /// Distinct custom keys.
     pub custom_keys: usize,
-    /// Number of claims to keys and names that another pod holds. Of a custom key that pods share, such as that of their
-    /// workload, these are all pods but one: no sign of a conflict.
-    pub contended: usize,
+    /// Claims to IPs that another pod holds, without those of finished pods, which keep an IP in their status after it has
+    /// gone to another pod. For a few seconds, this is usual: the IP of a pod that is being deleted goes to the next one. If it
+    /// stays above 0, a lookup by such an IP may name the wrong pod, and [`is_contested`](Snapshot::is_contested) is true of it.
+    pub contended_ips: usize,
+    /// Claims to container IDs that another pod holds. None is usual: no two containers have one ID.
+    pub contended_container_ids: usize,
+    /// Claims to custom keys that another pod holds. Of a key that pods share, such as that of their workload, these are all
+    /// pods but one: no sign of a conflict.
+    pub contended_custom_keys: usize,
+    /// Claims to names that another pod holds: of pods, and of mirror pods. A name is that of the pod that was stored last.
+    pub contended_names: usize,
 }
 
 impl<P: PodMeta> Snapshot<P> {
@@ -189,7 +197,7 @@ impl<P: PodMeta> Snapshot<P> {
         self.claimants((kind, key)).map(|found| found.pod)
     }
 
-    /// Number of distinct keys that the pods of this snapshot name.
+    /// Numbers of distinct keys that the pods of this snapshot name, and of the claims to keys that another pod holds.
     ///
     /// # Complexity
     /// O(1).
@@ -203,13 +211,23 @@ impl<P: PodMeta> Snapshot<P> {
     /// writer.upsert_pod(SimplePod { ips: ips.clone(), ..SimplePod::new("u1", "shop", "web-0") })?;
     /// writer.upsert_pod(SimplePod { ips, ..SimplePod::new("u2", "shop", "web-1") })?;
     /// let counts = reader.load().key_counts();
-    /// assert_eq!((counts.ips, counts.contended), (1, 1)); // one IP, and a second pod that claims it
+    /// assert_eq!((counts.ips, counts.contended_ips), (1, 1)); // one IP, and a second pod that claims it
     /// # Ok::<(), pod_index::Error>(())
     /// ```
     #[must_use]
     pub fn key_counts(&self) -> KeyCounts {
         let KeyNumbers { names: _, container_ids, ips, custom_keys } = self.live.key_numbers();
-        KeyCounts { container_ids, ips, custom_keys, contended: self.live.contenders.len() }
+        let contenders = &self.live.contenders;
+        let contended = contenders.numbers();
+        KeyCounts {
+            container_ids,
+            ips,
+            custom_keys,
+            contended_ips: contenders.unfinished_ips(),
+            contended_container_ids: contended.container_ids,
+            contended_custom_keys: contended.custom_keys,
+            contended_names: contended.names,
+        }
     }
 
     /// Number of ignored keys of all pods: those beyond [`MAX_KEYS_PER_POD`](crate::MAX_KEYS_PER_POD), empty

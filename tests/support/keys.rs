@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use pod_index::identity::ContainerId;
-use pod_index::{CustomKeyKind, Snapshot, is_mirror_pod};
+use pod_index::{CustomKeyKind, KeyCounts, Snapshot, is_mirror_pod};
 
 use super::observation::{Id, id};
 use super::{TestKeys, TestPod};
@@ -88,8 +88,33 @@ pub struct KeyAnswers {
     pub by_ip: Vec<(&'static str, Option<Id>)>,
     pub by_custom_key: Vec<(CustomKey, Vec<Id>)>,
     pub ignored: usize,
-    /// Different container IDs, IPs and custom keys, and how many claims, also to names, do not hold.
-    pub counts: (usize, usize, usize, usize),
+    pub counts: Counts,
+}
+
+/// The fields of `KeyCounts`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub container_ids: usize,
+    pub ips: usize,
+    pub custom_keys: usize,
+    pub contended_ips: usize,
+    pub contended_container_ids: usize,
+    pub contended_custom_keys: usize,
+    pub contended_names: usize,
+}
+
+impl From<KeyCounts> for Counts {
+    fn from(counts: KeyCounts) -> Self {
+        Self {
+            container_ids: counts.container_ids,
+            ips: counts.ips,
+            custom_keys: counts.custom_keys,
+            contended_ips: counts.contended_ips,
+            contended_container_ids: counts.contended_container_ids,
+            contended_custom_keys: counts.contended_custom_keys,
+            contended_names: counts.contended_names,
+        }
+    }
 }
 
 impl KeyAnswers {
@@ -114,13 +139,12 @@ impl KeyAnswers {
         let by_custom_key = CUSTOM_KEYS.map(|(kind, key)| {
             ((kind, key), snapshot.pods_by_custom_key(CustomKeyKind(kind), key).map(id).collect::<Vec<_>>())
         });
-        let counts = snapshot.key_counts();
         Self {
             by_container_id: by_container_id.into(),
             by_ip: by_ip.into(),
             by_custom_key: by_custom_key.into(),
             ignored: snapshot.ignored_key_count(),
-            counts: (counts.container_ids, counts.ips, counts.custom_keys, counts.contended),
+            counts: snapshot.key_counts().into(),
         }
     }
 
@@ -128,7 +152,7 @@ impl KeyAnswers {
     pub fn expected<'a>(pods: impl Iterator<Item = &'a Arc<TestPod>>) -> Self {
         let all: Vec<_> = pods.collect();
         let named = |pod: &&Arc<TestPod>| (is_mirror_pod(&***pod), pod.name.clone(), pod.namespace.clone());
-        let shadowed = all.len() - all.iter().map(named).collect::<BTreeSet<_>>().len();
+        let contended_names = all.len() - all.iter().map(named).collect::<BTreeSet<_>>().len();
         let mut pods: Vec<_> = all.into_iter().filter(|pod| !is_mirror_pod(&***pod)).collect();
         pods.sort_by_key(|pod| {
             let TestKeys { finished, terminating, created, .. } = pod.keys;
@@ -136,14 +160,16 @@ impl KeyAnswers {
         });
         let (mut containers, mut ips) = (BTreeMap::new(), BTreeMap::new());
         let mut custom: BTreeMap<(u16, &[u8]), Vec<Id>> = BTreeMap::new();
-        let (mut claims, mut ignored) = (0, 0);
+        let mut counts = Counts { contended_names, ..Counts::default() };
+        let mut ignored = 0;
         for pod in pods {
             // What this pod has named already.
             let (mut ids, mut addresses, mut keys) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
             for (name, text) in &pod.keys.containers {
                 let digits = text.split_once("://").map_or(text.as_str(), |(_, digits)| digits);
                 if digits.len() == 64 {
-                    claims += usize::from(ids.insert(digits));
+                    let is_held = containers.contains_key(digits);
+                    counts.contended_container_ids += usize::from(ids.insert(digits) && is_held);
                     containers.entry(digits).or_insert((id(pod), name.clone()));
                 } else {
                     ignored += usize::from(!digits.is_empty());
@@ -152,8 +178,10 @@ impl KeyAnswers {
             for text in &pod.keys.ips {
                 match text.parse::<IpAddr>() {
                     Ok(ip) => {
-                        claims += usize::from(addresses.insert(ip.to_canonical()));
-                        ips.entry(ip.to_canonical()).or_insert(id(pod));
+                        let ip = ip.to_canonical();
+                        let is_contended = ips.contains_key(&ip) && !pod.keys.finished;
+                        counts.contended_ips += usize::from(addresses.insert(ip) && is_contended);
+                        ips.entry(ip).or_insert(id(pod));
                     }
                     Err(_) => ignored += 1,
                 }
@@ -162,13 +190,15 @@ impl KeyAnswers {
                 if key.is_empty() {
                     ignored += 1;
                 } else if keys.insert((*kind, key)) {
-                    claims += 1;
-                    custom.entry((*kind, key)).or_default().push(id(pod));
+                    let pods = custom.entry((*kind, key)).or_default();
+                    counts.contended_custom_keys += usize::from(!pods.is_empty());
+                    pods.push(id(pod));
                 }
             }
         }
-        let held = containers.len() + ips.len() + custom.len();
-        let counts = (containers.len(), ips.len(), custom.len(), claims - held + shadowed);
+        counts.container_ids = containers.len();
+        counts.ips = ips.len();
+        counts.custom_keys = custom.len();
         Self {
             by_container_id: container_ids()
                 .map(|digits| (digits.clone(), containers.get(digits.as_str()).cloned()))

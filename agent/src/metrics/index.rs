@@ -25,4 +25,11 @@ pub(super) fn show(snapshot: &Snapshot<Record>, to: &mut Scrape<'_>) {
     to.counter("publications", "Snapshots published.", snapshot.generation());
     let help = "Removed pods and mirror pods that are kept, so that late events find them.";
     to.gauge("removed_pods", help, snapshot.removed().len());
+    // Custom keys are not among them: pods of one workload share its key by design.
+    let counts = snapshot.key_counts();
+    to.gauges(
+        "contended_keys",
+        "Claims to keys that another running pod holds, by kind of key.",
+        [([("key", "ip")], counts.contended_ips), ([("key", "containerId")], counts.contended_container_ids)],
+    );
 }
