@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::identity::{ContainerLog, Identity};
 use crate::moment::Coverage;
 use crate::pod::{ClaimedKeyRef, Lasts, Life, PodMeta, Time, ip_number, nanos};
-use crate::pods::{End, EndCause, Found, FoundBy, Hold, Key, Learned, Stay, Times};
+use crate::pods::{End, EndCause, Found, FoundBy, Hold, HoldId, Key, Learned, Times};
 use crate::snapshot::Snapshot;
 
 /// The lookups of a snapshot at a time.
@@ -56,6 +56,9 @@ use crate::snapshot::Snapshot;
 /// range is [known](AtTime::known). If contradicting clocks make several pods certain, a current one comes first.
 pub struct AtTime<'a, P> {
     snapshot: &'a Snapshot<P>,
+    /// The end of the coverage when this was made. It moves on in the snapshot, and all answers rest on this one. The first time,
+    /// if nothing is covered, or if the index keeps no times.
+    covered_until: Time,
     time: Time,
     // In nanoseconds.
     skew: i64,
@@ -170,8 +173,8 @@ enum Verdict<'a, P> {
     Nobody(NotFound),
 }
 
-/// The bounds of a stay, and its pod if that is not forgotten.
-struct Bounded<'a, P> {
+/// The bounds of a hold, and its pod if that is not forgotten.
+struct BoundedHold<'a, P> {
     found: Option<Found<'a, P>>,
     /// The pod has the key, and does not lack its sandbox.
     is_current: bool,
@@ -184,6 +187,11 @@ impl<P: PodMeta> Snapshot<P> {
     ///
     /// Needs an index that [keeps times](crate::Options::keep_times); any other knows only what needs no time: UIDs and
     /// container IDs.
+    ///
+    /// # Consistency
+    /// All answers of the result, and what it says is [known](AtTime::known), rest on what was covered when this was called. So they
+    /// belong together, although the writer moves the end of the [`Coverage`] on in a published snapshot. To hear what is
+    /// known by now, call this again.
     ///
     /// # Complexity
     /// O(1); no allocation. No lookup reads a clock.
@@ -234,7 +242,8 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn at(&self, time: impl Into<Time>) -> AtTime<'_, P> {
         let (skew, delay) = const { (nanos(AtTime::<P>::SKEW), nanos(AtTime::<P>::DELAY)) };
-        AtTime { snapshot: self, time: time.into(), skew, delay }
+        let covered_until = self.times.as_deref().map_or(Time::MIN, Times::covered_until);
+        AtTime { snapshot: self, covered_until, time: time.into(), skew, delay }
     }
 }
 
@@ -262,6 +271,12 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         Self { delay: nanos(delay), ..self }
     }
 
+    /// The same at another time, with what was covered when this was made.
+    #[inline]
+    pub(crate) fn time(self, time: Time) -> Self {
+        Self { time, ..self }
+    }
+
     /// The pod that held this key. A mirror pod is found by its name and its UID, not by an IP.
     ///
     /// # Consistency
@@ -282,7 +297,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         if let Some(pod) = self.of_ip(ip) {
             return Holder::Pod(Found { pod, container: None, by: FoundBy::Ip, removed_at: None });
         }
-        // The copy is made here only, so that the values above stay in registers.
+        // The copy is made here only, so that the values above hold in registers.
         let copy = *self;
         copy.search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
     }
@@ -345,18 +360,17 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
         let Claimed { by_pods, by_mirrors } = Claimed::of(self.meant(key.into()));
         let claimed = [by_pods, by_mirrors].into_iter().flatten();
-        self.listed(claimed.flat_map(|claimed| self.stays(claimed)))
+        self.listed(claimed.flat_map(|claimed| self.holds(claimed)))
     }
 
     /// The times between which no pod that held a key is unknown, if the index keeps times and anything is covered. It
     /// begins after it ends as long as everything that is covered is newer than the delay.
     ///
-    /// [`is_settled`](Self::is_settled) says whether to ask again. Call this before the lookup, because the end moves on
-    /// meanwhile.
+    /// [`is_settled`](Self::is_settled) says whether to ask again.
     #[must_use]
     pub fn known(&self) -> Option<Coverage> {
-        let times = self.snapshot.times.as_deref().filter(|times| times.covered_until() > Time::MIN)?;
-        Some(Coverage { since: times.known_since(), until: self.settled(times) })
+        let times = self.snapshot.times.as_deref().filter(|_| self.covered_until > Time::MIN)?;
+        Some(Coverage { since: times.known_since(), until: self.settled() })
     }
 
     /// Whether asking again would be of no use. `false` means that news about this time may still come: if the answer is not
@@ -367,7 +381,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// [keeps no times](crate::Options::keep_times). News that takes longer than the delay may change an answer nevertheless,
     /// and so may a gap that a source reports late. An old pod may be forgotten.
     ///
-    /// Call this before the lookup, on the same `AtTime`, because the end of what is known moves on meanwhile.
+    /// Ask the `AtTime` that gave the answer: another one may rest on a later coverage.
     ///
     /// # Complexity
     /// O(1); no allocation.
@@ -391,10 +405,9 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// let name = || {
     ///     let pods = reader.load();
     ///     let then = pods.at(second(110)); // the skew is 2 s, the delay 10 s
-    ///     let is_settled = then.is_settled();
     ///     match then.get(ip) {
     ///         Holder::Pod(found) => found.pod.name.clone(),
-    ///         _ if is_settled => "not certain".to_owned(),
+    ///         _ if then.is_settled() => "not certain".to_owned(),
     ///         _ => "ask again".to_owned(),
     ///     }
     /// };
@@ -410,7 +423,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     pub fn is_settled(&self) -> bool {
         let Some(times) = self.snapshot.times.as_deref() else { return true };
         let Range { first, last } = self.range();
-        last < self.settled(times) || first < times.clock_set()
+        last < self.settled() || first < times.clock_set()
     }
 
     #[inline]
@@ -419,8 +432,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// What happened until this time is known.
-    fn settled(&self, times: &Times) -> Time {
-        times.covered_until().plus(-self.delay)
+    fn settled(&self) -> Time {
+        self.covered_until.plus(-self.delay)
     }
 
     /// If the pod that has the IP says itself that it had it then, nothing else matters: see the rules.
@@ -429,7 +442,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let times = self.snapshot.times.as_deref()?;
         let Range { first, last } = self.range();
         // Before the lookup: what depends on the time alone need not be kept meanwhile.
-        if last.plus(self.delay) >= times.covered_until() || first < times.clock_set() {
+        if last.plus(self.delay) >= self.covered_until || first < times.clock_set() {
             return None;
         }
         let (_, pod) = self.snapshot.live.find(ClaimedKeyRef::Ip(ip), &self.snapshot.hashing)?;
@@ -437,7 +450,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             return None;
         }
         let life = pod.life();
-        (!life.may_lack_sandbox && life.ip_by.is_some_and(|by| by <= first)).then_some(pod)
+        (!life.may_lack_sandbox && life.ip_by.is_some_and(|ip_by| ip_by <= first)).then_some(pod)
     }
 
     #[inline(never)]
@@ -453,15 +466,15 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         }
         let known = self.known();
         let is_complete = known.is_some_and(|known| known.since <= range.first);
-        let stays = self.stays(key);
+        let holds = self.holds(key);
         let is_exclusive = key.tenure().is_exclusive;
-        if let Some(stay) = certain(&stays, range)
-            && (is_exclusive || (is_complete && is_only_possible(&stays, range)))
+        if let Some(hold) = certain(&holds, range)
+            && (is_exclusive || (is_complete && is_only_possible(&holds, range)))
         {
-            let found = stay.found.map(|found| Verdict::Holder(Holder::Pod(Found { by, ..found })));
+            let found = hold.found.map(|found| Verdict::Holder(Holder::Pod(Found { by, ..found })));
             return found.unwrap_or(Verdict::Forgotten);
         }
-        let possible = possible(stays, range, is_exclusive);
+        let possible = possible(holds, range, is_exclusive);
         let is_any_possible = !possible.is_empty();
         if let Some(ambiguous) = self.ambiguous(possible) {
             return Verdict::Holder(ambiguous);
@@ -475,9 +488,9 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         })
     }
 
-    /// The pods of these stays, of which each may have had the key. `None` if all of them are forgotten.
-    fn ambiguous(&self, possible: Vec<Bounded<'a, P>>) -> Option<Holder<'a, P>> {
-        let forgotten = possible.iter().filter(|stay| stay.found.is_none()).count();
+    /// The pods of these holds, of which each may have had the key. `None` if all of them are forgotten.
+    fn ambiguous(&self, possible: Vec<BoundedHold<'a, P>>) -> Option<Holder<'a, P>> {
+        let forgotten = possible.iter().filter(|hold| hold.found.is_none()).count();
         let mut candidates = self.listed(possible.into_iter());
         // A pod may have had it twice.
         let mut seen = HashSet::new();
@@ -491,34 +504,33 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// The pods that had a key.
-    fn stays(&self, key: ClaimedKeyRef<'_>) -> Vec<Bounded<'a, P>> {
+    fn holds(&self, key: ClaimedKeyRef<'_>) -> Vec<BoundedHold<'a, P>> {
         let Some(times) = self.snapshot.times.as_deref() else { return Vec::new() };
-        let settled = self.settled(times);
-        let bounded = |(stay, hold): (&Stay, &Hold)| {
-            let found = self.snapshot.find(stay.uid.as_uid_ref().into());
+        let bounded = |(id, hold): (&HoldId, &Hold)| {
+            let found = self.snapshot.find(id.uid.as_uid_ref().into());
             let life = hold.end.as_ref().map(|end| end.life).or_else(|| Some(found?.pod.life()));
             let life = life.unwrap_or_default();
             let is_current = hold.end.is_none() && !life.may_lack_sandbox;
-            Bounded { found, is_current, window: self.window(stay, hold, &life, settled) }
+            BoundedHold { found, is_current, window: self.window(id, hold, &life) }
         };
         times.of(key).map(bounded).collect()
     }
 
     /// The rules of [`AtTime`].
-    fn window(&self, stay: &Stay, hold: &Hold, life: &Life, settled: Time) -> Window {
+    fn window(&self, id: &HoldId, hold: &Hold, life: &Life) -> Window {
         let after = |learned: &Learned| learned.after.plus(-self.delay);
         let created = life.created.map(|created| created.plus(-self.skew));
         let created_by =
             life.created.map(|created| created.saturating_add(Duration::from_secs(1)).plus(self.skew));
-        let lasts = stay.key.tenure().lasts;
-        let (not_before, by) = match lasts {
+        let lasts = id.key.tenure().lasts;
+        let (not_before, said_by) = match lasts {
             Lasts::AsLongAsSandbox => (life.ip_not_before, life.ip_by),
             // An update may have added it.
             Lasts::AsLongAsNamed => (created, None),
             Lasts::AsLongAsObject if hold.is_from_update => (created, None),
             Lasts::AsLongAsObject | Lasts::Forever => (created, created_by),
         };
-        let began_by = hold.by.min(by.unwrap_or(Time::MAX));
+        let began_by = hold.began_by.min(said_by.unwrap_or(Time::MAX));
         // If an object contradicts what was seen, its clock is another one.
         let not_before = not_before.unwrap_or(Time::MIN).min(began_by);
         let from = Between { earliest: after(&hold.begun).max(not_before), latest: began_by };
@@ -531,7 +543,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             let said = life.ip_until.map_or(Time::MIN, |until| until.min(stopped.at));
             after(&stopped).max(said)
         } else {
-            end.map_or(settled, |end| after(&end.learned))
+            end.map_or(self.settled(), |end| after(&end.learned))
         };
         let is_over = |end: &&End| match end.cause {
             EndCause::KeyLost => true,
@@ -543,48 +555,49 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         Window { from, until: Between { earliest: held_until, latest: gone_by } }
     }
 
-    /// The pods of these stays that are not forgotten, the likeliest one first.
-    fn listed(&self, stays: impl Iterator<Item = Bounded<'a, P>>) -> Vec<Candidate<'a, P>> {
+    /// The pods of these holds that are not forgotten, the likeliest one first.
+    fn listed(&self, holds: impl Iterator<Item = BoundedHold<'a, P>>) -> Vec<Candidate<'a, P>> {
         let range = self.range();
-        let mut kept: Vec<_> = stays.filter_map(|stay| Some((stay.found?, stay))).collect();
-        kept.sort_by_cached_key(|(found, Bounded { is_current, window, .. })| {
+        let mut known: Vec<_> = holds.filter_map(|hold| Some((hold.found?, hold))).collect();
+        known.sort_by_cached_key(|(found, BoundedHold { is_current, window, .. })| {
             let likelihood = window.likelihood(self.time, *is_current);
             let order = (window.contains(range), likelihood, *is_current, window.from.latest);
             (Reverse(order), found.pod.uid())
         });
-        let candidate = |(Found { pod, .. }, Bounded { window, .. }): (Found<'a, P>, Bounded<'a, P>)| {
-            let from = window.from.into();
-            let until = window.until.into();
-            let is_certain = window.contains(range);
-            Candidate { pod, from, until, is_certain }
-        };
-        kept.into_iter().map(candidate).collect()
+        let candidate =
+            |(Found { pod, .. }, BoundedHold { window, .. }): (Found<'a, P>, BoundedHold<'a, P>)| {
+                let from = window.from.into();
+                let until = window.until.into();
+                let is_certain = window.contains(range);
+                Candidate { pod, from, until, is_certain }
+            };
+        known.into_iter().map(candidate).collect()
     }
 }
 
-/// The stay in which a pod had the key for certain. `None` if there is none, or if clocks that contradict each other make several
+/// The hold in which a pod had the key for certain. `None` if there is none, or if clocks that contradict each other make several
 /// certain; then a current one comes first.
-fn certain<'s, 'a, P>(stays: &'s [Bounded<'a, P>], range: Range) -> Option<&'s Bounded<'a, P>> {
-    let certain = stays.iter().filter(|stay| stay.window.contains(range));
-    let is_any_current = certain.clone().any(|stay| stay.is_current);
-    let mut certain = certain.filter(|stay| stay.is_current == is_any_current);
+fn certain<'s, 'a, P>(holds: &'s [BoundedHold<'a, P>], range: Range) -> Option<&'s BoundedHold<'a, P>> {
+    let certain = holds.iter().filter(|hold| hold.window.contains(range));
+    let is_any_current = certain.clone().any(|hold| hold.is_current);
+    let mut certain = certain.filter(|hold| hold.is_current == is_any_current);
     let first = certain.next()?;
     certain.next().is_none().then_some(first)
 }
 
-/// Whether a pod may have had the key in one of the stays only.
-fn is_only_possible<P>(stays: &[Bounded<'_, P>], range: Range) -> bool {
-    stays.iter().filter(|stay| stay.window.touches(range)).count() == 1
+/// Whether a pod may have had the key in one of the holds only.
+fn is_only_possible<P>(holds: &[BoundedHold<'_, P>], range: Range) -> bool {
+    holds.iter().filter(|hold| hold.window.touches(range)).count() == 1
 }
 
-/// The stays in which a pod may have had the key.
-fn possible<P>(stays: Vec<Bounded<'_, P>>, range: Range, is_exclusive: bool) -> Vec<Bounded<'_, P>> {
-    let mut windows: Vec<_> = stays.iter().map(|stay| stay.window).collect();
+/// The holds in which a pod may have had the key.
+fn possible<P>(holds: Vec<BoundedHold<'_, P>>, range: Range, is_exclusive: bool) -> Vec<BoundedHold<'_, P>> {
+    let mut windows: Vec<_> = holds.iter().map(|hold| hold.window).collect();
     if is_exclusive {
         narrow(&mut windows);
     }
-    let possible = stays.into_iter().zip(windows).filter(|(_, window)| window.touches(range));
-    possible.map(|(stay, _)| stay).collect()
+    let possible = holds.into_iter().zip(windows).filter(|(_, window)| window.touches(range));
+    possible.map(|(hold, _)| hold).collect()
 }
 
 /// What pods, and mirror pods, claim with a key that needs a time.

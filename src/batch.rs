@@ -83,8 +83,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// [`Unknown`](Holder::Unknown).
     ///
     /// # Consistency
-    /// All results are of this snapshot. The end of the [coverage](crate::Coverage) may move on while the result is iterated, so of two
-    /// equal events the first may be too late for an answer, and the second certain.
+    /// All results are of this snapshot, and rest on what was [covered](crate::Coverage) when this was called, however long the
+    /// result is iterated: two equal events have equal answers.
     ///
     /// # Complexity
     /// That of [`get`](Self::get) or of [`AtTime::get`](crate::AtTime::get) for each event, when the result is iterated.
@@ -110,8 +110,10 @@ impl<P: PodMeta> Snapshot<P> {
         events: impl IntoIterator<Item = Event<'k>>,
         tolerance: Tolerance,
     ) -> impl Iterator<Item = Holder<'s, P>> {
+        // The time is that of each event.
+        let then = self.at(Time::MIN).skew(tolerance.skew).delay(tolerance.delay);
         events.into_iter().map(move |Event { key, at }| match at {
-            Some(at) => self.at(at).skew(tolerance.skew).delay(tolerance.delay).get(key),
+            Some(at) => then.time(at).get(key),
             None => self.get(key).map_or(Holder::Unknown(NotFound::NoPod), Holder::Pod),
         })
     }

@@ -68,11 +68,10 @@
 //!     loop {
 //!         let pods = reader.load();
 //!         let then = pods.at(began);
-//!         let is_settled = then.is_settled(); // before the answer, because more becomes known meanwhile
 //!         match then.get(ip) {
 //!             Holder::Pod(found) => return println!("{:?}", found.pod.metadata.name),
 //!             // That time is still too new. A program with many events puts this one into a queue, and gives up some time.
-//!             _ if !is_settled => {}
+//!             _ if !then.is_settled() => {}
 //!             other => return println!("not certain: {other:?}"),
 //!         }
 //!         drop(pods); // a snapshot that is held takes memory
@@ -248,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_list_begins_the_coverage_and_each_later_event_extends_it() {
-        let (start, mut watched) = (Moment::now(), WatchedPods::default());
+        let start = Moment::now();
+        let mut watched = WatchedPods::default();
         let at = |seconds: u64| {
             let seconds = Duration::from_secs(seconds);
             Moment::new(start.instant + seconds, std::time::SystemTime::from(start.time) + seconds)

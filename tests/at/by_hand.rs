@@ -601,3 +601,31 @@ fn the_end_of_what_is_covered_does_not_go_back() {
     told.hear(440);
     assert_eq!(told.known(), Some(Coverage { since: time(430), until: time(420) }));
 }
+
+/// The writer moves the end of the coverage on in the snapshot that a reader has. An answer, what is known of its time and
+/// whether it is settled are of one moment nevertheless, and so are all answers of a batch.
+#[test]
+fn an_answer_and_what_is_known_of_its_time_rest_on_one_coverage() {
+    let mut told = Told::new();
+    told.tell(100, [add(pod("web", Life::default()))]);
+    let asked = 400;
+    told.hear(asked);
+    let snapshot = told.reader.load();
+    let then = snapshot.at(time(asked)).skew(span(SKEW)).delay(span(DELAY));
+    let tolerance = Tolerance { skew: span(SKEW), delay: span(DELAY) };
+    let events = [7, 7, 8].map(|of| Event { key: ip(of).into(), at: Some(time(asked)) });
+    let mut batch = snapshot.get_many_at(events, tolerance);
+    assert!(matches!(batch.next(), Some(Holder::Ambiguous { .. })));
+
+    told.hear(asked + 1000);
+    let later = told.reader.load();
+    assert_eq!(later.generation(), snapshot.generation(), "nothing was published");
+    assert!(matches!(then.get(ip(7)), Holder::Ambiguous { .. }));
+    assert!(matches!(then.get(ip(8)), Holder::Unknown(NotFound::TooLate)));
+    let known = Coverage { since: time(0), until: time(asked - DELAY) };
+    assert_eq!((then.known(), then.is_settled()), (Some(known), false));
+    assert!(matches!(batch.next(), Some(Holder::Ambiguous { .. })));
+    assert!(matches!(batch.next(), Some(Holder::Unknown(NotFound::TooLate))));
+    // Asked anew.
+    assert_eq!([7, 8].map(|of| told.who(asked, ip(of))), ["web", "NoPod"]);
+}

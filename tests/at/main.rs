@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, Coverage, CustomKeyKind, FoundBy, Holder, Key, Life, Moment, NotFound,
-    Operation, Options, PodKeys, PodMeta, Reader, Time, Writer,
+    CONFIG_MIRROR_ANNOTATION, Coverage, CustomKeyKind, Event, FoundBy, Holder, Key, Life, Moment, NotFound,
+    Operation, Options, PodKeys, PodMeta, Reader, Time, Tolerance, Writer,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
