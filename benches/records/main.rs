@@ -1,7 +1,7 @@
 //! What it costs to attach attributes to an event: with records, made for each event, and as otel-arrow plans it.
 //!
-//! `cargo bench -p pod-index-benches --features records --bench records [-- N...]`, by default for 110, 10,000 and 100,000
-//! pods, and batches for up to 1,000,000. Prints the tables of `docs/performance/records.md`.
+//! `cargo bench -p pod-index-benches --features records --bench records [-- N...]`, by default for 110, 250, 500, 10,000 and
+//! 100,000 pods, and batches for up to 1,000,000. Prints the tables of `docs/performance/records.md`.
 
 mod batches;
 mod changes;
@@ -22,7 +22,7 @@ static ALLOCATOR: Counting = Counting;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rules = Rules::parse(pods::RULES)?.extract;
-    for n in sizes::of(&[110, 10_000, 100_000]) {
+    for n in sizes::of(&[110, 250, 500, 10_000, 100_000]) {
         println!("\n## {n} pods");
         let mut designs = Designs::new(n, &rules);
         reads::print(&mut designs);
