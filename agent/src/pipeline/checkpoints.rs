@@ -250,7 +250,8 @@ mod tests {
             (gone.iter().map(PodUid::to_string).collect::<Vec<_>>(), unclaimed.is_over())
         };
         let update = |uid: &str| Operation::Upsert(pod(uid, "file"));
-        let (none, some) = (Vec::<String>::new(), |uid: &str| vec![uid.to_owned()]);
+        let none = Vec::<String>::new();
+        let some = |uid: &str| vec![uid.to_owned()];
         assert_eq!(gone(vec![update("f1"), update("other")], &[]), (none.clone(), false));
         // A rejected pod claims nothing.
         let nameless = Operation::Upsert(Arc::new(Pod {

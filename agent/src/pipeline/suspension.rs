@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn after_a_suspension_only_what_was_heard_since_counts() {
-        let (began, wall) = (Instant::now(), SystemTime::now());
+        let began = Instant::now();
+        let wall = SystemTime::now();
         let seconds = Duration::from_secs;
         let mut suspension = Suspension::new(began, wall);
         let mut covers =

@@ -14,7 +14,7 @@ use pod_index::{Applied, FullName, Operation, PodMeta, PodUid, Writer};
 
 use super::LAST_APPLIED;
 use super::attributes::{Layer, Shared};
-use super::extract::{Around, Extract, FromKind, Owner, is_ignored, without};
+use super::extract::{Around, Extract, FromKind, Owner, UidAttribute, is_ignored, without};
 use super::record::{Layers, Record, Workload};
 use crate::sources::SourceUpdate;
 use crate::text::PANICKED;
@@ -296,9 +296,9 @@ impl<P: FromRecord> Join<P> {
                     };
                     let layer = |object: &ObjectMeta| {
                         let uid = uid(object);
-                        let first = uid.as_deref().map(|uid| ("k8s.node.uid", uid));
+                        let of_uid = uid.as_deref().map(|uid| UidAttribute { name: "k8s.node.uid", uid });
                         let layer =
-                            || self.extract.objects.layer(FromKind::Node, object, first, &mut self.shared);
+                            || self.extract.objects.layer(FromKind::Node, object, of_uid, &mut self.shared);
                         contained("Node", object, layer).flatten()
                     };
                     touched.extend(self.nodes.update(update, name_of, layer).into_iter().map(Input::Node));

@@ -235,7 +235,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_and_all_clients_together_have_a_limit_in_each_period() {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         let mut number = 0;
         let mut taken = |client: &str, wanted: u32| {
             let take = |_: &u32| {
@@ -256,7 +257,8 @@ mod tests {
 
     #[test]
     fn valid_tokens_do_not_count() {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         for number in 0..1000 {
             let counted = limit.take("client", digests.of(&number)).unwrap();
             limit.give_back("client", counted);
@@ -269,7 +271,8 @@ mod tests {
     /// Tokens that come back are reviewed in the order in which they came first, whoever comes back first.
     #[tokio::test(start_paused = true)]
     async fn of_the_tokens_that_come_back_the_first_one_has_a_place() {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         let take = |number: u32| limit.take("client", digests.of(&number));
         assert_eq!((0..10).filter(|number| take(*number).is_some()).count(), 10);
         assert_eq!((100..400).filter(|number| take(*number).is_some()).count(), 0);
@@ -297,7 +300,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn five_clients_with_rejected_tokens_refuse_none_of_a_client_without() {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         for period in 0..3 {
             let mut reviewed = 0;
             for client in ["many-1", "many-2", "many-3", "many-4", "many-5"] {
@@ -322,7 +326,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_with_one_token_waits_for_no_second_one_of_another() {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         let greedy = |number: usize| limit.take("greedy", digests.of(&number));
         let modest = || limit.take("modest", digests.of(&"modest"));
         spend(&limit, &digests);
@@ -341,9 +346,11 @@ mod tests {
 
     /// Tokens of these clients, which all came back, in the order in which they came first.
     fn waiting(clients: &[&str]) -> RateLimit {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         for (number, client) in (1..).zip(clients) {
-            let (client, last) = (Arc::from(*client), Instant::now());
+            let client = Arc::from(*client);
+            let last = Instant::now();
             let refused = Refused { client, number, last, came_back: true };
             limit.lock().refused.insert(digests.of(&number), refused);
         }
@@ -388,7 +395,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_token_that_is_reviewed_keeps_no_other_one_waiting() {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         spend(&limit, &digests);
         assert_eq!(limit.take("a", digests.of(&"token")), None);
         assert_eq!(remembered(&limit, ["a"]), [1]);
@@ -399,7 +407,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_memory_of_refused_tokens_is_bounded_and_ends() {
-        let (limit, digests) = (RateLimit::new(), Digests::new());
+        let limit = RateLimit::new();
+        let digests = Digests::new();
         for number in 0..5000 {
             limit.take("client", digests.of(&number));
         }

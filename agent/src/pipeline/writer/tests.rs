@@ -101,7 +101,8 @@ impl Work {
 
     /// Looks at the sources two and four seconds from now. Returns the moment of the next look.
     fn look_twice(&mut self) -> Moment {
-        let (instant, wall) = (Instant::now(), SystemTime::now());
+        let instant = Instant::now();
+        let wall = SystemTime::now();
         let [one, two, next] =
             [2, 4, 6].map(Duration::from_secs).map(|passed| Moment::new(instant + passed, wall + passed));
         self.listen(one, 0);
@@ -432,7 +433,8 @@ fn what_is_known_after_a_step_forward_began_with_the_clock() {
     let counts = Writing::register(seen.metrics.ours());
     let mut work = Work::new(setup, None, counts, watch::channel(false).0);
     let seconds = Duration::from_secs;
-    let (instant, wall) = (Instant::now(), SystemTime::now());
+    let instant = Instant::now();
+    let wall = SystemTime::now();
     // So nothing is known until a few looks after the step.
     let read = instant.checked_sub(seconds(5));
     seen.statuses[0].send_modify(|status| status.last_complete_read = read);

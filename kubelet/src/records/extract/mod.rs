@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use self::config::ExtractBlock;
 use self::fields::Fields;
-pub(super) use self::objects::{FromKind, ObjectRules, without};
+pub(super) use self::objects::{FromKind, ObjectRules, UidAttribute, without};
 pub(super) use self::pod::{Around, Owner, is_ignored};
 use super::associate::{AssociationBlock, Associations};
 use crate::text::yaml_problem;

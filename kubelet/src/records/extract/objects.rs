@@ -100,6 +100,13 @@ pub(in super::super) struct ObjectRules {
     reserved: BTreeSet<String>,
 }
 
+/// The UID of an object, and the name that an attribute gives it.
+#[derive(Clone, Copy)]
+pub(in super::super) struct UidAttribute<'a> {
+    pub(in super::super) name: &'static str,
+    pub(in super::super) uid: &'a str,
+}
+
 impl ObjectRules {
     pub(super) fn new(
         labels: Vec<RuleBlock>,
@@ -177,12 +184,12 @@ impl ObjectRules {
         }
     }
 
-    /// The attributes of an object other than a pod, with these first.
+    /// The attributes of an object other than a pod, with this one of its UID.
     pub(in super::super) fn layer(
         &self,
         from: FromKind,
         object: &ObjectMeta,
-        first: Option<(&str, &str)>,
+        of_uid: Option<UidAttribute<'_>>,
         shared: &mut Shared,
     ) -> Option<Layer> {
         let mut found = BTreeMap::new();
@@ -193,8 +200,8 @@ impl ObjectRules {
         };
         self.labels(from, object, &mut put);
         self.annotations(from, object, &mut put);
-        if let Some((name, value)) = first {
-            put(name, value);
+        if let Some(UidAttribute { name, uid }) = of_uid {
+            put(name, uid);
         }
         shared.layer(found.into_iter().map(|(name, value)| Attribute { name, value }).collect())
     }
