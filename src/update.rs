@@ -87,8 +87,8 @@ impl<P: PodMeta> Draft<'_, P> {
         if let Some(now) = now {
             match &upserted {
                 Upserted::Unchanged => {}
-                Upserted::Added => self.record(None, pod, now),
-                Upserted::Replaced(old) => self.record(Some(old), pod, now),
+                Upserted::Added => self.note_stored(None, pod, now),
+                Upserted::Replaced(old) => self.note_stored(Some(old), pod, now),
             }
         }
         Ok(upserted)
@@ -225,7 +225,7 @@ impl<P: PodMeta> Draft<'_, P> {
 /// What a draft writes to.
 impl<P> Draft<'_, P> {
     /// Marks the draft as one that changes no pods and no mirror pods.
-    pub(crate) fn keeps_pods(&mut self) {
+    pub(crate) fn changes_no_pods(&mut self) {
         let generation = self.base().pods_generation;
         self.state_mut().pods_generation = generation;
     }

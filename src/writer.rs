@@ -357,7 +357,7 @@ impl<P: PodMeta> Writer<P> {
 
         let published = passed.changes_anything() || written.changes_anything() || noted.changed_past;
         if !written.pods_changed {
-            draft.keeps_pods();
+            draft.changes_no_pods();
         }
         // A panic until here, and one of a draft that is dropped, undoes the write: the steps of the clock, too.
         if published {

@@ -193,6 +193,37 @@ fn every_module_uses_only_the_modules_that_contributing_allows_it() {
     assert_eq!(forbidden, [""; 0]);
 }
 
+/// A word that the code no longer has misleads, and a list that grows without bound is none that a newcomer reads.
+#[test]
+fn the_words_of_the_index_are_thirty_at_most_and_the_code_has_each() {
+    let contributing = read("CONTRIBUTING.md");
+    let (_, of_the_index) =
+        contributing.split_once("These are the index's words").expect("the index's words");
+    let chapter = read("src/docs/table.md");
+    let (_, of_the_tables) = chapter.split_once("# The words").expect("the tables' words");
+    let sources = |directory: &str| -> String {
+        files(&root().join(directory), "rs").iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+    };
+    for (words, code) in [(of_the_index, sources("src")), (of_the_tables, sources("src/table"))] {
+        let rows: Vec<&str> = words
+            .lines()
+            .skip_while(|line| !line.starts_with('|'))
+            .take_while(|line| line.starts_with('|'))
+            .collect();
+        let rows = &rows[2..];
+        assert!((10..=30).contains(&rows.len()), "{} words", rows.len());
+        for row in rows {
+            let code_cell = row.rsplit('|').nth(1).unwrap_or_default();
+            let names: Vec<&str> = code_cell.split('`').skip(1).step_by(2).collect();
+            assert!(!names.is_empty(), "{row}");
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            for part in names.iter().flat_map(|name| name.split("::")) {
+                assert!(code.split(|c| !is_part(c)).any(|word| word == part), "no {part} in the code: {row}");
+            }
+        }
+    }
+}
+
 /// The modules in a table of CONTRIBUTING.md, and what each may use.
 fn modules(table: &str) -> Vec<(&str, BTreeSet<&str>)> {
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));

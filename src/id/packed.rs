@@ -10,8 +10,17 @@
 /// Words, not bytes, so that it stays in registers between parsing and comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Packed {
-    pub(crate) words: (u64, u64),
+    pub(crate) first: u64,
+    pub(crate) second: u64,
     pub(crate) form: Form,
+}
+
+/// What was to be 32 lower-case hex digits, as two words.
+struct Unhexed {
+    first: u64,
+    second: u64,
+    /// Not 0 if there is any other character.
+    wrong: u128,
 }
 
 /// One of the two usual spellings.
@@ -36,18 +45,16 @@ impl Packed {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.as_bytes();
         if let Ok(text) = <&[u8; 36]>::try_from(text) {
-            let (words, wrong) = unhex_uuid(text);
-            return (wrong == 0).then_some(Self { words, form: Form::Uuid });
+            return unhex_uuid(text).packed(Form::Uuid);
         }
         let ([first, second], []) = text.as_chunks() else { return None };
-        let (words, wrong) = unhex(*first, *second);
-        (wrong == 0).then_some(Self { words, form: Form::Hex })
+        unhex(*first, *second).packed(Form::Hex)
     }
 
     /// Writes the UID in its spelling and returns it. `buffer` is long enough for both spellings.
     pub(crate) fn spell(self, buffer: &mut [u8; 36]) -> &str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let bytes = (u128::from(self.words.1) << 64 | u128::from(self.words.0)).to_le_bytes();
+        let bytes = (u128::from(self.second) << 64 | u128::from(self.first)).to_le_bytes();
         let digit = |nibble: u8| DIGITS[usize::from(nibble & 15)];
         for (at, byte) in bytes.into_iter().enumerate() {
             buffer[at] = digit(byte);
@@ -69,14 +76,22 @@ impl Packed {
     }
 }
 
-/// Packs 32 lower-case hex digits into sixteen bytes. The second value is not 0 if there is any other
-/// character.
+impl Unhexed {
+    #[expect(clippy::inline_always, reason = "see `Packed::parse`")]
+    #[inline(always)]
+    fn packed(self, form: Form) -> Option<Packed> {
+        let Self { first, second, wrong } = self;
+        (wrong == 0).then_some(Packed { first, second, form })
+    }
+}
+
+/// Packs 32 lower-case hex digits into sixteen bytes.
 ///
 /// The first sixteen digits go into the low halves of the bytes, the others into the high halves: any
 /// reversible order will do, and this one is the cheapest. Every lookup by string parses a UID, so this is
 /// straight-line vector code without a branch before the end.
 #[inline]
-fn unhex(first: [u8; 16], second: [u8; 16]) -> ((u64, u64), u128) {
+fn unhex(first: [u8; 16], second: [u8; 16]) -> Unhexed {
     let mut bytes = [0u8; 16];
     let mut wrong = [0u8; 16];
     for at in 0..16 {
@@ -85,22 +100,26 @@ fn unhex(first: [u8; 16], second: [u8; 16]) -> ((u64, u64), u128) {
         bytes[at] = join(low, high);
         wrong[at] = low_wrong | high_wrong;
     }
-    (halves(u128::from_le_bytes(bytes)), u128::from_ne_bytes(wrong))
+    let both = u128::from_le_bytes(bytes);
+    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
+    let [first, second] = [both as u64, (both >> 64) as u64];
+    Unhexed { first, second, wrong: u128::from_ne_bytes(wrong) }
 }
 
 /// Packs 64 lower-case hex digits into four words, in the same order as two times 32.
 #[inline]
 pub(crate) fn unhex_64(digits: &[u8; 64]) -> Option<[u64; 4]> {
     let [a, b, c, d] = digits.as_chunks().0 else { return None };
-    let (first, wrong) = unhex(*a, *b);
-    let (second, more_wrong) = unhex(*c, *d);
-    (wrong | more_wrong == 0).then_some([first.0, first.1, second.0, second.1])
+    let one = unhex(*a, *b);
+    let other = unhex(*c, *d);
+    let is_right = one.wrong | other.wrong == 0;
+    is_right.then_some([one.first, one.second, other.first, other.second])
 }
 
 /// The same for a UUID. The first 32 characters keep their positions. Each hyphen is replaced by one of the
 /// last four digits: the digit at that position if those four are repeated. So nothing has to be shifted.
 #[inline]
-fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
+fn unhex_uuid(text: &[u8; 36]) -> Unhexed {
     let mut first = [0; 16];
     let mut second = [0; 16];
     let mut last = [[0; 4]; 4];
@@ -116,8 +135,8 @@ fn unhex_uuid(text: &[u8; 36]) -> ((u64, u64), u128) {
         first[at] = first[at] & !hyphens | last[at] & hyphens;
         second[at] = second[at] & !more_hyphens | last[at] & more_hyphens;
     }
-    let (words, wrong) = unhex(first, second);
-    (words, wrong | u128::from_ne_bytes(no_hyphen))
+    let unhexed = unhex(first, second);
+    Unhexed { wrong: unhexed.wrong | u128::from_ne_bytes(no_hyphen), ..unhexed }
 }
 
 /// All bits set at the hyphens among the first sixteen characters of a UUID, and among the next.
@@ -130,13 +149,6 @@ const IS_HYPHEN: [[u8; 16]; 2] = {
     }
     is_hyphen
 };
-
-#[inline]
-fn halves(both: u128) -> (u64, u64) {
-    #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
-    let words = (both as u64, (both >> 64) as u64);
-    words
-}
 
 /// Two digits in a byte.
 #[inline]

@@ -27,8 +27,8 @@ impl Uid {
 
     #[inline]
     fn packed(packed: Packed) -> Self {
-        let (first, second) = packed.words;
-        match packed.form {
+        let Packed { first, second, form } = packed;
+        match form {
             Form::Uuid => Self::Uuid(first, second),
             Form::Hex => Self::Hex(first, second),
         }
@@ -36,10 +36,10 @@ impl Uid {
 
     #[inline]
     fn as_ref(&self) -> UidRef<'_> {
-        let usual = |words, form| UidRef { usual: Some(Packed { words, form }), other: "" };
+        let usual = |first, second, form| UidRef { usual: Some(Packed { first, second, form }), other: "" };
         match self {
-            Self::Uuid(first, second) => usual((*first, *second), Form::Uuid),
-            Self::Hex(first, second) => usual((*first, *second), Form::Hex),
+            Self::Uuid(first, second) => usual(*first, *second, Form::Uuid),
+            Self::Hex(first, second) => usual(*first, *second, Form::Hex),
             Self::Other(text) => UidRef { usual: None, other: text },
         }
     }
@@ -367,10 +367,16 @@ mod tests {
     const SAME_WORDS: [&str; 2] =
         ["0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", "0f1e2d3ce4b5a16978f87960a5b4c3d2"];
 
+    /// The packed form of a usual spelling.
+    fn words_of(uid: &PodUid) -> [u64; 2] {
+        let packed = uid.as_uid_ref().usual.expect("a usual spelling");
+        [packed.first, packed.second]
+    }
+
     #[test]
     fn two_spellings_with_equal_packed_words_are_two_uids() {
         let [uuid, hex] = SAME_WORDS.map(PodUid::from);
-        let words = [&uuid, &hex].map(|uid| uid.as_uid_ref().usual.expect("a usual spelling").words);
+        let words = [&uuid, &hex].map(words_of);
         assert_eq!(words[0], words[1], "otherwise this shows nothing");
         assert_ne!(uuid, hex);
         assert_ne!(UidRef::from(&uuid), UidRef::from(&hex));
@@ -397,7 +403,7 @@ mod tests {
                 let left = PodUid::from(a.as_str());
                 let right = PodUid::from(b.as_str());
                 assert_eq!(left.cmp(&right), a.cmp(b), "{a} {b}");
-                let words = [&left, &right].map(|uid| uid.as_uid_ref().usual.expect("usual").words);
+                let words = [&left, &right].map(words_of);
                 against += usize::from(words[0].cmp(&words[1]) != a.cmp(b));
             }
         }

@@ -40,8 +40,10 @@ impl ContainerId {
     fn digits(self) -> [u8; DIGITS] {
         let [a, b, c, d] = self.0;
         let mut digits = [0; DIGITS];
-        for (half, words) in digits.as_chunks_mut::<{ DIGITS / 2 }>().0.iter_mut().zip([(a, b), (c, d)]) {
-            half.copy_from_slice(Packed { words, form: Form::Hex }.spell(&mut [0; 36]).as_bytes());
+        let packed = |first, second| Packed { first, second, form: Form::Hex };
+        let halves = [packed(a, b), packed(c, d)];
+        for (half, packed) in digits.as_chunks_mut::<{ DIGITS / 2 }>().0.iter_mut().zip(halves) {
+            half.copy_from_slice(packed.spell(&mut [0; 36]).as_bytes());
         }
         digits
     }

@@ -39,8 +39,9 @@ impl HashedKey<Words> {
     pub(crate) fn ip(ip: u128, hashing: &Hashing) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "both halves are used")]
         let [high, low] = [(ip >> 64) as u64, ip as u64];
-        let hash = hashing.words((high, low));
-        Self { key: Words(high, low), tag: any_tag(hash), hash }
+        let key = Words(high, low);
+        let hash = hashing.words(key);
+        Self { key, tag: any_tag(hash), hash }
     }
 }
 

@@ -33,8 +33,8 @@ impl<'u> HashedUid<'u> {
     #[inline]
     pub(crate) fn packed(uid: Packed, hashing: &Hashing) -> Self {
         let tags = if uid.form == Form::Uuid { UUID } else { HEX };
-        let hash = hashing.words(uid.words);
-        let words = Words(uid.words.0, uid.words.1);
+        let words = Words(uid.first, uid.second);
+        let hash = hashing.words(words);
         let tag = tags.of(hash);
         Self { words, tag, hash, uid: UidRef { usual: Some(uid), other: "" } }
     }
@@ -44,18 +44,18 @@ impl<'u> HashedUid<'u> {
     fn text(uid: UidRef<'u>, hashing: &Hashing) -> Self {
         let words = hashing.fingerprint(uid.other);
         let hash = hashing.words(words);
-        Self { words: Words(words.0, words.1), tag: OTHER.of(hash), hash, uid }
+        Self { words, tag: OTHER.of(hash), hash, uid }
     }
 
     /// Whether this is the UID of an entry with this tag, these words and this value.
     #[inline]
-    pub(crate) fn is<V: Value<Shared: PodMeta>>(&self, words: Words, value: &V) -> bool {
+    pub(crate) fn is<V: Value<Item: PodMeta>>(&self, words: Words, value: &V) -> bool {
         words == self.words && (self.uid.usual.is_some() || self.is_text(value))
     }
 
     #[cold]
-    fn is_text<V: Value<Shared: PodMeta>>(&self, value: &V) -> bool {
-        PodMeta::uid(&**value.shared()) == self.uid.other
+    fn is_text<V: Value<Item: PodMeta>>(&self, value: &V) -> bool {
+        PodMeta::uid(&**value.item()) == self.uid.other
     }
 }
 

@@ -31,14 +31,14 @@ impl Translation {
 }
 
 impl<V: Value> Value for Mirror<V> {
-    type Shared = V::Shared;
+    type Item = V::Item;
 
     #[inline]
-    fn shared(&self) -> &Arc<V::Shared> {
-        self.pod.shared()
+    fn item(&self) -> &Arc<V::Item> {
+        self.pod.item()
     }
 
-    fn into_parts(self) -> (Arc<V::Shared>, Option<Arc<str>>) {
+    fn into_parts(self) -> (Arc<V::Item>, Option<Arc<str>>) {
         let text = if let Translation::Pod(uid) = self.target { uid.into_text() } else { None };
         (self.pod.into_parts().0, text)
     }

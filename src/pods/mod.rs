@@ -33,4 +33,4 @@ pub(crate) use history::History;
 pub(crate) use mirror::{Mirror, Translation};
 pub(crate) use removed::{Removals, RemovedPod, RemovedSet};
 pub(crate) use tables::{Claimant, Container, KeyNumbers, Tables};
-pub(crate) use times::{End, EndCause, Hold, Learned, OldObject, Stay, Times};
+pub(crate) use times::{End, EndCause, Hold, HoldId, Learned, OldObject, Times};

@@ -9,13 +9,13 @@ use crate::table::OrdMap;
 #[derive(Clone)]
 pub(crate) struct Queue<T> {
     pub(crate) limits: KeepRemoved,
-    items: OrdMap<u64, Kept<T>>,
+    items: OrdMap<u64, Queued<T>>,
     next: u64,
 }
 
 /// An item, and when its time began.
 #[derive(Clone)]
-struct Kept<T> {
+struct Queued<T> {
     at: Instant,
     item: T,
 }
@@ -40,7 +40,7 @@ impl<T: Clone> Queue<T> {
     pub(crate) fn insert(&mut self, number: u64, at: Instant, item: T) -> Instant {
         let last = self.items.get_max().map(|(_, last)| last.at);
         let at = last.map_or(at, |last| last.max(at));
-        self.items.insert(number, Kept { at, item });
+        self.items.insert(number, Queued { at, item });
         at
     }
 
@@ -49,11 +49,11 @@ impl<T: Clone> Queue<T> {
     }
 
     pub(crate) fn first(&self) -> Option<(u64, T)> {
-        self.items.get_min().map(|(number, kept)| (*number, kept.item.clone()))
+        self.items.get_min().map(|(number, queued)| (*number, queued.item.clone()))
     }
 
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &T> {
-        self.items.values().rev().map(|kept| &kept.item)
+        self.items.values().rev().map(|queued| &queued.item)
     }
 
     /// The largest number.

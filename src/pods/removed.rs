@@ -43,9 +43,9 @@ impl<P> RemovedSet<P> {
 }
 
 impl<P> Value for RemovedPod<P> {
-    type Shared = P;
+    type Item = P;
 
-    fn shared(&self) -> &Arc<P> {
+    fn item(&self) -> &Arc<P> {
         &self.pod
     }
 

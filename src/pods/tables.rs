@@ -51,26 +51,26 @@ pub(crate) struct KeyNumbers {
 }
 
 /// A pod that can claim keys.
-pub(crate) trait Claimant: Value<Shared: PodMeta> + Clone {
+pub(crate) trait Claimant: Value<Item: PodMeta> + Clone {
     fn claims(&self) -> Claims {
-        Claims::of(&**self.shared())
+        Claims::of(&**self.item())
     }
 
     /// The strength of its claims, without a list of them.
     fn strength(&self) -> Strength {
-        Strength::of(&**self.shared())
+        Strength::of(&**self.item())
     }
 
     fn removed_at(&self) -> Option<Instant>;
 
     /// Whether this is the very same object. A removed pod that returned and was removed again may be.
     fn same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(self.shared(), other.shared())
+        Arc::ptr_eq(self.item(), other.item())
     }
 
     #[inline]
-    fn found(&self, by: FoundBy) -> Found<'_, Self::Shared> {
-        Found { pod: self.shared(), container: None, by, removed_at: self.removed_at() }
+    fn found(&self, by: FoundBy) -> Found<'_, Self::Item> {
+        Found { pod: self.item(), container: None, by, removed_at: self.removed_at() }
     }
 }
 
@@ -81,13 +81,13 @@ pub(crate) struct Container<V> {
 }
 
 impl<V: Value> Value for Container<V> {
-    type Shared = V::Shared;
+    type Item = V::Item;
 
-    fn shared(&self) -> &Arc<V::Shared> {
-        self.pod.shared()
+    fn item(&self) -> &Arc<V::Item> {
+        self.pod.item()
     }
 
-    fn into_parts(self) -> (Arc<V::Shared>, Option<Arc<str>>) {
+    fn into_parts(self) -> (Arc<V::Item>, Option<Arc<str>>) {
         (self.pod.into_parts().0, Some(self.name))
     }
 }
@@ -161,7 +161,7 @@ impl<V: Claimant> Tables<V> {
     /// The pod that holds this key, without mirrors.
     #[expect(clippy::inline_always, reason = "a lookup knows the kind of its key")]
     #[inline(always)]
-    pub(crate) fn get(&self, key: Key<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
+    pub(crate) fn get(&self, key: Key<'_>, hashing: &Hashing) -> Option<Found<'_, V::Item>> {
         match key {
             Key::Uid(uid) => Some(self.pod(uid, hashing)?.found(FoundBy::Uid)),
             Key::Text(text) => self.get_text(text, hashing),
@@ -183,7 +183,7 @@ impl<V: Claimant> Tables<V> {
 
     /// The pod with this UID, or else with what the text is parsed as.
     #[cold]
-    fn get_text(&self, text: &str, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
+    fn get_text(&self, text: &str, hashing: &Hashing) -> Option<Found<'_, V::Item>> {
         self.get(Key::Uid(text.into()), hashing).or_else(|| self.get(Key::parse(text)?, hashing))
     }
 
@@ -195,7 +195,7 @@ impl<V: Claimant> Tables<V> {
     }
 
     /// The mirror pod with this UID or name.
-    pub(crate) fn get_mirror(&self, key: Key<'_>, hashing: &Hashing) -> Option<Found<'_, V::Shared>> {
+    pub(crate) fn get_mirror(&self, key: Key<'_>, hashing: &Hashing) -> Option<Found<'_, V::Item>> {
         let pod = match key {
             Key::Uid(uid) => &self.mirror(uid, hashing)?.pod,
             Key::Text(text) => {
@@ -215,7 +215,7 @@ impl<V: Claimant> Tables<V> {
         &'a self,
         key: Key<'a>,
         hashing: &'a Hashing,
-    ) -> impl Iterator<Item = Found<'a, V::Shared>> {
+    ) -> impl Iterator<Item = Found<'a, V::Item>> {
         let key = self.meant(key, hashing);
         let holder = self.get(key, hashing);
         let claimed = holder.and(key.claimed_by_pods());
@@ -227,7 +227,7 @@ impl<V: Claimant> Tables<V> {
     }
 }
 
-impl<V: Value<Shared: PodMeta>> Tables<V> {
+impl<V: Value<Item: PodMeta>> Tables<V> {
     #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
     #[inline(always)]
     pub(crate) fn pod(&self, uid: UidRef<'_>, hashing: &Hashing) -> Option<&V> {
@@ -268,7 +268,7 @@ impl<V: Value<Shared: PodMeta>> Tables<V> {
 
 #[expect(clippy::inline_always, reason = "a call would pass the UID through memory")]
 #[inline(always)]
-fn by_uid<'a, T: Value<Shared: PodMeta>>(
+fn by_uid<'a, T: Value<Item: PodMeta>>(
     table: &'a Table<Words, T>,
     uid: UidRef<'_>,
     hashing: &Hashing,
@@ -280,7 +280,7 @@ fn by_uid<'a, T: Value<Shared: PodMeta>>(
 
 /// For UIDs of unusual spellings; separate, to keep the usual path fast.
 #[cold]
-fn by_text_uid<'a, T: Value<Shared: PodMeta>>(
+fn by_text_uid<'a, T: Value<Item: PodMeta>>(
     table: &'a Table<Words, T>,
     uid: UidRef<'_>,
     hashing: &Hashing,

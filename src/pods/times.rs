@@ -1,6 +1,6 @@
 //! Which pod held which key, and when: what the index itself learnt. Only an index that keeps times has this.
 //!
-//! `at` turns what is known of a *stay* of a key with a pod into an interval.
+//! A *hold* is an interval in which a pod held a key. `at` bounds its start and its end by what is known of it here.
 //!
 //! All times are by the node's wall clock. If somebody sets that, everything here is dropped, and the holds of the current
 //! pods begin anew: see [`Times::begin_anew`].
@@ -21,9 +21,9 @@ use crate::table::{AtomicI64, OrdMap};
 
 /// All holds of the keys of a snapshot's pods, and of those that ended lately.
 pub(crate) struct Times {
-    holds: OrdMap<Stay, Hold>,
+    holds: OrdMap<HoldId, Hold>,
     /// The holds that ended.
-    ended: Queue<Stay>,
+    ended: Queue<HoldId>,
     /// When the wall clock was last set. The first time, if it never was.
     clock_set: Time,
     /// The beginning of the [`Coverage`]. The first time, if nothing was covered yet.
@@ -39,9 +39,9 @@ pub(crate) struct Times {
     forgotten_until: Time,
 }
 
-/// A stay of a key with a pod.
+/// Which hold: of a key by a pod, which may have held it several times.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Stay {
+pub(crate) struct HoldId {
     pub(crate) key: OwnedClaimedKey,
     pub(crate) uid: PodUid,
     number: u64,
@@ -56,14 +56,14 @@ pub(crate) struct Learned {
     pub(crate) at: Time,
 }
 
-/// What is known of a stay.
+/// What is known of a hold.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Hold {
     pub(crate) begun: Learned,
     /// Whether an update gave the pod the key: it did not have it since its creation.
     pub(crate) is_from_update: bool,
     /// The pod has had the key since this time at the latest: the index knew it, or a replaced object said so.
-    pub(crate) by: Time,
+    pub(crate) began_by: Time,
     /// When the index learnt that the pod's sandbox may be gone, if it may.
     pub(crate) stopped: Option<Learned>,
     pub(crate) end: Option<Arc<End>>,
@@ -122,7 +122,7 @@ const KEYS_OF_A_POD: KeyNumbers = KeyNumbers { names: 1, container_ids: 0, ips: 
 /// begin later.
 const ENDED_PER_POD: usize = KEYS_OF_A_POD.sum();
 
-impl SortedByKey for Stay {
+impl SortedByKey for HoldId {
     fn key(&self) -> ClaimedKeyRef<'_> {
         self.key.as_ref()
     }
@@ -144,9 +144,9 @@ impl Times {
     /// The wall clock was set: no time from before can be compared with one from after. The caller tells of the current pods
     /// again. Returns the keys that updates have given to them, which they did not have since their creation.
     pub(crate) fn begin_anew(&mut self, now: &Moment) -> HashSet<(OwnedClaimedKey, PodUid)> {
-        let is_from_update = |(_, hold): &(&Stay, &Hold)| hold.end.is_none() && hold.is_from_update;
+        let is_from_update = |(_, hold): &(&HoldId, &Hold)| hold.end.is_none() && hold.is_from_update;
         let from_updates = self.holds.iter().filter(is_from_update);
-        let from_updates = from_updates.map(|(stay, _)| (stay.key.clone(), stay.uid.clone())).collect();
+        let from_updates = from_updates.map(|(id, _)| (id.key.clone(), id.uid.clone())).collect();
         let ended = Queue::new(self.ended.limits);
         *self =
             Self { ended, clock_set: now.time, forgotten_until: now.time, ..Self::new(self.ended.limits) };
@@ -221,15 +221,15 @@ impl Times {
     }
 
     /// The holds of a key.
-    pub(crate) fn of<'a>(&'a self, key: ClaimedKeyRef<'a>) -> impl Iterator<Item = (&'a Stay, &'a Hold)> {
-        self.holds.range(Before(key)..).take_while(move |(stay, _)| stay.key() == key)
+    pub(crate) fn of<'a>(&'a self, key: ClaimedKeyRef<'a>) -> impl Iterator<Item = (&'a HoldId, &'a Hold)> {
+        self.holds.range(Before(key)..).take_while(move |(id, _)| id.key() == key)
     }
 
     /// The last hold of a key by a pod.
-    fn last_of(&self, key: &OwnedClaimedKey, uid: &PodUid) -> Option<(Stay, Hold)> {
-        let last = Stay { key: key.clone(), uid: uid.clone(), number: u64::MAX };
-        let found = self.holds.get_prev(&last).filter(|(stay, _)| (&stay.key, &stay.uid) == (key, uid));
-        found.map(|(stay, hold)| (stay.clone(), hold.clone()))
+    fn last_of(&self, key: &OwnedClaimedKey, uid: &PodUid) -> Option<(HoldId, Hold)> {
+        let last = HoldId { key: key.clone(), uid: uid.clone(), number: u64::MAX };
+        let found = self.holds.get_prev(&last).filter(|(id, _)| (&id.key, &id.uid) == (key, uid));
+        found.map(|(id, hold)| (id.clone(), hold.clone()))
     }
 
     /// A pod has a key.
@@ -257,7 +257,7 @@ impl Times {
             end.cause == EndCause::PodRemoved && life.created.is_some() && !runs_again(&end.life)
         };
         let last = self.last_of(&key, uid).filter(|(_, hold)| hold.end.as_ref().is_none_or(returns));
-        let Some((stay, last)) = last else {
+        let Some((id, last)) = last else {
             let begun = self.learned(now);
             let is_from_update = matches!(old, OldObject::WithoutKey);
             return self.insert(key, uid, NewHold { begun, is_from_update }, life);
@@ -268,23 +268,23 @@ impl Times {
             self.ended.remove(end.number);
         }
         if let Some(before) = before {
-            hold.by = stay.by_with(hold.by, &before);
+            hold.began_by = id.began_by_with(hold.began_by, &before);
             if life.may_lack_sandbox && !before.may_lack_sandbox {
                 hold.stopped = Some(self.learned(now));
             }
         }
         if hold != last {
-            self.holds.insert(stay, hold);
+            self.holds.insert(id, hold);
         }
     }
 
     /// Stores a hold that goes on.
     fn insert(&mut self, key: OwnedClaimedKey, uid: &PodUid, new: NewHold, life: &Life) {
         let NewHold { begun, is_from_update } = new;
-        let stay = Stay { key, uid: uid.clone(), number: self.ended.number() };
+        let id = HoldId { key, uid: uid.clone(), number: self.ended.number() };
         // Of a pod that was first seen without a sandbox, nothing is known of how long it had one.
         let stopped = life.may_lack_sandbox.then_some(Learned { after: Time::MIN, ..begun });
-        self.holds.insert(stay, Hold { begun, is_from_update, by: begun.at, stopped, end: None });
+        self.holds.insert(id, Hold { begun, is_from_update, began_by: begun.at, stopped, end: None });
     }
 
     /// A pod has lost a key, or was removed.
@@ -296,16 +296,16 @@ impl Times {
         cause: EndCause,
         now: &Moment,
     ) {
-        let Some((stay, hold)) = self.last_of(key, uid).filter(|(_, hold)| hold.end.is_none()) else {
+        let Some((id, hold)) = self.last_of(key, uid).filter(|(_, hold)| hold.end.is_none()) else {
             return;
         };
         let learned = self.learned(now);
-        self.end_hold(&stay, &hold, life, cause, learned, now.instant);
+        self.end_hold(&id, &hold, life, cause, learned, now.instant);
     }
 
     fn end_hold(
         &mut self,
-        stay: &Stay,
+        id: &HoldId,
         hold: &Hold,
         life: Life,
         cause: EndCause,
@@ -313,10 +313,10 @@ impl Times {
         instant: Instant,
     ) {
         let number = self.ended.number();
-        self.ended.insert(number, instant, stay.clone());
+        self.ended.insert(number, instant, id.clone());
         let end = Some(Arc::new(End { learned, life, cause, number }));
-        let by = stay.by_with(hold.by, &life);
-        self.holds.insert(stay.clone(), Hold { by, end, ..hold.clone() });
+        let began_by = id.began_by_with(hold.began_by, &life);
+        self.holds.insert(id.clone(), Hold { began_by, end, ..hold.clone() });
         while self.ended.len() > self.ended.limits.max_pods {
             self.drop_first();
         }
@@ -324,41 +324,42 @@ impl Times {
 
     /// The holds that seem to have gone on throughout a gap. Shared keys are not among them: none of those is certain before
     /// the end of a gap.
-    pub(crate) fn held_through(&self, gap: Gap) -> Vec<(Stay, Hold)> {
-        let seems_held = |(stay, hold): &(&Stay, &Hold)| {
-            let began_before = if gap.is_exact { hold.by <= gap.start } else { hold.by < gap.end };
+    pub(crate) fn held_through(&self, gap: Gap) -> Vec<(HoldId, Hold)> {
+        let seems_held = |(id, hold): &(&HoldId, &Hold)| {
+            let began_before =
+                if gap.is_exact { hold.began_by <= gap.start } else { hold.began_by < gap.end };
             let stopped_before = hold.stopped.is_some_and(|stopped| stopped.after < gap.start);
-            hold.end.is_none() && began_before && !stopped_before && stay.key.tenure().is_exclusive
+            hold.end.is_none() && began_before && !stopped_before && id.key.tenure().is_exclusive
         };
-        self.holds.iter().filter(seems_held).map(|(stay, hold)| (stay.clone(), hold.clone())).collect()
+        self.holds.iter().filter(seems_held).map(|(id, hold)| (id.clone(), hold.clone())).collect()
     }
 
     /// Ends a hold in a gap and begins another one, unless the pod's object shows that the pod held the key all the time.
     ///
     /// In the gap, the pod may have lost its sandbox, another pod may have got its IP, and then it may have got the same IP
     /// again. A container that has run since before the gap excludes that.
-    pub(crate) fn interrupt(&mut self, stay: Stay, hold: Hold, life: &Life, gap: Gap, now: &Moment) {
-        let proof = match stay.key.tenure().lasts {
+    pub(crate) fn interrupt(&mut self, id: HoldId, hold: Hold, life: &Life, gap: Gap, now: &Moment) {
+        let proof = match id.key.tenure().lasts {
             Lasts::AsLongAsSandbox => life.ip_by,
             Lasts::AsLongAsObject if hold.is_from_update => None,
             Lasts::AsLongAsObject | Lasts::Forever => life.created,
             // An update may have taken it away, and another one given it back.
             Lasts::AsLongAsNamed => None,
         };
-        if proof.is_some_and(|by| by <= gap.start) {
+        if proof.is_some_and(|held_by| held_by <= gap.start) {
             return;
         }
         let begun = Learned { at: hold.begun.at.max(gap.end), ..hold.begun };
         if gap.start == Time::MIN {
             // Before anything was covered, nothing shows that it had the key without a break.
-            self.holds.insert(stay, Hold { begun, by: begun.at, ..hold });
+            self.holds.insert(id, Hold { begun, began_by: begun.at, ..hold });
             return;
         }
-        let uid = stay.uid.clone();
-        let key = stay.key.clone();
+        let uid = id.uid.clone();
+        let key = id.key.clone();
         let lost = Learned { after: gap.start, at: now.time };
         let before = of_before(life, &hold);
-        self.end_hold(&stay, &hold, before, EndCause::Gap, lost, now.instant);
+        self.end_hold(&id, &hold, before, EndCause::Gap, lost, now.instant);
         self.insert(key, &uid, NewHold { begun, is_from_update: hold.is_from_update }, life);
     }
 
@@ -366,37 +367,37 @@ impl Times {
     /// one than that of before the gap.
     pub(crate) fn doubt_ends(&mut self, gap: Gap, now: &Moment) {
         let recent: Vec<_> = self.ended.newest_first().cloned().collect();
-        for stay in recent {
-            let Some(hold) = self.holds.get(&stay).cloned() else { continue };
+        for id in recent {
+            let Some(hold) = self.holds.get(&id).cloned() else { continue };
             let Some(end) = hold.end.clone().filter(|end| end.learned.after >= gap.start) else { break };
-            let goes_with_sandbox = stay.key.tenure().lasts == Lasts::AsLongAsSandbox;
+            let goes_with_sandbox = id.key.tenure().lasts == Lasts::AsLongAsSandbox;
             if goes_with_sandbox && end.life.may_lack_sandbox && end.life.ip_until.is_some() {
-                self.doubt_end(stay, hold, &end, gap, now);
+                self.doubt_end(id, hold, &end, gap, now);
             }
         }
     }
 
     /// Lets a hold that ended begin when its last object says, if that also says how long the hold lasted. What is from
     /// before the gap becomes a hold of its own.
-    fn doubt_end(&mut self, stay: Stay, hold: Hold, end: &End, gap: Gap, now: &Moment) {
-        let Some(by) = end.life.ip_by else {
+    fn doubt_end(&mut self, id: HoldId, hold: Hold, end: &End, gap: Gap, now: &Moment) {
+        let Some(ip_by) = end.life.ip_by else {
             let life = Life { ip_until: None, ..end.life };
             let end = Some(Arc::new(End { life, ..end.clone() }));
-            self.holds.insert(stay, Hold { end, ..hold });
+            self.holds.insert(id, Hold { end, ..hold });
             return;
         };
         // If a container has run since before the gap, its sandbox was there all the time.
-        if by <= gap.start || hold.by >= by {
+        if ip_by <= gap.start || hold.began_by >= ip_by {
             return;
         }
-        if hold.by <= gap.start {
-            // No stay has this number: the end of the pod's stay before this one took a number too.
-            let first = Stay { number: stay.number - 1, ..stay.clone() };
+        if hold.began_by <= gap.start {
+            // No hold has this number: the end of the pod's hold before this one took a number too.
+            let first = HoldId { number: id.number - 1, ..id.clone() };
             let lost = Learned { after: gap.start, at: end.learned.at };
             let before = of_before(&end.life, &hold);
             self.end_hold(&first, &hold, before, EndCause::KeyLost, lost, now.instant);
         }
-        self.holds.insert(stay, Hold { by, ..hold });
+        self.holds.insert(id, Hold { began_by: ip_by, ..hold });
     }
 
     /// Drops the holds whose time is over.
@@ -407,9 +408,9 @@ impl Times {
     }
 
     fn drop_first(&mut self) {
-        let Some((first, stay)) = self.ended.first() else { return };
+        let Some((first, id)) = self.ended.first() else { return };
         self.ended.remove(first);
-        if let Some(end) = self.holds.remove(&stay).and_then(|hold| hold.end) {
+        if let Some(end) = self.holds.remove(&id).and_then(|hold| hold.end) {
             self.forgotten_until = self.forgotten_until.max(end.learned.at);
         }
     }
@@ -425,19 +426,19 @@ impl Times {
 fn of_before(life: &Life, hold: &Hold) -> Life {
     Life {
         created: life.created,
-        ip_not_before: life.ip_not_before.filter(|not_before| *not_before <= hold.by),
+        ip_not_before: life.ip_not_before.filter(|not_before| *not_before <= hold.began_by),
         ip_by: None,
         may_lack_sandbox: false,
         ip_until: None,
     }
 }
 
-impl Stay {
+impl HoldId {
     /// The earlier one of this time and what a pod's object says, by which the pod had the key.
-    fn by_with(&self, by: Time, life: &Life) -> Time {
+    fn began_by_with(&self, began_by: Time, life: &Life) -> Time {
         match self.key.tenure().lasts {
-            Lasts::AsLongAsSandbox => life.ip_by.map_or(by, |said| said.min(by)),
-            Lasts::AsLongAsObject | Lasts::AsLongAsNamed | Lasts::Forever => by,
+            Lasts::AsLongAsSandbox => life.ip_by.map_or(began_by, |said| said.min(began_by)),
+            Lasts::AsLongAsObject | Lasts::AsLongAsNamed | Lasts::Forever => began_by,
         }
     }
 }

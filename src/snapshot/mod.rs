@@ -114,7 +114,7 @@ impl<P> Snapshot<P> {
 }
 
 impl<P> State for Snapshot<P> {
-    type Shared = P;
+    type Item = P;
 
     fn generation(&self) -> u64 {
         self.generation

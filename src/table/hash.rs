@@ -2,7 +2,7 @@
 
 use ahash::RandomState;
 
-use super::ends;
+use super::{Words, ends};
 
 /// The seeds of one index. All snapshots of an index share them.
 #[derive(Clone)]
@@ -10,7 +10,14 @@ pub(crate) struct Hashing {
     /// For long texts.
     texts: RandomState,
     /// For keys of a few words: one multiplication for two of them mixes them well enough and is several times faster.
-    words: (u64, u64),
+    words: WordSeeds,
+}
+
+/// A seed for each of two words.
+#[derive(Clone)]
+struct WordSeeds {
+    first: u64,
+    second: u64,
 }
 
 impl Hashing {
@@ -18,14 +25,14 @@ impl Hashing {
         // loom repeats runs, so a run must not depend on random values.
         let texts =
             if cfg!(pod_index_loom) { RandomState::with_seeds(1, 2, 3, 4) } else { RandomState::new() };
-        let words = (texts.hash_one(0u64), texts.hash_one(1u64));
+        let words = WordSeeds { first: texts.hash_one(0u64), second: texts.hash_one(1u64) };
         Self { texts, words }
     }
 
     /// The hash of a sixteen-byte key.
     #[inline]
-    pub(crate) fn words(&self, key: (u64, u64)) -> u64 {
-        let product = u128::from(key.0 ^ self.words.0) * u128::from(key.1 ^ self.words.1);
+    pub(crate) fn words(&self, Words(first, second): Words) -> u64 {
+        let product = u128::from(first ^ self.words.first) * u128::from(second ^ self.words.second);
         let (low, high) = halves(product);
         low ^ high
     }
@@ -34,14 +41,15 @@ impl Hashing {
     /// out.
     #[inline]
     pub(crate) fn four_words(&self, key: [u64; 4]) -> u64 {
-        let first = self.words((key[0], key[1]));
-        self.words((key[2] ^ first, key[3] ^ first.rotate_left(32)))
+        let [a, b, c, d] = key;
+        let first = self.words(Words(a, b));
+        self.words(Words(c ^ first, d ^ first.rotate_left(32)))
     }
 
     /// The hash of a pair of texts.
     #[inline]
     pub(crate) fn pair(&self, first: impl AsRef<[u8]>, second: impl AsRef<[u8]>) -> u64 {
-        self.words((self.text(first.as_ref()), self.text(second.as_ref())))
+        self.words(Words(self.text(first.as_ref()), self.text(second.as_ref())))
     }
 
     /// The hash of a text. Names are short: the two ends of up to 32 bytes cover every byte, and take one or two
@@ -50,7 +58,7 @@ impl Hashing {
     fn text(&self, text: &[u8]) -> u64 {
         // Texts of different lengths can have the same ends.
         #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
-        let seed = self.words.0 ^ self.words.0.rotate_left(text.len() as u32);
+        let seed = self.words.first ^ self.words.first.rotate_left(text.len() as u32);
         if text.len() > 32 {
             self.texts.hash_one(text)
         } else if let Some((first, last)) = ends::<16>(text) {
@@ -58,20 +66,20 @@ impl Hashing {
             let (c, d) = halves(u128::from_ne_bytes(last));
             self.four_words([a ^ seed, b, c, d])
         } else if let Some((first, last)) = ends::<8>(text) {
-            self.words((u64::from_ne_bytes(first) ^ seed, u64::from_ne_bytes(last)))
+            self.words(Words(u64::from_ne_bytes(first) ^ seed, u64::from_ne_bytes(last)))
         } else if let Some((first, last)) = ends::<4>(text) {
-            self.words((u64::from(u32::from_ne_bytes(first)) ^ seed, u32::from_ne_bytes(last).into()))
+            self.words(Words(u64::from(u32::from_ne_bytes(first)) ^ seed, u32::from_ne_bytes(last).into()))
         } else if let Some((first, last)) = ends::<2>(text) {
-            self.words((u64::from(u16::from_ne_bytes(first)) ^ seed, u16::from_ne_bytes(last).into()))
+            self.words(Words(u64::from(u16::from_ne_bytes(first)) ^ seed, u16::from_ne_bytes(last).into()))
         } else {
-            self.words((seed, text.first().copied().unwrap_or_default().into()))
+            self.words(Words(seed, text.first().copied().unwrap_or_default().into()))
         }
     }
 
     /// Sixteen bytes that represent a string without a sixteen-byte form of its own. Equal strings have equal
     /// fingerprints; unequal ones almost never do, so the strings must still be compared.
-    pub(crate) fn fingerprint(&self, text: &str) -> (u64, u64) {
-        (self.text(text.as_bytes()), self.texts.hash_one(text))
+    pub(crate) fn fingerprint(&self, text: &str) -> Words {
+        Words(self.text(text.as_bytes()), self.texts.hash_one(text))
     }
 }
 
@@ -85,7 +93,7 @@ fn halves(number: u128) -> (u64, u64) {
 mod tests {
     use std::collections::HashSet;
 
-    use super::Hashing;
+    use super::{Hashing, Words};
 
     /// Arrays use the highest bits of a hash and tags the lowest, so both ends must distinguish UIDs, even
     /// those that share a word. Of 65,536 random draws, 41,000 are expected to be different.
@@ -93,8 +101,8 @@ mod tests {
     fn uids_spread_over_both_ends_of_the_hash() {
         // Random digits, as in a UUID.
         let digits = |n: u64| n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) ^ n;
-        let alike: [&dyn Fn(u64) -> (u64, u64); 3] =
-            [&|n| (digits(n), digits(!n)), &|n| (digits(n), 0), &|n| (0, digits(n))];
+        let alike: [&dyn Fn(u64) -> Words; 3] =
+            [&|n| Words(digits(n), digits(!n)), &|n| Words(digits(n), 0), &|n| Words(0, digits(n))];
         for key in alike {
             let hashing = Hashing::new();
             let hashes = || (0..1 << 16).map(|n| hashing.words(key(n)));
@@ -166,16 +174,16 @@ mod tests {
     fn two_indices_hash_one_key_differently() {
         let one = Hashing::new();
         let other = Hashing::new();
-        assert_ne!(one.words((1, 2)), other.words((1, 2)));
+        assert_ne!(one.words(Words(1, 2)), other.words(Words(1, 2)));
         assert_ne!(one.pair("web", "default"), other.pair("web", "default"));
-        assert_ne!(one.fingerprint("uid"), other.fingerprint("uid"));
+        assert!(one.fingerprint("uid") != other.fingerprint("uid"));
     }
 
     #[test]
     fn the_two_words_of_a_fingerprint_are_two_hashes() {
         let hashing = Hashing::new();
-        let (first, second) = hashing.fingerprint("uid");
+        let Words(first, second) = hashing.fingerprint("uid");
         assert_ne!(first, second);
-        assert_eq!(hashing.fingerprint("uid"), (first, second));
+        assert!(hashing.fingerprint("uid") == Words(first, second));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Table<K, V> {
 /// A draft's table, for writing.
 pub(crate) struct TableMut<'a, K, V: Value> {
     pub(super) table: &'a mut Table<K, V>,
-    pub(super) memory: &'a mut Memory<V::Shared>,
+    pub(super) memory: &'a mut Memory<V::Item>,
     pub(super) hashing: &'a Hashing,
 }
 
@@ -219,7 +219,7 @@ impl<K: TableKey, V: Value> TableMut<'_, K, V> {
         if bits == 0 {
             return;
         }
-        let chunk = |memory: &mut Memory<V::Shared>| {
+        let chunk = |memory: &mut Memory<V::Item>| {
             Array::new((0..1 << chunk_bits).map(|_| PageLink::EMPTY).collect(), memory)
         };
         let chunks = (0..1 << root_bits).map(|_| chunk(self.memory)).collect();
@@ -285,7 +285,7 @@ fn index(hash: u64, bits: u32) -> usize {
 fn double_chunk<K: TableKey, V: Value>(
     chunk: &mut Chunk<Entry<K, V>>,
     root_bits: u32,
-    memory: &mut Memory<V::Shared>,
+    memory: &mut Memory<V::Item>,
     hashing: &Hashing,
 ) {
     let bits = chunk.bits();
@@ -303,7 +303,7 @@ fn double_chunk<K: TableKey, V: Value>(
 }
 
 /// Halves the number of a chunk's pages.
-fn halve_chunk<K: TableKey, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Memory<V::Shared>) {
+fn halve_chunk<K: TableKey, V: Value>(chunk: &mut Chunk<Entry<K, V>>, memory: &mut Memory<V::Item>) {
     let mut slots = Vec::new();
     let mut links = Vec::with_capacity(chunk.children().len() / 2);
     let mut old = std::mem::replace(chunk, Array::EMPTY_CHUNK).take(memory).into_iter();

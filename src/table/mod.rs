@@ -46,14 +46,14 @@ pub(crate) trait TableKey: Clone {
     }
 }
 
-/// The value of a key: an object that versions share, perhaps with more. As a key, it owns nothing except what `into_parts`
+/// The value of a key: an item, which versions share, perhaps with more. As a key, it owns nothing except what `into_parts`
 /// returns.
 pub(crate) trait Value {
-    /// The objects.
-    type Shared;
-    fn shared(&self) -> &Arc<Self::Shared>;
+    /// What versions share.
+    type Item;
+    fn item(&self) -> &Arc<Self::Item>;
     /// What the value owns.
-    fn into_parts(self) -> (Arc<Self::Shared>, Option<Arc<str>>);
+    fn into_parts(self) -> (Arc<Self::Item>, Option<Arc<str>>);
 }
 
 /// A key of sixteen bytes.
@@ -68,7 +68,7 @@ pub(crate) enum Text {
     Elsewhere { first: usize, bytes: Arc<[u8]> },
 }
 
-/// Maximum length of a text in an entry: with the object and its birth, the entry fills a line.
+/// Maximum length of a text in an entry: with the item and its birth, the entry fills a line.
 const TEXT_HERE: usize = 45;
 
 impl TableKey for [Words; 2] {
@@ -80,7 +80,7 @@ impl TableKey for [Words; 2] {
 
 impl TableKey for Words {
     fn hash(&self, hashing: &Hashing) -> u64 {
-        hashing.words((self.0, self.1))
+        hashing.words(*self)
     }
 }
 
@@ -106,7 +106,7 @@ impl Text {
         bytes[..first.len()].copy_from_slice(first);
         bytes[first.len()..len].copy_from_slice(second);
         #[expect(clippy::cast_possible_truncation, reason = "compared before")]
-        let (first, len) = (first.len() as u8, len as u8);
+        let [first, len] = [first.len() as u8, len as u8];
         Self::Here { first, len, bytes }
     }
 
@@ -152,10 +152,10 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 }
 
 impl<P> Value for Arc<P> {
-    type Shared = P;
+    type Item = P;
 
     #[inline]
-    fn shared(&self) -> &Self {
+    fn item(&self) -> &Self {
         self
     }
 

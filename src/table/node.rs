@@ -398,8 +398,8 @@ impl<E> PageLink<E> {
 
 impl<K: TableKey, V: Value> PageLink<Entry<K, V>> {
     /// Replaces the value at `index`, which counts across the pages of a chain: the old entry dies.
-    pub(super) fn replace(&mut self, index: usize, value: V, memory: &mut Memory<V::Shared>) {
-        let replace = |old: &Slot<Entry<K, V>>, memory: &Memory<V::Shared>| {
+    pub(super) fn replace(&mut self, index: usize, value: V, memory: &mut Memory<V::Item>) {
+        let replace = |old: &Slot<Entry<K, V>>, memory: &Memory<V::Item>| {
             memory.slot(old.tag, Entry { key: old.entry.key.clone(), value })
         };
         let old = if let Some(page) = self.own(0, memory) {

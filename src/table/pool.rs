@@ -104,9 +104,9 @@ mod audit {
 mod tests {
     use super::{Line, MAX_CACHED_BYTES, NodePool, SIZE_CLASSES};
 
-    const KEEPS: bool = !cfg!(any(pod_index_no_pool, fuzzing));
+    const IS_USED: bool = !cfg!(any(pod_index_no_pool, fuzzing));
 
-    fn kept(pool: &NodePool) -> usize {
+    fn bytes_of(pool: &NodePool) -> usize {
         pool.classes.iter().flatten().map(|memory| size_of_val(&**memory)).sum()
     }
 
@@ -118,10 +118,10 @@ mod tests {
         pool.put(node);
         let other = pool.take(4);
         assert_eq!(other.len(), 4);
-        assert_eq!(kept(&pool), if KEEPS { 3 * size_of::<Line>() } else { 0 });
+        assert_eq!(bytes_of(&pool), if IS_USED { 3 * size_of::<Line>() } else { 0 });
         let again = pool.take(3);
-        assert_eq!((again.as_ptr() == address, again.len()), (KEEPS || again.as_ptr() == address, 3));
-        assert_eq!(kept(&pool), 0);
+        assert_eq!((again.as_ptr() == address, again.len()), (IS_USED || again.as_ptr() == address, 3));
+        assert_eq!(bytes_of(&pool), 0);
         pool.put(again);
         pool.put(other);
     }
@@ -135,10 +135,10 @@ mod tests {
             for node in nodes {
                 pool.put(node);
             }
-            let bytes = kept(&pool);
+            let bytes = bytes_of(&pool);
             assert_eq!(bytes, pool.bytes);
             assert!(bytes <= MAX_CACHED_BYTES);
-            assert_eq!(bytes > MAX_CACHED_BYTES - SIZE_CLASSES * size_of::<Line>(), KEEPS, "{lines} lines");
+            assert_eq!(bytes > MAX_CACHED_BYTES - SIZE_CLASSES * size_of::<Line>(), IS_USED, "{lines} lines");
         }
     }
 
@@ -147,6 +147,6 @@ mod tests {
         let mut pool = NodePool::default();
         let node = pool.take(SIZE_CLASSES);
         pool.put(node);
-        assert_eq!(kept(&pool), 0);
+        assert_eq!(bytes_of(&pool), 0);
     }
 }

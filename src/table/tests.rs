@@ -11,20 +11,20 @@ struct Book {
     number: u64,
 }
 
-/// A value that owns a text beside its object.
+/// A value that owns a text beside its item.
 struct Lent<V> {
     book: V,
     to: Arc<str>,
 }
 
 impl<V: Value> Value for Lent<V> {
-    type Shared = V::Shared;
+    type Item = V::Item;
 
-    fn shared(&self) -> &Arc<V::Shared> {
-        self.book.shared()
+    fn item(&self) -> &Arc<V::Item> {
+        self.book.item()
     }
 
-    fn into_parts(self) -> (Arc<V::Shared>, Option<Arc<str>>) {
+    fn into_parts(self) -> (Arc<V::Item>, Option<Arc<str>>) {
         (self.book.into_parts().0, Some(self.to))
     }
 }
@@ -47,7 +47,7 @@ struct Library<B> {
 }
 
 impl<B> State for Library<B> {
-    type Shared = B;
+    type Item = B;
 
     fn generation(&self) -> u64 {
         self.generation
@@ -85,7 +85,7 @@ impl Library<Book> {
     }
 
     fn by_number(&self, number: u64) -> Option<(Place, &Arc<Book>)> {
-        let hash = self.hashing.words((number, number));
+        let hash = self.hashing.words(Words(number, number));
         let is = |key: &Words| *key == Words(number, number);
         let (place, entry) = self.open.by_number.find(hash, any_tag(hash), |entry| is(&entry.key))?;
         Some((place, &entry.value))
@@ -170,7 +170,7 @@ fn put(draft: &mut Draft<'_, Library<Book>>, number: u64, made: &mut Made) {
         return;
     }
     let tagged = |hash: u64| -> (u64, NonZero<u8>) { (hash, any_tag(hash)) };
-    let (hash, tag) = tagged(hashing.words((number, number)));
+    let (hash, tag) = tagged(hashing.words(Words(number, number)));
     open.of(|shelves| &mut shelves.by_number).insert(hash, tag, Words(number, number), Arc::clone(&book));
     let (hash, tag) = tagged(hashing.pair(title(number), "title"));
     open.of(|shelves| &mut shelves.by_title).insert(hash, tag, made.title(number), book);
@@ -187,7 +187,7 @@ fn remove(draft: &mut Draft<'_, Library<Book>>, number: u64) {
     open.of(|shelves| &mut shelves.by_title).remove(places.title);
     open.of(|shelves| &mut shelves.lent).remove(places.lent);
     let mut archive = draft.tables_mut(|library| &mut library.archive);
-    let hash = archive.hashing.words((number, number));
+    let hash = archive.hashing.words(Words(number, number));
     let known = archive.by_number.find(hash, any_tag(hash), |entry| entry.key == Words(number, number));
     if let Some((place, _)) = known {
         archive.of(|shelves| &mut shelves.by_number).replace(place, book);

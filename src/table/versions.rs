@@ -25,7 +25,7 @@ use crate::table::{DeadList, Hashing, Memory, Table, TableKey, TableMut, Value};
 /// [`Sharing`] or a [`Clearing`] itself.
 pub(crate) trait State: Sized {
     /// What the entries of its tables share.
-    type Shared;
+    type Item;
 
     /// The number of the version: that of the next one is higher.
     fn generation(&self) -> u64;
@@ -37,16 +37,16 @@ pub(crate) trait State: Sized {
     fn next(&self, sharing: &Sharing) -> Self;
 
     /// Clears each table once.
-    fn clear(&mut self, clearing: &mut Clearing<'_, Self::Shared>);
+    fn clear(&mut self, clearing: &mut Clearing<'_, Self::Item>);
 }
 
 /// A set of tables; [`tables`](crate::table::tables) declares one.
 pub(crate) trait TableSet {
     /// What the entries share.
-    type Shared;
+    type Item;
 
     /// Clears each table once.
-    fn clear(&mut self, clearing: &mut Clearing<'_, Self::Shared>);
+    fn clear(&mut self, clearing: &mut Clearing<'_, Self::Item>);
 }
 
 /// Makes tables of the next version. Only [`Versions`] has one.
@@ -63,7 +63,7 @@ pub(crate) struct Clearing<'a, P> {
 /// A published state. All versions share `last`, which is empty until the writer is dropped.
 pub(crate) struct Version<S: State> {
     state: S,
-    last: Arc<FinalDeadList<S::Shared>>,
+    last: Arc<FinalDeadList<S::Item>>,
 }
 
 /// All versions of an index that may still be in use, and their memory.
@@ -74,13 +74,13 @@ pub(crate) struct Versions<S: State> {
     retired: VecDeque<Retired<S>>,
     /// The retired version to check next.
     next: usize,
-    memory: Memory<S::Shared>,
+    memory: Memory<S::Item>,
 }
 
 struct Retired<S: State> {
     version: sync::Arc<Version<S>>,
     /// What this version has and the next newer one that remains does not.
-    dead: DeadList<S::Shared>,
+    dead: DeadList<S::Item>,
 }
 
 /// What is left when the writer is dropped. Every version holds it, so the last one frees it.
@@ -101,7 +101,7 @@ struct Ended<'w, S: State> {
 /// A set of tables of a draft, for writing.
 pub(crate) struct TablesMut<'a, T: TableSet> {
     tables: &'a mut T,
-    memory: &'a mut Memory<T::Shared>,
+    memory: &'a mut Memory<T::Item>,
     pub(crate) hashing: &'a Hashing,
 }
 
@@ -116,7 +116,7 @@ impl Sharing {
 }
 
 impl<P> Clearing<'_, P> {
-    pub(crate) fn table<K: TableKey, V: Value<Shared = P>>(&mut self, table: &mut Table<K, V>) {
+    pub(crate) fn table<K: TableKey, V: Value<Item = P>>(&mut self, table: &mut Table<K, V>) {
         let capacity = table.len().min(self.capacity);
         // SAFETY: only a draft clears tables: its own ones, with the memory that works on it.
         unsafe { TableMut::new(table, self.memory, self.hashing) }.clear(capacity);
@@ -178,10 +178,10 @@ impl<S: State> Versions<S> {
     }
 
     /// Checks some of the retired versions, those first that were not checked for longest, and frees what it
-    /// can. Drops the objects that no version has.
+    /// can. Drops the items that no version has.
     ///
     /// # Panics
-    /// If the `Drop` of an object panics.
+    /// If the `Drop` of an item panics.
     pub(crate) fn reclaim_some(&mut self, count: usize) {
         self.memory.drop_freed();
         for _ in 0..count.min(self.retired.len()) {
@@ -220,7 +220,7 @@ impl<S: State> Versions<S> {
 /// its guard.
 impl<S: State> Drop for Versions<S> {
     fn drop(&mut self) {
-        // An object whose `Drop` panics must not prevent the following steps.
+        // An item whose `Drop` panics must not prevent the following steps.
         let reclaimed = catch_unwind(AssertUnwindSafe(|| self.reclaim_all()));
         // No next version will have what the current one has.
         let mut dead = self.draft().into_last_dead_list();
@@ -243,7 +243,7 @@ impl<S: State> Drop for Versions<S> {
 impl<T: TableSet> TablesMut<'_, T> {
     /// One of the tables.
     #[inline]
-    pub(crate) fn of<K: TableKey, V: Value<Shared = T::Shared>>(
+    pub(crate) fn of<K: TableKey, V: Value<Item = T::Item>>(
         &mut self,
         table: impl FnOnce(&mut T) -> &mut Table<K, V>,
     ) -> TableMut<'_, K, V> {
@@ -287,7 +287,7 @@ impl<'w, S: State> Draft<'w, S> {
     }
 
     /// Ends the draft of a version that nothing will follow: lists everything that the current version has.
-    fn into_last_dead_list(mut self) -> DeadList<S::Shared> {
+    fn into_last_dead_list(mut self) -> DeadList<S::Item> {
         self.clear();
         let Ended { versions, .. } = self.end();
         versions.memory.end()
@@ -321,7 +321,7 @@ impl<'w, S: State> Draft<'w, S> {
 
     /// A set of its tables.
     #[inline]
-    pub(crate) fn tables_mut<T: TableSet<Shared = S::Shared>>(
+    pub(crate) fn tables_mut<T: TableSet<Item = S::Item>>(
         &mut self,
         tables: impl FnOnce(&mut S) -> &mut T,
     ) -> TablesMut<'_, T> {
@@ -331,7 +331,7 @@ impl<'w, S: State> Draft<'w, S> {
 
     /// A set of its tables, if it has that.
     #[inline]
-    pub(crate) fn optional_tables_mut<T: TableSet<Shared = S::Shared>>(
+    pub(crate) fn optional_tables_mut<T: TableSet<Item = S::Item>>(
         &mut self,
         tables: impl FnOnce(&mut S) -> Option<&mut T>,
     ) -> Option<TablesMut<'_, T>> {
@@ -344,9 +344,9 @@ impl<'w, S: State> Draft<'w, S> {
         self.versions.memory.trim();
     }
 
-    /// Keeps an object until the draft has ended.
-    pub(crate) fn drop_later(&mut self, object: Arc<S::Shared>) {
-        self.versions.memory.drop_later(object);
+    /// Keeps an item until the draft has ended.
+    pub(crate) fn drop_later(&mut self, item: Arc<S::Item>) {
+        self.versions.memory.drop_later(item);
     }
 }
 

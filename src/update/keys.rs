@@ -36,16 +36,16 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
             let is_as_strong = had.strength == has.strength;
             // Most updates change no key.
             let is_alike = had.same_keys(&has);
-            let keeps = |other: &Claims, key| is_as_strong && (is_alike || other.has(key));
-            for claim in had.iter().filter(|claim| !keeps(&has, claim.key)) {
+            let stays = |other: &Claims, key| is_as_strong && (is_alike || other.has(key));
+            for claim in had.iter().filter(|claim| !stays(&has, claim.key)) {
                 if let Some(old) = old {
                     self.remove_claim(claim.key, had.strength, &uid, old);
                 }
             }
             for claim in has.iter() {
                 let Some(new) = new else { break };
-                match old.filter(|_| keeps(&had, claim.key)) {
-                    Some(old) => self.keep_claim(claim, old, new),
+                match old.filter(|_| stays(&had, claim.key)) {
+                    Some(old) => self.renew_claim(claim, old, new),
                     None => self.add_claim(claim, has.strength, &uid, new),
                 }
             }
@@ -54,7 +54,7 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
     }
 
     /// Stores the new pod under a key that the old one claimed too. If that one is a contender, only its UID is stored.
-    fn keep_claim(&mut self, claim: Claim<'_>, old: &V, new: &V) {
+    fn renew_claim(&mut self, claim: Claim<'_>, old: &V, new: &V) {
         if let Some((place, holder)) = self.find(claim.key, self.hashing)
             && holder.same(old)
         {
@@ -68,7 +68,7 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
             return self.add_entry(claim, pod);
         };
         let other = holder.strength();
-        let other_uid = PodUid::from(holder.shared().uid());
+        let other_uid = PodUid::from(holder.item().uid());
         if (strength, uid) < (other, &other_uid) {
             // A pod that answers with another UID than it is stored under would pass the key on to that pod.
             let is_stored =

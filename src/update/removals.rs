@@ -53,7 +53,7 @@ impl<P: PodMeta> Draft<'_, P> {
     /// Keeps those that no longer live. The one with the strongest claim counts as the last one removed.
     pub(super) fn keep_missing(&mut self, mut living: Vec<Living<P>>, now: &Moment) {
         let Some(limits) = self.removed.as_ref().map(|removed| removed.queue.limits) else { return };
-        self.record_all(living.iter().map(|one| &one.pod), now);
+        self.note_all_stored(living.iter().map(|one| &one.pod), now);
         living.retain(|one| self.any_by_uid(one.pod.uid().into()).is_none());
         living.sort_by_cached_key(|one| {
             let strength = (one.kind == PodKind::Pod).then(|| Claimant::strength(&one.pod));
@@ -61,7 +61,7 @@ impl<P: PodMeta> Draft<'_, P> {
         });
         // More than this would only push each other out.
         let surplus = living.len().saturating_sub(limits.max_pods);
-        living.iter().take(surplus).for_each(|one| self.record_removal(&one.pod, now));
+        living.iter().take(surplus).for_each(|one| self.note_removed(&one.pod, now));
         for one in living.iter().skip(surplus) {
             self.keep(one.pod.uid().into(), one, now);
         }
@@ -92,7 +92,7 @@ impl<P: PodMeta> Draft<'_, P> {
 
     fn keep(&mut self, uid: UidRef<'_>, Living { kind, pod, target }: &Living<P>, now: &Moment) {
         self.drop_removed(uid);
-        self.record_removal(pod, now);
+        self.note_removed(pod, now);
         let owner = PodUid::from(uid);
         let Some(queue) = self.queue_mut() else { return };
         let number = queue.number();
@@ -192,7 +192,7 @@ mod tests {
             let tables = &removed.tables;
             assert_eq!(tables.pods.len(), left);
             assert_eq!(removed.queue.len(), left);
-            let claims = tables.key_numbers().sum() + tables.contenders.len();
+            let claims = tables.key_numbers().sum() + tables.contenders.numbers().sum();
             assert_eq!(claims, left * CLAIMS);
         };
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Records which pod holds which key, for lookups at a time. Container IDs and UIDs need no time.
+//! Notes which pod holds which key, for lookups at a time. Container IDs and UIDs need no time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ struct Before {
 
 impl<P: PodMeta> Draft<'_, P> {
     /// A pod was stored, over its old object if there was one.
-    pub(super) fn record(&mut self, old: Option<&Arc<P>>, new: &Arc<P>, now: &Moment) {
+    pub(super) fn note_stored(&mut self, old: Option<&Arc<P>>, new: &Arc<P>, now: &Moment) {
         if self.times.is_none() {
             return;
         }
@@ -48,7 +48,7 @@ impl<P: PodMeta> Draft<'_, P> {
     }
 
     /// All pods were stored, over these old ones.
-    pub(super) fn record_all<'a>(&mut self, old: impl Iterator<Item = &'a Arc<P>>, now: &Moment)
+    pub(super) fn note_all_stored<'a>(&mut self, old: impl Iterator<Item = &'a Arc<P>>, now: &Moment)
     where
         P: 'a,
     {
@@ -58,12 +58,12 @@ impl<P: PodMeta> Draft<'_, P> {
         let old: HashMap<_, _> = old.map(|pod| (PodUid::from(pod.uid()), pod)).collect();
         let new: Vec<_> = self.pods().chain(self.mirror_pods()).cloned().collect();
         for pod in new {
-            self.record(old.get(&PodUid::from(pod.uid())).copied(), &pod, now);
+            self.note_stored(old.get(&PodUid::from(pod.uid())).copied(), &pod, now);
         }
     }
 
     /// A pod was removed.
-    pub(super) fn record_removal(&mut self, pod: &Arc<P>, now: &Moment) {
+    pub(super) fn note_removed(&mut self, pod: &Arc<P>, now: &Moment) {
         let Some(times) = self.times_mut() else { return };
         let uid = PodUid::from(pod.uid());
         let life = pod.life();
@@ -98,11 +98,11 @@ impl<P: PodMeta> Draft<'_, P> {
         let Some(times) = self.times_mut() else { return false };
         let gap = times.gap_before(coverage);
         if let Some(gap) = gap {
-            for (stay, hold) in times.held_through(gap) {
-                let pod = self.any_by_uid(stay.uid.as_uid_ref());
+            for (id, hold) in times.held_through(gap) {
+                let pod = self.any_by_uid(id.uid.as_uid_ref());
                 let life = pod.map(|pod| pod.life()).unwrap_or_default();
                 let Some(times) = self.times_mut() else { continue };
-                times.interrupt(stay, hold, &life, gap, now);
+                times.interrupt(id, hold, &life, gap, now);
             }
             let Some(times) = self.times_mut() else { return true };
             times.doubt_ends(gap, now);

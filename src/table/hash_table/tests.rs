@@ -16,7 +16,7 @@ use crate::table::{DeadList, Place, TableKey, any_tag};
 #[path = "../../../tests/support/seeded.rs"]
 mod seeded;
 
-/// An object that differs from all others, and the generation in which it was stored.
+/// An item that differs from all others, and the generation in which it was stored.
 #[derive(Debug)]
 struct Token(usize);
 

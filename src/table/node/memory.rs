@@ -17,7 +17,7 @@ pub(crate) struct Memory<P> {
     pool: NodePool,
     /// What the draft's base version has and the draft does not.
     dead: DeadList<P>,
-    /// Objects to drop: those that no version has, and refused ones.
+    /// Items to drop: those that no version has, and refused ones.
     freed: Vec<Arc<P>>,
     /// An empty list, to reuse its memory.
     spare: DeadList<P>,
@@ -35,7 +35,7 @@ pub(super) enum Dead<P> {
     Node(NonNull<Line>, usize),
     /// A node with everything below it, and what takes it apart.
     Tree(NonNull<Line>, unsafe fn(NonNull<Line>, &mut Sweep<'_, P>)),
-    Shared(Arc<P>),
+    Item(Arc<P>),
     Text(Arc<[u8]>),
 }
 
@@ -94,15 +94,15 @@ impl<P> Memory<P> {
         self.drop_freed();
     }
 
-    /// Drops the objects that no version has, and the refused ones. Their `Drop` is foreign code and may panic, so a new version
+    /// Drops the items that no version has, and the refused ones. Their `Drop` is foreign code and may panic, so a new version
     /// must be published first.
     ///
     /// # Panics
-    /// If the `Drop` of an object panics, after all are dropped.
+    /// If the `Drop` of an item panics, after all are dropped.
     pub(crate) fn drop_freed(&mut self) {
         let mut panic: Option<Box<dyn Any + Send>> = None;
-        for object in self.freed.drain(..) {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
+        for item in self.freed.drain(..) {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(item))) {
                 match panic {
                     None => panic = Some(payload),
                     Some(_) => discard(payload),
@@ -118,9 +118,9 @@ impl<P> Memory<P> {
         }
     }
 
-    /// Keeps an object until [`drop_freed`](Self::drop_freed).
-    pub(crate) fn drop_later(&mut self, object: Arc<P>) {
-        self.freed.push(object);
+    /// Keeps an item until [`drop_freed`](Self::drop_freed).
+    pub(crate) fn drop_later(&mut self, item: Arc<P>) {
+        self.freed.push(item);
     }
 
     pub(super) fn allocate(&mut self, lines: usize) -> NonNull<Line> {
@@ -211,7 +211,7 @@ impl<P> Sweep<'_, P> {
             Dead::Node(at, lines) => unsafe { self.free(at, lines) },
             // SAFETY: nothing follows a link to it, by this function's contract.
             Dead::Tree(link, take_apart) => unsafe { take_apart(link, self) },
-            Dead::Shared(object) => self.freed.push(object),
+            Dead::Item(item) => self.freed.push(item),
             Dead::Text(text) => drop(text),
         }
     }

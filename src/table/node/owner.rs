@@ -22,7 +22,7 @@ impl<'a, K: TableKey, V: Value> TableMut<'a, K, V> {
     /// The table must belong to the current draft of `memory`.
     pub(crate) unsafe fn new(
         table: &'a mut Table<K, V>,
-        memory: &'a mut Memory<V::Shared>,
+        memory: &'a mut Memory<V::Item>,
         hashing: &'a Hashing,
     ) -> Self {
         Self { table, memory, hashing }

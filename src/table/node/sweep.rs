@@ -50,7 +50,7 @@ impl<T: Tree<P>, P> Tree<P> for Array<T> {
     }
 }
 
-impl<K: TableKey, V: Value> Tree<V::Shared> for PageLink<Entry<K, V>> {
+impl<K: TableKey, V: Value> Tree<V::Item> for PageLink<Entry<K, V>> {
     fn born(&self) -> u64 {
         self.page().read_head().born
     }
@@ -59,7 +59,7 @@ impl<K: TableKey, V: Value> Tree<V::Shared> for PageLink<Entry<K, V>> {
         self.at
     }
 
-    unsafe fn take_apart(link: NonNull<Line>, sweep: &mut Sweep<'_, V::Shared>) {
+    unsafe fn take_apart(link: NonNull<Line>, sweep: &mut Sweep<'_, V::Item>) {
         // SAFETY: the link leads to a page of such entries, which exists until it is freed at the end of this function.
         let page = unsafe { Page::<Entry<K, V>>::at(link) };
         for index in 0..page.len() {
@@ -78,12 +78,12 @@ impl<K: TableKey, V: Value> Tree<V::Shared> for PageLink<Entry<K, V>> {
 
 impl<K: TableKey, V: Value> Slot<Entry<K, V>> {
     /// Ends the entry.
-    fn end(self, sweep: &mut Sweep<'_, V::Shared>) {
+    fn end(self, sweep: &mut Sweep<'_, V::Item>) {
         let Entry { key, value } = ManuallyDrop::into_inner(self.entry);
-        let (object, text) = value.into_parts();
-        // SAFETY: objects and texts are owned, and of the copies of an entry only this one dies: rule 5.
+        let (item, text) = value.into_parts();
+        // SAFETY: items and texts are owned, and of the copies of an entry only this one dies: rule 5.
         let mut end = |dead| unsafe { sweep.end(self.born, dead) };
-        end(Dead::Shared(object));
+        end(Dead::Item(item));
         if let Some(text) = key.into_text() {
             end(Dead::Text(text));
         }
@@ -96,10 +96,7 @@ impl<K: TableKey, V: Value> Slot<Entry<K, V>> {
 impl<P> Memory<P> {
     /// Marks the tree as dead.
     #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
-    pub(in super::super) fn retire_tree<K: TableKey, V: Value<Shared = P>>(
-        &mut self,
-        root: Root<Entry<K, V>>,
-    ) {
+    pub(in super::super) fn retire_tree<K: TableKey, V: Value<Item = P>>(&mut self, root: Root<Entry<K, V>>) {
         let (born, dead) = root.dead();
         // SAFETY: the draft gave its root away.
         unsafe { self.retire(born, dead) };
@@ -111,10 +108,7 @@ impl<P> Memory<P> {
     }
 
     /// Marks the entry as dead.
-    pub(in super::super) fn retire_slot<K: TableKey, V: Value<Shared = P>>(
-        &mut self,
-        slot: Slot<Entry<K, V>>,
-    ) {
+    pub(in super::super) fn retire_slot<K: TableKey, V: Value<Item = P>>(&mut self, slot: Slot<Entry<K, V>>) {
         slot.end(&mut self.sweep());
     }
 }

@@ -6,9 +6,9 @@ pub(crate) use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 
 /// The cell: a handle to the last published value. Clones share the cell.
-pub(crate) struct Published<T>(Arc<Shared<T>>);
+pub(crate) struct Published<T>(Arc<Cell<T>>);
 
-struct Shared<T> {
+struct Cell<T> {
     current: ArcSwap<T>,
     /// Values that readers still held when the writer was dropped. They wait here for the last handle, so
     /// that no reader frees one by dropping its guard.
@@ -17,7 +17,7 @@ struct Shared<T> {
 
 impl<T> Published<T> {
     pub(crate) fn new(value: Arc<T>) -> Self {
-        Self(Arc::new(Shared { current: ArcSwap::new(value), leftover: Mutex::default() }))
+        Self(Arc::new(Cell { current: ArcSwap::new(value), leftover: Mutex::default() }))
     }
 
     /// The current value, for one piece of work. Changes no reference count while the value stays current.
