@@ -319,6 +319,23 @@ proptest! {
     ) {
         check(&batches, publish_once).map_err(TestCaseError::fail)?;
     }
+
+    /// By the join's own method for it, as an embedder writes.
+    #[test]
+    fn a_join_writes_a_batch_in_one_publication(
+        batches in proptest::collection::vec(proptest::collection::vec(step(), 1..4), 1..20),
+    ) {
+        let (mut writer, reader) = pod_index::new::<Record>();
+        let mut join = Join::new(extract());
+        let mut inputs = Inputs::default();
+        for batch in &batches {
+            let changes: Vec<_> = batch.iter().filter_map(|step| inputs.step(step)).collect();
+            let before = reader.load().generation();
+            let applied = join.write(&mut writer, changes);
+            prop_assert_eq!(applied.generation, before + u64::from(applied.published));
+            prop_assert_eq!(shown(&reader), inputs.expected());
+        }
+    }
 }
 
 #[test]
