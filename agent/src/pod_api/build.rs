@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::Client;
 use pod_index::{Changes, Reader, WaitError};
@@ -18,8 +17,9 @@ use tokio::sync::watch as channel;
 use super::collection::{Begin, Collection, Origin};
 use super::followed::Followed;
 use super::history::History;
+use super::keep::Keeper;
 use super::watch_limits::WatchLimits;
-use super::{PodApi, cluster, follow, followed, keep, metrics, owner, pod};
+use super::{PodApi, cluster, follow, followed, metrics, owner, pod};
 use crate::config::failure::Failure;
 use crate::config::values::{Extra, StaticPods};
 use crate::config::{Settings, descriptors};
@@ -46,6 +46,8 @@ pub(crate) struct Built {
     pub(crate) api: PodApi,
     follower: IndexFollower,
     tasks: Vec<Task>,
+    /// `None`: there is no directory for the lists.
+    keeper: Option<Keeper>,
 }
 
 /// The work for a resource.
@@ -99,17 +101,20 @@ impl Built {
             served.extend(resource.collections);
             tasks.push(Task { name: "a follower of resources", work: resource.following });
         }
-        tasks.extend(directory.map(|directory| keeper(served.clone(), directory, metrics)));
+        let keeper = directory.map(|directory| keeper(served.clone(), directory, metrics));
         let api = PodApi { served, watch_limits, missing, owners };
         let measured = api.clone();
         metrics.collect(move |to| metrics::show(&measured, to));
-        Self { api, follower, tasks }
+        Self { api, follower, tasks, keeper }
     }
 
-    /// The thread ends when the writer is gone and its last publication was seen.
+    /// The thread whose end is returned ends when the writer is gone and its last publication was seen.
     pub(crate) fn spawn(self, tasks: &mut Tasks) -> Result<End, Failure> {
         for Task { name, work } in self.tasks {
             tasks.spawn(name, work);
+        }
+        if let Some(keeper) = self.keeper {
+            drop(tasks.thread(Keeper::NAME, move || keeper.run())?);
         }
         let follower = self.follower;
         tasks.thread("changes", move || follower.run())
@@ -159,11 +164,10 @@ fn first_version() -> u64 {
 }
 
 /// Writes the lists to this directory, for the next run.
-fn keeper(served: Vec<Arc<Collection>>, directory: &Path, metrics: &mut Metrics) -> Task {
+fn keeper(served: Vec<Arc<Collection>>, directory: &Path, metrics: &mut Metrics) -> Keeper {
     let help = "Lists of resources whose files are missing or outdated";
     let problems = registered(metrics.ours(), "list_problems", help, Gauge::default());
-    let work = keep::keep(served, directory.to_owned(), problems).boxed();
-    Task { name: "the keeper of lists", work }
+    Keeper { served, directory: directory.to_owned(), problems }
 }
 
 /// This node's Node, or with `--all-nodes` all.

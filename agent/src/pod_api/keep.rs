@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 use pod_index_kubelet::checkpoint::{read_list, write_list};
@@ -11,8 +12,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::watch as channel;
-use tokio::task::block_in_place;
-use tokio::time::sleep;
 
 use super::asked::Asked;
 use super::collection::{Begin, Collection, Known, Origin, key};
@@ -26,18 +25,31 @@ use crate::metrics::number;
 /// not wear out the disk.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Stores what has changed, for ever. `problems`: the number of lists whose files are missing or outdated because of an error.
-pub(super) async fn keep(served: Vec<Arc<Collection>>, directory: PathBuf, problems: Gauge) {
-    let mut last = Pass::default();
-    let mut saved = vec![0; served.len()];
-    loop {
-        sleep(PAUSE * (1 + u32::try_from(last.bytes >> 18).unwrap_or(u32::MAX / 2))).await;
-        let done = block_in_place(|| pass(&served, &directory, &mut saved));
-        if let Some(why) = done.why.as_ref().filter(|_| done.why != last.why) {
-            tracing::warn!("a list cannot be written: {why}");
+/// Stores lists for ever, in a thread of its own: a disk that hangs must hold up nothing else.
+pub(super) struct Keeper {
+    pub(super) served: Vec<Arc<Collection>>,
+    pub(super) directory: PathBuf,
+    /// The number of lists whose files are missing or outdated because of an error.
+    pub(super) problems: Gauge,
+}
+
+impl Keeper {
+    /// The name of its thread.
+    pub(super) const NAME: &'static str = "list files";
+
+    pub(super) fn run(self) {
+        let Self { served, directory, problems } = self;
+        let mut last = Pass::default();
+        let mut saved = vec![0; served.len()];
+        loop {
+            sleep(PAUSE * (1 + u32::try_from(last.bytes >> 18).unwrap_or(u32::MAX / 2)));
+            let done = pass(&served, &directory, &mut saved);
+            if let Some(why) = done.why.as_ref().filter(|_| done.why != last.why) {
+                tracing::warn!("a list cannot be written: {why}");
+            }
+            problems.set(number(done.failed));
+            last = done;
         }
-        problems.set(number(done.failed));
-        last = done;
     }
 }
 

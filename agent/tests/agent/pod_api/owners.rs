@@ -8,10 +8,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use nix::libc::SYS_openat;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use pod_index_test_support::skipped;
 
 use super::*;
 use crate::api_server::{Fault, Verb, shipped};
-use crate::support::{binary, refused, stdout, succeeded};
+use crate::support::{binary, refused, stdout, succeeded, wait_for};
 
 /// An object in the namespace `shop` with this controller: API version, kind, name. Its UID is `KIND-NAME`.
 fn owned(kind: &str, name: &str, controller: Option<(&str, &str, &str)>) -> Value {
@@ -277,6 +281,36 @@ fn known(agent: &Agent, path: &str) -> Vec<String> {
 fn restored(agent: &Agent) -> BTreeMap<String, u64> {
     let sources: Value = agent.get("/sources").json();
     serde_json::from_value(sources["restored"].clone()).unwrap_or_default()
+}
+
+/// A named pipe replaces the file to which a list is written: opening it blocks, as on a disk that hangs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs_while_a_list_is_written_holds_a_thread_that_does_nothing_else() {
+    let (server, directory) = (ApiServer::start().await, Directory::new());
+    server.put("namespaces", &json!({ "metadata": { "name": "shop" } }));
+    let checkpoints = directory.0.join("checkpoints");
+    fs::create_dir(&checkpoints).unwrap();
+    mkfifo(&checkpoints.join("namespaces.new"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let args = format!("--checkpoint-all-pods --checkpoint-dir {}", checkpoints.display());
+    let agent = started(&server, &directory, &args);
+    // The name of each thread, and the number of the system call that it waits for.
+    let threads = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", agent.pid())).unwrap().map_while(Result::ok);
+        tasks.filter_map(|task| {
+            let name = fs::read_to_string(task.path().join("comm")).ok()?;
+            let call = fs::read_to_string(task.path().join("syscall")).ok()?;
+            Some((name.trim_end().to_owned(), call.split(' ').next()?.to_owned()))
+        })
+    };
+    if threads().count() == 0 {
+        return skipped("a disk that hangs", "this process may not see the system calls of another");
+    }
+    let open = SYS_openat.to_string();
+    // A thread that opens another file is not in the call for long.
+    wait_for(|| "no thread hangs", || threads().any(|(name, call)| name == "list files" && call == open));
+    server.put("namespaces", &json!({ "metadata": { "name": "later" } }));
+    agent.until("/api/v1/namespaces", |answer| answer.body.contains("later"));
+    assert_eq!(agent.get("/livez").code, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
