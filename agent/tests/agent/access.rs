@@ -15,7 +15,7 @@ use crate::metrics::value;
 use crate::support::{Agent, Answer, Directory, PATIENCE, refused, run_within, stderr, wait_for};
 use crate::tls::{Authority, Client, Pki};
 
-const REVIEWS: &str = "--authentication-token-webhook --authorization-mode Webhook";
+pub const REVIEWS: &str = "--authentication-token-webhook --authorization-mode Webhook";
 
 impl Authority {
     /// A certificate with this common name and organization, and its key.

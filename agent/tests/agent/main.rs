@@ -35,6 +35,7 @@ mod page;
 mod patience;
 mod pod_api;
 mod probes;
+mod real_cluster;
 mod reload;
 mod restart;
 mod secrets;
