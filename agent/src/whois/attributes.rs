@@ -1,7 +1,7 @@
 //! The attributes of an answer: an object that can be merged into an event.
 
 use pod_index::identity::Identity;
-use pod_index_kubelet::records::{Attributes, Record, Value};
+use pod_index_kubelet::records::{Attributes, Container, Record, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// Attributes as a JSON object.
@@ -35,8 +35,12 @@ pub(super) fn of<'a>(record: &'a Record, container: Option<&str>, identity: &Ide
     if let Some((container, run)) = id.and_then(|id| record.container_run(id)) {
         return record.attributes_of(Some(container), Some(run));
     }
-    match container.and_then(|name| record.container(name)) {
-        Some(container) => record.attributes_of(Some(container), container.latest()),
+    match container {
         None => record.attributes(),
+        // The path of a log may name one that the pod does not have.
+        Some(name) => {
+            let container = record.container(name);
+            record.attributes_of(container, container.and_then(Container::latest))
+        }
     }
 }

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
-use pod_index::identity::{ContainerLog, Identity, PodLog};
+use pod_index::identity::{ContainerId, ContainerLog, Identity, PodLog};
 use pod_index::workload::controller;
 use pod_index::{
     Bounds, Candidate, Coverage, Found, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
     is_mirror_pod,
 };
+use pod_index_kubelet::memory::LEFT_OUT;
 use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::process::{Placement, Roots};
 use pod_index_kubelet::records::{Attributes, Record};
@@ -54,8 +55,16 @@ pub(super) struct Match<'a> {
     /// What the query was taken for.
     kind: &'static str,
     found: Found<'a, Record>,
+    /// What found it, if other pods can claim that, too.
+    contestable_key: Option<Key<'a>>,
     /// When it had the key that found it, if the query has a time.
     had_key: Option<KeyTimes>,
+}
+
+/// The pod of a container, of whose ID the query has the start.
+struct FoundByStart<'a> {
+    found: Found<'a, Record>,
+    id: ContainerId,
 }
 
 /// From when until when a pod had a key, as the answer shows it.
@@ -197,8 +206,12 @@ impl<'a> Sought<'a> {
         Err(Unknown::new(Some("pid"), error))
     }
 
-    /// How the path of a log, or of a link to one, contradicts the pod that was found, and its container.
+    /// How the path of a log, or of a link to one, contradicts the pod that was found, and its containers.
     fn contradiction(&self, path: &str, found: &Found<'_, Record>) -> Option<String> {
+        self.contradiction_of_pod(path, found).or_else(|| contradiction_of_container(found))
+    }
+
+    fn contradiction_of_pod(&self, path: &str, found: &Found<'_, Record>) -> Option<String> {
         let pod = &**found.pod;
         let PodLog { namespace, name, .. } = match self.identity {
             Identity::PodLog(log) => log,
@@ -232,15 +245,43 @@ impl<'a> Sought<'a> {
         TakenFor { name, missing }
     }
 
-    /// The key that was asked for, if several current pods can claim it. Of two pods with one name, the one stored last has it.
-    fn contestable_key(&self) -> Option<Key<'_>> {
-        let is_contestable = |key: &Key<'_>| !matches!(key, Key::Name { .. });
-        self.identity.reusable_key().filter(|key| self.at.is_none() && is_contestable(key))
+    /// What has found a pod, if other pods can claim it, too: an IP now, or a container ID, which needs no time. Of two pods with one
+    /// name, the one stored last has it.
+    fn contestable_key(&self, by: FoundBy) -> Option<Key<'_>> {
+        match by {
+            FoundBy::Ip if self.at.is_none() => self.identity.reusable_key(),
+            FoundBy::ContainerId => self.container_id().map(Key::from),
+            _ => None,
+        }
+    }
+
+    fn container_id(&self) -> Option<ContainerId> {
+        match &self.identity {
+            Identity::ContainerId(id) => Some(*id),
+            Identity::Cgroup(cgroup) => cgroup.container_id,
+            Identity::ContainerLog(link) => link.container_id,
+            _ => None,
+        }
     }
 
     /// A pod that was found for this query.
-    fn match_of<'s>(&'s self, found: Found<'s, Record>) -> Match<'s> {
-        Match { sought: self, kind: self.taken_for().name, found, had_key: None }
+    fn match_of<'s>(&'s self, mut found: Found<'s, Record>) -> Match<'s> {
+        if let Identity::Cgroup(_) = self.identity {
+            found.container = found.container.or_else(|| self.container_of(found.pod));
+        }
+        let contestable_key = self.contestable_key(found.by);
+        Match { sought: self, kind: self.taken_for().name, found, contestable_key, had_key: None }
+    }
+
+    /// The container that the query names by its ID, by the word of this pod: another one may claim the ID, too, with the stronger claim.
+    fn container_of<'s>(&self, pod: &'s Record) -> Option<&'s str> {
+        let (container, _) = pod.container_run(self.container_id()?)?;
+        Some(&container.name)
+    }
+
+    /// A pod that was found for the start of a container ID.
+    fn match_of_start<'s>(&'s self, FoundByStart { found, id }: FoundByStart<'s>) -> Match<'s> {
+        Match { contestable_key: Some(id.into()), ..self.match_of(found) }
     }
 
     /// No pod has what was asked for: it may have it later.
@@ -258,7 +299,7 @@ impl<'a> Sought<'a> {
     ) -> Result<Match<'s>, Unknown> {
         if let Some(start) = self.short_id {
             let found = if searches.take_search() { by_short_id(snapshot, start) } else { None };
-            return found.map(|found| self.match_of(found)).ok_or_else(|| self.missing());
+            return found.map(|found| self.match_of_start(found)).ok_or_else(|| self.missing());
         }
         let matched = match self.at {
             Some(at) => self.find_then(snapshot, tolerance, at)?,
@@ -337,7 +378,7 @@ impl<'a> Sought<'a> {
             return Err(unknown);
         }
         if let Some(found) = by_short_id(snapshot, word) {
-            return Ok(self.match_of(found));
+            return Ok(self.match_of_start(found));
         }
         // Of the past, only a whole name is certain.
         if self.at.is_none()
@@ -449,6 +490,17 @@ fn contradiction_of_link(link: &ContainerLog<'_>, found: &Found<'_, Record>) -> 
         .then(|| format!("the link names the container {named}, and the container ID is of another one"))
 }
 
+/// How the container that a path names contradicts the pod: the pod has no such container. Of a pod that lacks fields, nobody knows that,
+/// nor of one without any container, as a manifest may be.
+fn contradiction_of_container(found: &Found<'_, Record>) -> Option<String> {
+    let pod = found.pod;
+    let named = found.container?;
+    let is_known = pod.annotation(LEFT_OUT).is_none() && !pod.containers().is_empty();
+    (is_known && pod.container(named).is_none()).then(|| {
+        format!("the path names the container {named}, and the agent knows no such container of this pod")
+    })
+}
+
 /// The only current pod with this name, in whichever namespace. Visits `VISITED` pods at most.
 fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> Option<Found<'s, Record>> {
     if snapshot.pods().len() > VISITED {
@@ -465,7 +517,7 @@ fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> Option<Found
 
 /// Finds the pod of the only container whose ID begins with the text, which is how `crictl ps` shows IDs. Goes through
 /// all pods.
-fn by_short_id<'s>(snapshot: &'s Snapshot<Record>, start: &str) -> Option<Found<'s, Record>> {
+fn by_short_id<'s>(snapshot: &'s Snapshot<Record>, start: &str) -> Option<FoundByStart<'s>> {
     if !query::is_short_id(start) {
         return None;
     }
@@ -478,7 +530,9 @@ fn by_short_id<'s>(snapshot: &'s Snapshot<Record>, start: &str) -> Option<Found<
     if ids.any(|other| other != id) {
         return None;
     }
-    Identity::parse(id).ok()?.resolve(snapshot)
+    let id: ContainerId = id.parse().ok()?;
+    let found = Identity::ContainerId(id).resolve(snapshot)?;
+    Some(FoundByStart { found, id })
 }
 
 /// The time of a removal, in whole seconds.
@@ -533,12 +587,20 @@ impl Match<'_> {
         line.put("at", sought.at.map(query::written));
         line.put("from", had_key.map(|times| between(times.from)));
         line.put("until", had_key.map(|times| between(times.until)));
-        if let Some(key) = sought.contestable_key() {
-            // The other current pods that claim it.
-            let others: Vec<_> = snapshot.claimants(key).skip(1).map(|found| full_name(found.pod)).collect();
-            line.put("contested", (!others.is_empty()).then_some(others));
-        }
+        let others: Vec<_> = self.other_claimants(snapshot).map(|other| full_name(other.pod)).collect();
+        line.put("contested", (!others.is_empty()).then_some(others));
         line.put("removed", found.removed_at.map(|at| time_of(at).to_string()));
+    }
+
+    /// The other pods that claim what has found this one. A container ID is one pod's for ever, so a removed pod that had it counts, too.
+    fn other_claimants<'s>(
+        &'s self,
+        snapshot: &'s Snapshot<Record>,
+    ) -> impl Iterator<Item = Found<'s, Record>> {
+        let lasting = self.contestable_key.filter(|key| matches!(key, Key::ContainerId(_)));
+        let current = self.contestable_key.into_iter().flat_map(|key| snapshot.claimants(key));
+        let removed = lasting.map(|key| snapshot.removed().claimants(key).collect::<Vec<_>>());
+        current.chain(removed.into_iter().flatten()).filter(|other| !Arc::ptr_eq(other.pod, self.found.pod))
     }
 
     /// Which pod it is.
@@ -587,8 +649,8 @@ impl Match<'_> {
         line.put("annotations", pod.metadata.annotations.as_ref());
     }
 
-    /// Appends the attributes alone: an object that can be merged into an event. A key that several running pods claim, such as
-    /// an IP, has none: wrong ones are worse.
+    /// Appends the attributes alone: an object that can be merged into an event. An IP that several running pods claim has none, nor has a
+    /// container ID that several pods claim: wrong ones are worse.
     pub(super) fn write_attributes(&self, snapshot: &Snapshot<Record>, to: &mut Vec<u8>) {
         if self.is_uncontested(snapshot) {
             // Writing text to memory does not fail.
@@ -603,13 +665,14 @@ impl Match<'_> {
         attributes::of(self.found.pod, self.found.container, &self.sought.identity)
     }
 
-    /// Whether no other running pod claims the key that was asked for.
+    /// Whether no other pod claims what has found this one. A pod that has finished keeps an IP in its status that it no longer has.
     fn is_uncontested(&self, snapshot: &Snapshot<Record>) -> bool {
-        let Some(key) = self.sought.contestable_key() else { return true };
+        let Some(key) = self.contestable_key else { return true };
         let phase =
             |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
         let runs = |pod: &Pod| !matches!(&*phase(pod), "Succeeded" | "Failed");
-        snapshot.claimants(key).filter(|found| runs(found.pod)).take(2).count() < 2
+        let is_lasting = matches!(key, Key::ContainerId(_));
+        !self.other_claimants(snapshot).any(|other| is_lasting || (runs(other.pod) && runs(self.found.pod)))
     }
 }
 

@@ -383,7 +383,97 @@ async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     let answers = setup.get(&[&id('a'), "11", &cgroup(WEB, &id('a'))]);
     assert_eq!((&answers[0]["name"], &answers[0]["container"]), (&json!("thief"), &json!("stolen")));
     for answer in &answers[1..] {
-        assert_eq!((&answer["podUID"], &answer["container"]), (&json!(WEB), &Value::Null), "{answer}");
+        assert_eq!((&answer["podUID"], &answer["container"]), (&json!(WEB), &json!("nginx")), "{answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_id_that_several_pods_claim_is_contested_and_has_no_attributes_alone() {
+    let rules = Directory::new();
+    fs::write(rules.0.join("rules.yaml"), "extract: { metadata: [k8s.pod.name] }").unwrap();
+    let setup = Setup::with(&format!("--extract {}/rules.yaml", rules.0.display())).await;
+    let link = format!("/var/log/containers/web-0_shop_nginx-{}.log", id('a'));
+    let whole = id('a');
+    let by_id = [&*whole, &whole[..13], &link, &*format!("containerd://{whole}")];
+    let cgroup = cgroup(WEB, &whole);
+    let log = format!("/var/log/pods/shop_web-0_{WEB}/nginx/0.log");
+    let by_uid = [&*cgroup, &log, WEB];
+    let contested_by = |queries: &[&str], pods: &Value| {
+        for answer in setup.get(queries) {
+            assert_eq!(&answer["contested"], pods, "{answer}");
+        }
+    };
+    let alone = |query: &str| setup.agent.get(&format!("/whois?q={query}&fields=attributes")).body;
+    contested_by(&by_id, &Value::Null);
+    assert_eq!(alone(&whole), "{\"k8s.pod.name\":\"web-0\"}\n");
+
+    let mut thief = web();
+    thief["metadata"]["name"] = json!("thief");
+    thief["metadata"]["uid"] = json!("thief-uid");
+    thief["metadata"]["creationTimestamp"] = json!("2100-01-01T00:00:00Z");
+    thief["status"]["podIPs"] = json!([]);
+    setup.server.put("pods", &thief);
+    setup.agent.has("/pods/thief-uid");
+    contested_by(&by_id, &json!(["shop/web-0"]));
+    contested_by(&by_uid, &Value::Null);
+    assert_eq!(alone(&whole), "{}\n");
+    let output = setup.agent.ask(&["whois", &whole]);
+    assert!(stderr(&output).contains("also claimed by shop/web-0"), "{}", stderr(&output));
+    // The time of the event does not help: a container ID is nobody else's at any time.
+    let at = setup.agent.get(&format!("/whois?q={whole}&at=-1s"));
+    assert_eq!(lines(&at.body)[0]["contested"], json!(["shop/web-0"]));
+
+    // The pod that had it is gone, and stays a claimant.
+    setup.server.remove("pods", "shop", "web-0");
+    setup.agent.until(&format!("/whois?q={WEB}"), |answer| answer.body.contains("\"removed\""));
+    contested_by(&by_id, &json!(["shop/web-0"]));
+    assert_eq!(alone(&whole), "{}\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_with_a_container_that_the_pod_does_not_have_says_so() {
+    let rules = Directory::new();
+    let text = "extract: { metadata: [k8s.pod.name, k8s.container.name] }";
+    fs::write(rules.0.join("rules.yaml"), text).unwrap();
+    let setup = Setup::with(&format!("--extract {}/rules.yaml", rules.0.display())).await;
+    let mut one = web();
+    one["metadata"]["name"] = json!("one");
+    one["metadata"]["uid"] = json!("bd1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
+    one["status"] = json!({ "phase": "Pending" });
+    one["spec"]["containers"] = json!([{ "name": "only", "image": "i" }]);
+    one["spec"]["ephemeralContainers"] = json!([{ "name": "debugger", "image": "i" }]);
+    setup.server.put("pods", &one);
+    // Nothing is known of its containers.
+    let mut empty = one.clone();
+    empty["metadata"]["name"] = json!("empty");
+    empty["metadata"]["uid"] = json!("ce1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0");
+    empty["spec"] = json!({ "nodeName": "node-1", "containers": [] });
+    setup.server.put("pods", &empty);
+    setup.agent.has("/pods/shop/one");
+    setup.agent.has("/pods/shop/empty");
+    let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap().to_owned();
+    let (one, empty) = (uid(&one), uid(&empty));
+    for (path, unknown) in [
+        (format!("/var/log/pods/shop_web-0_{WEB}/nginx/0.log"), None),
+        (format!("/var/log/pods/shop_web-0_{WEB}/setup/0.log"), None),
+        (format!("/var/log/pods/shop_web-0_{WEB}/vault/0.log"), Some("vault")),
+        (format!("/var/lib/kubelet/pods/{WEB}/containers/vault/1a2b"), Some("vault")),
+        (format!("/var/lib/kubelet/pods/{WEB}/volumes/vault"), None),
+        (format!("/var/log/containers/web-0_shop_vault-{}.log", id('f')), Some("vault")),
+        (format!("/var/log/containers/web-0_shop_nginx-{}.log", id('f')), None),
+        (format!("/var/log/pods/shop_one_{one}/only/0.log"), None),
+        (format!("/var/log/pods/shop_one_{one}/debugger/0.log"), None),
+        (format!("/var/log/pods/shop_one_{one}/vault/0.log"), Some("vault")),
+        (format!("/var/log/pods/shop_empty_{empty}/vault/0.log"), None),
+    ] {
+        let answer = setup.get(&[&path]).remove(0);
+        let expected = unknown.map(|name| {
+            format!("the path names the container {name}, and the agent knows no such container of this pod")
+        });
+        assert_eq!(answer["found"], true, "{answer}");
+        assert_eq!(answer["contradiction"].as_str(), expected.as_deref(), "{answer}");
+        let of_container = answer["attributes"]["k8s.container.name"].as_str();
+        assert!(unknown.is_none() || of_container.is_none(), "attributes of another container: {answer}");
     }
 }
 
