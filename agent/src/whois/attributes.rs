@@ -1,6 +1,6 @@
 //! The attributes of an answer: an object that can be merged into an event.
 
-use pod_index::identity::Identity;
+use pod_index::identity::ContainerId;
 use pod_index_kubelet::records::{Attributes, Container, Record, Value};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -24,23 +24,19 @@ impl Serialize for Object<'_> {
     }
 }
 
-/// The attributes of a pod, and of its container, if that is known.
-pub(super) fn of<'a>(record: &'a Record, container: Option<&str>, identity: &Identity<'_>) -> Attributes<'a> {
-    let id = match identity {
-        Identity::ContainerId(id) => Some(*id),
-        Identity::Cgroup(cgroup) => cgroup.container_id,
-        _ => None,
-    };
+/// The attributes of a pod, and of its container, if that is known. `id`: of the container, if the identity names it.
+pub(super) fn of<'a>(record: &'a Record, container: Option<&str>, id: Option<ContainerId>) -> Attributes<'a> {
     // Of the run that the identity names; otherwise of the latest.
     if let Some((container, run)) = id.and_then(|id| record.container_run(id)) {
         return record.attributes_of(Some(container), Some(run));
     }
-    match container {
-        None => record.attributes(),
+    let container = match (container, record.containers()) {
         // The path of a log may name one that the pod does not have.
-        Some(name) => {
-            let container = record.container(name);
-            record.attributes_of(container, container.and_then(Container::latest))
-        }
-    }
+        (Some(name), _) => record.container(name),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    };
+    // A run that the status does not know is not the latest one.
+    let run = container.filter(|_| id.is_none()).and_then(Container::latest);
+    record.attributes_of(container, run)
 }

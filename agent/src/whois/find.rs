@@ -9,7 +9,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
 use pod_index::identity::{ContainerId, ContainerLog, Identity, PodLog};
 use pod_index::workload::controller;
 use pod_index::{
-    Bounds, Candidate, Coverage, Found, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time,
+    Bounds, Candidate, Coverage, Found, FoundBy, Holder, Key, NotFound, PodMeta, Snapshot, Time, UidRef,
     is_mirror_pod,
 };
 use pod_index_kubelet::memory::LEFT_OUT;
@@ -43,10 +43,19 @@ pub(super) struct Sought<'a> {
     /// Of a process: its cgroup.
     identity: Identity<'a>,
     is_process: bool,
+    /// The pod that the path of a log, or of its directory, names.
+    named: Option<NamedPod<'a>>,
     /// The start of a container ID, if it certainly is one.
     short_id: Option<&'a str>,
     /// The time of the event.
     at: Option<Time>,
+}
+
+/// The names of a pod in a path.
+#[derive(Clone, Copy)]
+struct NamedPod<'a> {
+    namespace: &'a str,
+    name: &'a str,
 }
 
 /// A pod, and how it was found.
@@ -148,6 +157,18 @@ fn full_name(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace(), pod.name())
 }
 
+impl<'a> NamedPod<'a> {
+    /// In the path of a log directory, `…/<namespace>_<name>_<UID>/…`. What is below a directory with the UID alone, a container names.
+    fn of_directory(path: &'a str, pod_uid: UidRef<'_>) -> Option<Self> {
+        let is_outside = |directory: &&str| UidRef::from(*directory) != pod_uid;
+        path.split('/').take_while(is_outside).find_map(|directory| {
+            let mut parts = directory.splitn(3, '_');
+            let named = Self { namespace: parts.next()?, name: parts.next()? };
+            (UidRef::from(parts.next()?) == pod_uid).then_some(named)
+        })
+    }
+}
+
 impl<'a> Sought<'a> {
     /// Parses a query. The processes were looked up before.
     ///
@@ -180,8 +201,13 @@ impl<'a> Sought<'a> {
         if matches!(identity, Identity::Cgroup(_)) && roots.place(text).pod().is_none() {
             return Err(invalid(NOT_OF_KUBELET.to_owned()));
         }
+        let named = match identity {
+            Identity::PodLog(PodLog { namespace, name, .. }) => Some(NamedPod { namespace, name }),
+            Identity::PodDirectory { pod_uid, .. } => NamedPod::of_directory(text, pod_uid),
+            _ => None,
+        };
         let text = (!text.contains('/')).then_some(text);
-        Ok(Self { text, identity, is_process: false, short_id, at })
+        Ok(Self { text, identity, is_process: false, named, short_id, at })
     }
 
     /// The query for the pod of a process.
@@ -194,7 +220,14 @@ impl<'a> Sought<'a> {
             Some(Ok(Placement::Pod(cgroup))) => {
                 // It is certainly no UID, and a process is in one pod only.
                 let identity = Identity::Cgroup(cgroup.clone());
-                return Ok(Self { text: None, identity, is_process: true, short_id: None, at: None });
+                return Ok(Self {
+                    text: None,
+                    identity,
+                    is_process: true,
+                    named: None,
+                    short_id: None,
+                    at: None,
+                });
             }
             Some(Ok(Placement::NoPod)) => "the process belongs to no pod".to_owned(),
             Some(Ok(Placement::Gone)) => {
@@ -206,25 +239,27 @@ impl<'a> Sought<'a> {
         Err(Unknown::new(Some("pid"), error))
     }
 
-    /// How the path of a log, or of a link to one, contradicts the pod that was found, and its containers.
+    /// How a path contradicts the pod that was found, and its containers.
     fn contradiction(&self, path: &str, found: &Found<'_, Record>) -> Option<String> {
-        self.contradiction_of_pod(path, found).or_else(|| contradiction_of_container(found))
+        self.contradiction_of_names(found).or_else(|| contradiction_of_container(found)).or_else(|| {
+            let is_log = matches!(self.identity, Identity::PodLog(_) | Identity::PodDirectory { .. });
+            let is_rooted =
+                path.trim_ascii().starts_with("/var/log/pods/") || !path.contains("/var/log/pods/");
+            (is_log && !is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
+        })
     }
 
-    fn contradiction_of_pod(&self, path: &str, found: &Found<'_, Record>) -> Option<String> {
-        let pod = &**found.pod;
-        let PodLog { namespace, name, .. } = match self.identity {
-            Identity::PodLog(log) => log,
-            Identity::ContainerLog(link) if found.by == FoundBy::ContainerId => {
-                return contradiction_of_link(&link, found);
-            }
-            _ => return None,
-        };
-        if (namespace, name) != (pod.namespace(), pod.name()) {
-            return Some(format!("the path names {namespace}/{name}, and the UID is of another pod"));
+    /// How the names in the path of a log or of its directory, or in a link to a log, contradict the pod that its ID has found.
+    fn contradiction_of_names(&self, found: &Found<'_, Record>) -> Option<String> {
+        if let Identity::ContainerLog(link) = self.identity
+            && found.by == FoundBy::ContainerId
+        {
+            return contradiction_of_link(&link, found);
         }
-        let is_rooted = path.trim_ascii().starts_with("/var/log/pods/") || !path.contains("/var/log/pods/");
-        (!is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
+        let NamedPod { namespace, name } = self.named?;
+        let pod = &**found.pod;
+        ((namespace, name) != (pod.namespace(), pod.name()))
+            .then(|| format!("the path names {namespace}/{name}, and the UID is of another pod"))
     }
 
     fn taken_for(&self) -> TakenFor {
@@ -650,9 +685,10 @@ impl Match<'_> {
     }
 
     /// Appends the attributes alone: an object that can be merged into an event. An IP that several running pods claim has none, nor has a
-    /// container ID that several pods claim: wrong ones are worse.
+    /// container ID that several pods claim, nor a path that names another pod than its ID: wrong ones are worse.
     pub(super) fn write_attributes(&self, snapshot: &Snapshot<Record>, to: &mut Vec<u8>) {
-        if self.is_uncontested(snapshot) {
+        let names_another = self.sought.contradiction_of_names(&self.found).is_some();
+        if !names_another && self.is_uncontested(snapshot) {
             // Writing text to memory does not fail.
             drop(serde_json::to_writer(&mut *to, &attributes::Object(self.attributes())));
         } else {
@@ -662,7 +698,11 @@ impl Match<'_> {
     }
 
     fn attributes(&self) -> Attributes<'_> {
-        attributes::of(self.found.pod, self.found.container, &self.sought.identity)
+        let id = match self.contestable_key {
+            Some(Key::ContainerId(id)) => Some(id),
+            _ => self.sought.container_id(),
+        };
+        attributes::of(self.found.pod, self.found.container, id)
     }
 
     /// Whether no other pod claims what has found this one. A pod that has finished keeps an IP in its status that it no longer has.

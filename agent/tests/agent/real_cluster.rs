@@ -43,14 +43,14 @@ impl Cluster {
 
     /// Gives the service account the right to the metrics of every node.
     async fn grant_metrics(&self) {
-        let rule = PolicyRule {
+        let may_get = PolicyRule {
             api_groups: Some(vec![String::new()]),
             resources: Some(vec!["nodes/metrics".to_owned()]),
             verbs: vec!["get".to_owned()],
             ..PolicyRule::default()
         };
         let role =
-            ClusterRole { metadata: self.metadata(), rules: Some(vec![rule]), ..ClusterRole::default() };
+            ClusterRole { metadata: self.metadata(), rules: Some(vec![may_get]), ..ClusterRole::default() };
         self.roles.create(&PostParams::default(), &role).await.expect("a role");
         let subject = Subject {
             kind: "ServiceAccount".to_owned(),

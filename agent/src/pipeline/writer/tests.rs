@@ -419,7 +419,10 @@ fn a_step_of_the_clock_is_counted_once() {
     let second = Duration::from_secs(1);
     work.writer.advance(Moment::new(instant, wall));
     work.writer.advance(Moment::new(instant + second, wall + 3600 * second));
+    // Answers about the time before then say why nothing is known of it.
+    assert!(!seen.readiness.began_with_the_clock(Time::from(wall)));
     work.count();
+    assert!(seen.readiness.began_with_the_clock(Time::from(wall)));
     work.count();
     let text = seen.metrics.text();
     assert!(text.lines().any(|line| line == "pod_index_clock_steps_total 1"), "{text}");

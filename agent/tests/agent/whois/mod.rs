@@ -394,17 +394,17 @@ async fn a_container_id_that_several_pods_claim_is_contested_and_has_no_attribut
     let setup = Setup::with(&format!("--extract {}/rules.yaml", rules.0.display())).await;
     let link = format!("/var/log/containers/web-0_shop_nginx-{}.log", id('a'));
     let whole = id('a');
-    let by_id = [&*whole, &whole[..13], &link, &*format!("containerd://{whole}")];
+    let of_container = [&*whole, &whole[..13], &link, &*format!("containerd://{whole}")];
     let cgroup = cgroup(WEB, &whole);
     let log = format!("/var/log/pods/shop_web-0_{WEB}/nginx/0.log");
-    let by_uid = [&*cgroup, &log, WEB];
+    let of_pod = [&*cgroup, &log, WEB];
     let contested_by = |queries: &[&str], pods: &Value| {
         for answer in setup.get(queries) {
             assert_eq!(&answer["contested"], pods, "{answer}");
         }
     };
     let alone = |query: &str| setup.agent.get(&format!("/whois?q={query}&fields=attributes")).body;
-    contested_by(&by_id, &Value::Null);
+    contested_by(&of_container, &Value::Null);
     assert_eq!(alone(&whole), "{\"k8s.pod.name\":\"web-0\"}\n");
 
     let mut thief = web();
@@ -414,8 +414,8 @@ async fn a_container_id_that_several_pods_claim_is_contested_and_has_no_attribut
     thief["status"]["podIPs"] = json!([]);
     setup.server.put("pods", &thief);
     setup.agent.has("/pods/thief-uid");
-    contested_by(&by_id, &json!(["shop/web-0"]));
-    contested_by(&by_uid, &Value::Null);
+    contested_by(&of_container, &json!(["shop/web-0"]));
+    contested_by(&of_pod, &Value::Null);
     assert_eq!(alone(&whole), "{}\n");
     let output = setup.agent.ask(&["whois", &whole]);
     assert!(stderr(&output).contains("also claimed by shop/web-0"), "{}", stderr(&output));
@@ -426,7 +426,7 @@ async fn a_container_id_that_several_pods_claim_is_contested_and_has_no_attribut
     // The pod that had it is gone, and stays a claimant.
     setup.server.remove("pods", "shop", "web-0");
     setup.agent.until(&format!("/whois?q={WEB}"), |answer| answer.body.contains("\"removed\""));
-    contested_by(&by_id, &json!(["shop/web-0"]));
+    contested_by(&of_container, &json!(["shop/web-0"]));
     assert_eq!(alone(&whole), "{}\n");
 }
 
@@ -474,6 +474,57 @@ async fn a_path_with_a_container_that_the_pod_does_not_have_says_so() {
         assert_eq!(answer["contradiction"].as_str(), expected.as_deref(), "{answer}");
         let of_container = answer["attributes"]["k8s.container.name"].as_str();
         assert!(unknown.is_none() || of_container.is_none(), "attributes of another container: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_that_names_another_pod_than_its_uid_says_so_and_has_no_attributes_alone() {
+    let rules = Directory::new();
+    fs::write(rules.0.join("rules.yaml"), "extract: { metadata: [k8s.pod.name] }").unwrap();
+    let setup = Setup::with(&format!("--extract {}/rules.yaml", rules.0.display())).await;
+    let link = |name: &str| format!("/var/log/containers/{name}_shop_nginx-{}.log", id('a'));
+    for (path, names_another, is_odd) in [
+        (format!("/var/log/pods/shop_web-0_{WEB}/nginx/0.log"), false, false),
+        (format!("/var/log/pods/bank_web-0_{WEB}/nginx/0.log"), true, true),
+        (format!("/var/log/pods/shop_web-0_{WEB}/nginx"), false, false),
+        (format!("/var/log/pods/shop_bank_{WEB}/nginx"), true, true),
+        (format!("/var/log/pods/shop_bank_{WEB}"), true, true),
+        (format!("/var/lib/kubelet/pods/{WEB}/volumes/shop_bank_{WEB}"), false, false),
+        (link("web-0"), false, false),
+        (link("bank"), true, true),
+        // A mount: it names the right pod.
+        (format!("/host/var/log/pods/shop_web-0_{WEB}/nginx"), false, true),
+    ] {
+        let answer = setup.get(&[&path]).remove(0);
+        assert_eq!(answer["podUID"], WEB, "{answer}");
+        assert_eq!(answer["contradiction"].is_string(), is_odd, "{answer}");
+        let alone = setup.agent.get(&format!("/whois?q={path}&fields=attributes")).body;
+        assert_eq!(alone == "{}\n", names_another, "{path}: {alone}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_attributes_of_a_container_id_are_those_of_its_run() {
+    let rules = Directory::new();
+    let text = "extract: { metadata: [k8s.container.name, container.id] }";
+    fs::write(rules.0.join("rules.yaml"), text).unwrap();
+    let setup = Setup::with(&format!("--extract {}/rules.yaml", rules.0.display())).await;
+    let (latest, before, unknown) = (id('a'), id('b'), id('f'));
+    let link = |id: &str| format!("/var/log/containers/web-0_shop_nginx-{id}.log");
+    for (query, run) in [
+        (latest.clone(), Some(&latest)),
+        (before.clone(), Some(&before)),
+        (latest[..13].to_owned(), Some(&latest)),
+        (link(&before), Some(&before)),
+        (cgroup(WEB, &before), Some(&before)),
+        (format!("/var/log/pods/shop_web-0_{WEB}/nginx/0.log"), Some(&latest)),
+        // Of a container that no status names: only the pod, or the container by its name, is known.
+        (link(&unknown), None),
+        (cgroup(WEB, &unknown), None),
+    ] {
+        let answer = setup.get(&[&query]).remove(0);
+        assert_eq!(answer["podUID"], WEB, "{answer}");
+        assert_eq!(answer["attributes"]["container.id"].as_str(), run.map(|id| &**id), "{answer}");
     }
 }
 
