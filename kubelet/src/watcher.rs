@@ -81,7 +81,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use std::{fmt, mem};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -103,9 +103,14 @@ use crate::marks::of_the_api_server;
 /// be as large as the API server allows: unlike `sources::api_server`, this knows no limit of its own.
 ///
 /// # What is covered
-/// After a list, everything is covered up to the last event, because a watch sends its events in order. A second list means
-/// that the watcher has lost its place, so the coverage begins anew. kube's watcher keeps bookmarks to itself: while no pod
-/// changes, nothing tells that the watch is alive, and the coverage stands still. `sources::api_server` has no such limit.
+/// After a list, everything is covered up to the last event after which none came for a second. Why not up to the newest one? A
+/// watch that was cut goes on where it stopped, and sends what it missed: at the first of these events, the others are still
+/// to come, such as the removal of a pod whose IP you ask for. If events come without such a pause, one of them covers what
+/// was before it ten seconds later. A backlog that pauses for a second, or takes longer than ten, covers too much.
+///
+/// A second list means that the watcher has lost its place, so the coverage begins anew. kube's watcher keeps bookmarks to
+/// itself: while no pod changes, nothing tells that the watch is alive, and the coverage stands still. `sources::api_server`
+/// has no such limit.
 ///
 /// # Complexity
 /// O(1) for each event. It holds the pods of a list until the list is complete.
@@ -155,11 +160,44 @@ pub struct WatchedPods<P = Pod> {
     covered: Option<Covered>,
 }
 
+/// If no event comes for so long, all events of a watch that was cut have arrived.
+const PAUSE: Duration = Duration::from_secs(1);
+/// All events that such a watch sends at once have arrived after so long, also if others follow without a pause.
+const LONGEST_BACKLOG: Duration = Duration::from_secs(10);
+
 /// The times of which everything was told.
 #[derive(Clone, Copy, Debug)]
 struct Covered {
     since: Instant,
+    /// Before the events that follow each other without a pause until now.
     until: Instant,
+    /// One of these events: first the first one, later a newer one.
+    first: Instant,
+    /// The newest one.
+    last: Instant,
+}
+
+impl Covered {
+    /// Begins with a complete list.
+    fn by_list(now: Instant) -> Self {
+        Self { since: now, until: now, first: now, last: now }
+    }
+
+    fn until(&self, now: Instant) -> Instant {
+        if now.saturating_duration_since(self.last) >= PAUSE { self.last } else { self.until }
+    }
+
+    /// An event has arrived.
+    fn extend(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.last) >= PAUSE {
+            self.until = self.last;
+            self.first = now;
+        } else if now.saturating_duration_since(self.first) >= LONGEST_BACKLOG {
+            self.until = self.first;
+            self.first = now;
+        }
+        self.last = now;
+    }
 }
 
 impl<P: PodMeta> WatchedPods<P> {
@@ -175,7 +213,7 @@ impl<P: PodMeta> WatchedPods<P> {
             Event::Apply(pod) => Some(Operation::Upsert(self.stored(pod))),
             Event::Delete(pod) => Some(Operation::Remove(pod.uid().into())),
             Event::InitDone => {
-                self.covered = Some(Covered { since: now.instant, until: now.instant });
+                self.covered = Some(Covered::by_list(now.instant));
                 return Some(Operation::Set(mem::take(&mut self.listed)));
             }
             Event::Init => {
@@ -190,7 +228,7 @@ impl<P: PodMeta> WatchedPods<P> {
             }
         };
         if let Some(covered) = &mut self.covered {
-            covered.until = now.instant;
+            covered.extend(now.instant);
         }
         operation
     }
@@ -205,15 +243,17 @@ impl<P: PodMeta> WatchedPods<P> {
         Arc::new((self.transform)(of_the_api_server(pod)))
     }
 
-    /// This moment, with what is covered by the events until now. Pass it to
+    /// This moment, with [what is covered](Self#what-is-covered) by the events until now. Pass it to
     /// [`Writer::apply_at`](pod_index::Writer::apply_at) together with their operations.
     pub fn covered(&self, now: Moment) -> Moment {
-        let Some(Covered { since, until }) = self.covered else { return now };
+        let Some(covered) = self.covered else { return now };
         // By the present clock, in case that it was set.
         let at = |instant: Instant| {
             SystemTime::from(now.time).checked_sub(now.instant.saturating_duration_since(instant))
         };
-        at(since).zip(at(until)).map_or(now, |(since, until)| now.covering(since, until))
+        at(covered.since)
+            .zip(at(covered.until(now.instant)))
+            .map_or(now, |(since, until)| now.covering(since, until))
     }
 }
 
@@ -236,14 +276,17 @@ impl<P> fmt::Debug for WatchedPods<P> {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
-    use std::time::Duration;
+    use std::time::{Duration, Instant, SystemTime};
 
     use k8s_openapi::api::core::v1::{Pod, PodStatus};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
     use kube::runtime::watcher::Event;
-    use pod_index::{CONFIG_SOURCE_ANNOTATION, Coverage, ENDED_ANNOTATION, Moment, Operation, is_static_pod};
+    use pod_index::{
+        CONFIG_SOURCE_ANNOTATION, Coverage, ENDED_ANNOTATION, Holder, Moment, Operation, PodMeta,
+        is_static_pod,
+    };
 
-    use super::WatchedPods;
+    use super::{Covered, WatchedPods};
 
     #[test]
     fn a_list_begins_the_coverage_and_each_later_event_extends_it() {
@@ -269,6 +312,71 @@ mod tests {
         assert_eq!(covered(21, Event::InitApply(pod("c"))), Some((time(4), time(10))));
         assert_eq!(covered(22, Event::InitDone), Some((time(22), time(22))));
         assert_eq!(covered(30, Event::Delete(pod("c"))), Some((time(22), time(30))));
+    }
+
+    /// Events at these milliseconds after a list at 0, and until when everything is covered at the moment that follows each.
+    #[track_caller]
+    fn assert_covered(events: &[(u64, u64, u64)]) {
+        let (start, mut covered) = (Instant::now(), None::<Covered>);
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        for &(event, asked, until) in events {
+            covered.get_or_insert_with(|| Covered::by_list(start)).extend(at(event));
+            let known = covered.map(|covered| covered.until(at(asked)));
+            assert_eq!(known, Some(at(until)), "asked at {asked} ms, after an event at {event} ms");
+        }
+    }
+
+    #[test]
+    fn an_event_covers_nothing_while_others_may_follow_at_once() {
+        assert_covered(&[(60_000, 60_000, 0), (60_200, 61_199, 0), (60_400, 61_400, 60_400)]);
+        assert_covered(&[(5_000, 5_500, 0), (60_000, 60_000, 5_000), (60_900, 60_900, 5_000)]);
+    }
+
+    #[test]
+    fn events_without_a_pause_cover_what_was_ten_seconds_ago() {
+        let mut events: Vec<_> = (0..20).map(|half| (30_000 + 500 * half, 30_000 + 500 * half, 0)).collect();
+        events.push((40_000, 40_000, 30_000));
+        events.push((40_500, 40_500, 30_000));
+        assert_covered(&events);
+    }
+
+    #[test]
+    fn a_removal_during_an_outage_makes_the_pod_uncertain_whatever_event_comes_first() {
+        let options = pod_index::Options::new().keep_removed(Duration::from_secs(300), 10).keep_times(true);
+        let (mut writer, reader) = pod_index::with_options::<Pod>(options);
+        let (start, mut watched) = (Moment::now(), WatchedPods::default());
+        let at = |millis: u64| {
+            let after = Duration::from_millis(millis);
+            Moment::new(start.instant + after, SystemTime::from(start.time) + after)
+        };
+        let running = || {
+            let mut running = pod("a");
+            let ip = Some("10.0.0.7".to_owned());
+            running.status =
+                Some(PodStatus { pod_ip: ip, phase: Some("Running".to_owned()), ..PodStatus::default() });
+            running
+        };
+        // A watch that was cut after 30 s goes on at 90 s.
+        for (millis, event) in [
+            (0, Event::Init),
+            (0, Event::InitApply(running())),
+            (0, Event::InitDone),
+            (30_000, Event::Apply(pod("b"))),
+            (90_000, Event::Apply(pod("c"))),
+            (90_001, Event::Delete(running())),
+        ] {
+            let operation = watched.operation_at(event, at(millis));
+            assert!(writer.apply_at(watched.covered(at(millis)), operation).refused.is_empty());
+        }
+        writer.advance(watched.covered(at(95_000)));
+        let snapshot = reader.load();
+        let ip = IpAddr::from([10, 0, 0, 7]);
+        let uid_at = |millis: u64| match snapshot.at(at(millis).time).get(ip) {
+            Holder::Pod(found) => Some(found.pod.uid().to_owned()),
+            _ => None,
+        };
+        assert_eq!(uid_at(15_000).as_deref(), Some("a"), "before the outage");
+        assert_eq!(uid_at(60_000), None, "in the outage, the pod may have been gone for long");
     }
 
     fn pod(uid: &str) -> Pod {
