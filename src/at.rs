@@ -297,7 +297,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         if let Some(pod) = self.of_ip(ip) {
             return Holder::Pod(Found { pod, container: None, by: FoundBy::Ip, removed_at: None });
         }
-        // The copy is made here only, so that the values above hold in registers.
+        // The copy is made here only, so that the values above stay in registers.
         let copy = *self;
         copy.search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
     }

@@ -201,8 +201,14 @@ fn the_words_of_the_index_are_thirty_at_most_and_the_code_has_each() {
         contributing.split_once("These are the index's words").expect("the index's words");
     let chapter = read("src/docs/table.md");
     let (_, of_the_tables) = chapter.split_once("# The words").expect("the tables' words");
+    // A comment may still have a word that the code itself has no longer.
+    let without_comments = |text: &str| {
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        lines.collect::<Vec<_>>().join("\n") + "\n"
+    };
     let sources = |directory: &str| -> String {
-        files(&root().join(directory), "rs").iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+        let files = files(&root().join(directory), "rs");
+        files.iter().map(|file| without_comments(&fs::read_to_string(file).unwrap())).collect()
     };
     for (words, code) in [(of_the_index, sources("src")), (of_the_tables, sources("src/table"))] {
         let rows: Vec<&str> = words

@@ -1,7 +1,8 @@
 //! What it costs to attach attributes to an event: with records, made for each event, and as otel-arrow plans it.
 //!
 //! `cargo bench -p pod-index-benches --features records --bench records [-- N...]`, by default for 110, 250, 500, 10,000 and
-//! 100,000 pods, and batches for up to 1,000,000. Prints the tables of `docs/performance/records.md`.
+//! 100,000 pods, and batches for up to 1,000,000. Prints the tables of `docs/performance/records.md`, and those of the largest
+//! nodes, with 250 and 500 pods, which that page does not have yet.
 
 mod batches;
 mod changes;

@@ -36,7 +36,8 @@ impl Reported {
         for status in &self.statuses {
             let status = status.borrow();
             let last = match status.source {
-                // A watch sends its events in order.
+                // A watch sends its events in order. After an outage, it sends what was missed: the looks are a second apart,
+                // so this believes that nothing of it comes more than a second after the first of it.
                 Source::Api => status.last_heard,
                 // Only a whole list says what is gone.
                 _ => status.last_complete_read,
