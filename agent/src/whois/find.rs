@@ -32,6 +32,8 @@ const SUGGESTIONS: usize = 3;
 const NOT_OF_KUBELET: &str =
     "anyone could have made this cgroup: it is not where a kubelet puts its pods (--cgroup-root)";
 const NO_CONTAINER_OR_SEVERAL: &str = "no container ID, or several, begin with it";
+const NOT_SEARCHED: &str = "not searched for: one request may search for few short container IDs and names without a namespace; \
+                            ask for the whole ID or name, or in another request";
 /// The attributes of what has none.
 pub(super) const NO_ATTRIBUTES: &[u8] = b"{}";
 const NO_POD_OF_LOG: &str = "the index does not have the pod of this log";
@@ -325,6 +327,12 @@ impl<'a> Sought<'a> {
         Unknown { is_missing: true, ..Unknown::new(Some(name), missing) }
     }
 
+    /// The request has made all the searches that it may make. The pod may be there.
+    fn not_searched(&self) -> Unknown {
+        let TakenFor { name, .. } = self.taken_for();
+        Unknown { is_missing: true, ..Unknown::new(Some(name), NOT_SEARCHED) }
+    }
+
     /// Looks the pod up, with at most one search through all pods.
     pub(super) fn find<'s>(
         &'s self,
@@ -333,7 +341,10 @@ impl<'a> Sought<'a> {
         searches: &mut SearchBudget,
     ) -> Result<Match<'s>, Unknown> {
         if let Some(start) = self.short_id {
-            let found = if searches.take_search() { by_short_id(snapshot, start) } else { None };
+            if !searches.take_search() {
+                return Err(self.not_searched());
+            }
+            let found = by_short_id(snapshot, start);
             return found.map(|found| self.match_of_start(found)).ok_or_else(|| self.missing());
         }
         let matched = match self.at {
@@ -409,8 +420,11 @@ impl<'a> Sought<'a> {
         }
         let is_short_id = query::is_short_id(word);
         let is_another_kind = is_usual && !is_short_id;
-        if is_another_kind || !searches.take_search() {
+        if is_another_kind {
             return Err(unknown);
+        }
+        if !searches.take_search() {
+            return Err(self.not_searched());
         }
         if let Some(found) = by_short_id(snapshot, word) {
             return Ok(self.match_of_start(found));
@@ -740,11 +754,17 @@ mod tests {
         let tolerance = Tolerance { skew: Duration::ZERO, delay: Duration::ZERO };
         let (placements, roots) = (Placements::new(), Roots::default());
         let sought = Sought::parse(&id.as_bytes()[..13], None, &placements, &roots).ok().expect("a query");
-        for (allowed, is_found, left) in [(2, true, 1), (1, true, 0), (0, false, 0)] {
-            let mut searches = SearchBudget::of(allowed);
-            let found = sought.find(&snapshot, tolerance, &mut searches).is_ok();
-            let left_over = iter::from_fn(|| searches.take_search().then_some(())).count();
-            assert_eq!((found, left_over), (is_found, left), "{allowed}");
+        let schemed = format!("containerd://{}", &id[..13]);
+        let with_scheme = Sought::parse(schemed.as_bytes(), None, &placements, &roots).ok().expect("a query");
+        for sought in [sought, with_scheme] {
+            for (allowed, is_found, left) in [(2, true, 1), (1, true, 0), (0, false, 0)] {
+                let mut searches = SearchBudget::of(allowed);
+                let found = sought.find(&snapshot, tolerance, &mut searches);
+                let error = found.as_ref().err().map(|unknown| &*unknown.error);
+                assert_eq!(error, (!is_found).then_some(NOT_SEARCHED), "the pod may be there");
+                let left_over = iter::from_fn(|| searches.take_search().then_some(())).count();
+                assert_eq!((found.is_ok(), left_over), (is_found, left), "{allowed}");
+            }
         }
     }
 }
