@@ -44,7 +44,10 @@
 //!                     }
 //!                 }
 //!                 // The watcher tries again. Until it succeeds, no later time becomes certain.
-//!                 Some(Err(error)) => eprintln!("{error}"),
+//!                 Some(Err(error)) => {
+//!                     watched.interrupted(Moment::now());
+//!                     eprintln!("{error}");
+//!                 }
 //!                 None => return Ok(()),
 //!             },
 //!             // Forgets old removed pods, and frees what readers have released, also while no pod changes.
@@ -108,7 +111,8 @@ use crate::marks::of_the_api_server;
 /// to come, such as the removal of a pod whose IP you ask for. If events come without such a pause, one of them covers what
 /// was before it ten seconds later. A backlog that pauses for a second, or takes longer than ten, covers too much.
 ///
-/// A second list means that the watcher has lost its place, so the coverage begins anew. kube's watcher keeps bookmarks to
+/// If the watcher yields an error instead, the pause after the newest events says nothing, because the rest of them could not be
+/// sent: call [`interrupted`](Self::interrupted). A second list means that the watcher has lost its place, so the coverage begins anew. kube's watcher keeps bookmarks to
 /// itself: while no pod changes, nothing tells that the watch is alive, and the coverage stands still. `sources::api_server`
 /// has no such limit.
 ///
@@ -187,6 +191,13 @@ impl Covered {
         if now.saturating_duration_since(self.last) >= PAUSE { self.last } else { self.until }
     }
 
+    /// The watch was cut: more may have been sent after the newest events.
+    fn interrupt(&mut self, now: Instant) {
+        self.until = self.until(now);
+        self.first = self.until;
+        self.last = self.until;
+    }
+
     /// An event has arrived.
     fn extend(&mut self, now: Instant) {
         if now.saturating_duration_since(self.last) >= PAUSE {
@@ -219,6 +230,7 @@ impl<P: PodMeta> WatchedPods<P> {
             Event::Init => {
                 // The list before may have been incomplete.
                 self.listed.clear();
+                self.interrupted(now);
                 return None;
             }
             Event::InitApply(pod) => {
@@ -236,6 +248,14 @@ impl<P: PodMeta> WatchedPods<P> {
     /// As [`operation_at`](Self::operation_at), now.
     pub fn operation(&mut self, event: Event<Pod>) -> Option<Operation<P>> {
         self.operation_at(event, Moment::now())
+    }
+
+    /// The watcher yielded an error at this moment. Events less than a second before [cover nothing](Self#what-is-covered), because
+    /// others may not have been sent. O(1).
+    pub fn interrupted(&mut self, now: Moment) {
+        if let Some(covered) = &mut self.covered {
+            covered.interrupt(now.instant);
+        }
     }
 
     fn stored(&mut self, mut pod: Pod) -> Arc<P> {
@@ -330,6 +350,32 @@ mod tests {
     fn an_event_covers_nothing_while_others_may_follow_at_once() {
         assert_covered(&[(60_000, 60_000, 0), (60_200, 61_199, 0), (60_400, 61_400, 60_400)]);
         assert_covered(&[(5_000, 5_500, 0), (60_000, 60_000, 5_000), (60_900, 60_900, 5_000)]);
+    }
+
+    #[test]
+    fn a_watch_that_is_cut_again_covers_nothing_by_its_silence() {
+        let (start, mut watched) = (Moment::now(), WatchedPods::default());
+        let at = |seconds: u64| {
+            let seconds = Duration::from_secs(seconds);
+            Moment::new(start.instant + seconds, SystemTime::from(start.time) + seconds)
+        };
+        let until = |watched: &WatchedPods, asked: u64| {
+            let coverage = watched.covered(at(asked)).coverage.unwrap();
+            (SystemTime::from(coverage.until).duration_since(start.time.into())).unwrap().as_secs()
+        };
+        let _ = watched.operation_at(Event::InitDone, at(0));
+        let _ = watched.operation_at(Event::Apply(pod("a")), at(30));
+        // It goes on with the first of two events, and is cut before the second.
+        let _ = watched.operation_at(Event::Apply(pod("b")), at(90));
+        watched.interrupted(at(90));
+        assert_eq!(until(&watched, 95), 30);
+        // It goes on with the second one.
+        let _ = watched.operation_at(Event::Delete(pod("a")), at(100));
+        assert_eq!((until(&watched, 100), until(&watched, 101)), (30, 100));
+        // A list after 410 shows no error.
+        let _ = watched.operation_at(Event::Apply(pod("b")), at(200));
+        let _ = watched.operation_at(Event::Init, at(200));
+        assert_eq!(until(&watched, 205), 100);
     }
 
     #[test]
