@@ -286,9 +286,10 @@ impl<'a> Sought<'a> {
     /// name, the one stored last has it.
     fn contestable_key(&self, by: FoundBy) -> Option<Key<'_>> {
         match by {
-            FoundBy::Ip if self.at.is_none() => self.identity.reusable_key(),
             FoundBy::ContainerId => self.container_id().map(Key::from),
-            _ => None,
+            FoundBy::Uid | FoundBy::MirrorUid | FoundBy::Name | FoundBy::NameOnly => None,
+            // An IP, and whatever other kinds there will be.
+            _ => self.identity.reusable_key().filter(|_| self.at.is_none()),
         }
     }
 
