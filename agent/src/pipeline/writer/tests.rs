@@ -409,6 +409,20 @@ fn reports_that_change_nothing_do_not_keep_a_snapshot_from_being_freed() {
     running.stop();
 }
 
+/// A client that asks for all pods waits for the list of each source.
+#[test]
+fn a_source_counts_as_read_once_it_has_listed_its_pods() {
+    let Built { setup, mut seen } = Built::of(&[Source::Api], keeping());
+    let counts = Writing::register(seen.metrics.ours());
+    let mut work = Work::new(setup, None, counts, watch::channel(false).0);
+    let update = Some(SourceUpdate::Upsert(vec![pod("1", "web")]));
+    let report = Report { source: Source::Api, update, sound: false, read: None };
+    work.publish(Merged::default(), iter::once(report));
+    assert!(!seen.readiness.is_ready(), "one pod is no list");
+    work.report(Source::Api, &[pod("1", "web")], true);
+    assert!(seen.readiness.is_ready());
+}
+
 #[test]
 fn a_step_of_the_clock_is_counted_once() {
     let Built { setup, mut seen } = Built::of(&[Source::Kubelet], keeping());
