@@ -1,10 +1,11 @@
 //! A client of a running agent: on its port, with or without TLS, or on its socket.
 
 use std::error::Error;
+use std::mem;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
 use hyper::body::{Bytes, Incoming};
@@ -69,6 +70,12 @@ impl From<Failure> for Refused {
     }
 }
 
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        refused.failure
+    }
+}
+
 impl Answer {
     /// What the agent says of a refusal.
     fn message(&self) -> Option<String> {
@@ -118,7 +125,7 @@ impl Server {
 
     /// The body at `path`.
     pub(crate) async fn get(&self, path: &str, patience: &Patience) -> Result<Bytes, Failure> {
-        self.ask(Method::GET, path, Bytes::new(), patience).await
+        Ok(self.ask(Method::GET, path, Bytes::new(), patience).await?)
     }
 
     /// The body at `path`, parsed as JSON.
@@ -144,16 +151,18 @@ impl Server {
         path: &str,
         body: Bytes,
         patience: &Patience,
-    ) -> Result<Bytes, Failure> {
+    ) -> Result<Bytes, Refused> {
+        let began = Instant::now();
+        let mut is_first = true;
         loop {
             let refused = match self.attempt(method.clone(), path, body.clone()).await {
                 Ok(body) => return Ok(body),
                 Err(refused) => refused,
             };
-            let Some(pause) = refused.after.and_then(|after| patience.pause(after)) else {
-                return Err(refused.failure);
+            let Some(pause) = refused.after.and_then(|after| patience.pause(began, after)) else {
+                return Err(refused);
             };
-            if patience.is_to_report() {
+            if patience.is_to_report(mem::take(&mut is_first)) {
                 let why = refused.failure.message().unwrap_or_default();
                 let longest = patience.longest;
                 // Whoever listens there wrote a part of it.
