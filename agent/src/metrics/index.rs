@@ -29,7 +29,7 @@ pub(super) fn show(snapshot: &Snapshot<Record>, to: &mut Scrape<'_>) {
     let counts = snapshot.key_counts();
     to.gauges(
         "contended_keys",
-        "Claims to keys that another running pod holds, by kind of key.",
+        "Claims to keys that another pod holds, by kind of key.",
         [([("key", "ip")], counts.contended_ips), ([("key", "containerId")], counts.contended_container_ids)],
     );
 }
