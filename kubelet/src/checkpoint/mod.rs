@@ -33,14 +33,16 @@
 //! * Failed disk operations are retried forever. The index is unaffected.
 //!
 //! # When a restored pod is removed
-//! A restored pod is removed when its source (annotation `kubernetes.io/config.source`) has been read
-//! completely and did not report it; other sources do not matter ([`Restored::unclaimed`]). A read is
-//! complete if it had no error. It is incomplete if the manifest directory is missing or unreadable, if it
+//! Each restored pod has a source: the one that the annotation `kubernetes.io/config.source` names. Once that source has been read
+//! completely and does not report the pod, the program removes it ([`Restored::unclaimed`]), even if other sources have not
+//! answered yet. A pod whose source is no longer configured goes once all sources have been read. The agent makes one exception: the
+//! static pod of a manifest stays with the kubelet's UID until a source has answered that knows these UIDs.
+//!
+//! A read is complete if it had no error. It is incomplete if the manifest directory is missing or unreadable, if it
 //! holds an unusable file, or if the URL answers with an error. Until the first complete read, the pod stays
 //! and keeps its mark. (Missing file events do not make a read incomplete. An empty directory that is yet to
 //! be mounted looks like one without manifests: start the agent after the mount, with systemd by
-//! `RequiresMountsFor=`.) Pods whose source is no longer configured are removed once all sources have been
-//! read ([`Restored::unclaimed`]).
+//! `RequiresMountsFor=`.)
 //!
 //! # The files
 //! `Pod_<UID>.yaml`, readable by the owner only. If the UID has bytes that are unsafe in a file name, the
