@@ -209,10 +209,9 @@ fn content(field: &Field, value: Value<'_>) -> Result<Content, WireError> {
         }
         // The bytes of an entry are no text themselves: its key and its value are.
         Kind::Text | Kind::Quantity | Kind::IntOrString if field.shape == Shape::Map => {
-            for text in Fields(value.bytes()?) {
-                let (_, text) = text?;
-                all.memory += memory_of_replacements(text);
-            }
+            // One that cannot be read is no error yet: it is none if the field is left out.
+            let texts = Fields(value.bytes().unwrap_or_default()).map_while(Result::ok);
+            all.memory += texts.map(|(_, text)| memory_of_replacements(text)).sum::<usize>();
         }
         Kind::Text | Kind::Quantity | Kind::IntOrString => all.memory += memory_of_replacements(value),
         _ => {}

@@ -96,6 +96,33 @@ fn a_pod_that_is_too_large_in_any_field_loses_that_field_and_stays_findable() {
     }
 }
 
+/// Whatever is wrong in a field that is left out anyway, the pod is found. In a field that stays, it is an error.
+#[test]
+fn an_entry_that_cannot_be_read_costs_a_pod_no_more_than_its_field() {
+    const LABELS: u32 = 11;
+    const NODE_SELECTOR: u32 = 7;
+    const CONTAINERS: u32 = 2;
+    let cut_off = b"\x0a\x7fkey";
+    let large = vec![b'x'; 600_000];
+    let mut number = Vec::new();
+    put_number(&mut number, LABELS, 1);
+    let limits = field(CONTAINERS, &field(8, &field(1, cut_off)));
+    for (path, section, bad, rest) in [
+        ("metadata.labels", METADATA, field(LABELS, cut_off), field(LABELS, &field(2, &large))),
+        ("metadata.labels", METADATA, number, field(LABELS, &field(2, &large))),
+        ("spec.nodeSelector", SPEC, field(NODE_SELECTOR, cut_off), field(NODE_SELECTOR, &field(2, &large))),
+        ("spec.containers", SPEC, limits, field(CONTAINERS, &field(1, &large))),
+    ] {
+        // An error before it was found to be too large would be one of a field that stays.
+        let bytes = pod_with(section, &[&rest[..], &bad].concat());
+        let decoded = checked(path, &bytes).unwrap_or_else(|| panic!("{path} is decoded"));
+        let metadata = decoded.pod.metadata;
+        assert_eq!(metadata.annotations.unwrap()[LEFT_OUT], path);
+        assert_eq!(metadata.name.as_deref(), Some("web"), "{path}");
+        assert!(decode_pod(&pod_with(section, &bad)).is_err(), "{path} stays");
+    }
+}
+
 #[test]
 fn several_large_fields_are_left_out_until_the_rest_is_small_enough() {
     let texts = [(19, 400_000), (16, 300_000), (17, 200_000)];
