@@ -56,9 +56,8 @@ use crate::snapshot::Snapshot;
 /// range is [known](AtTime::known). If contradicting clocks make several pods certain, a current one comes first.
 pub struct AtTime<'a, P> {
     snapshot: &'a Snapshot<P>,
-    /// The end of the coverage when this was made. It moves on in the snapshot, and all answers rest on this one. The first time,
-    /// if nothing is covered, or if the index keeps no times.
-    covered_until: Time,
+    /// The end of the coverage, if it is [fixed](Self::fixed). Otherwise it moves on in the snapshot from call to call.
+    covered_until: Option<Time>,
     time: Time,
     // In nanoseconds.
     skew: i64,
@@ -189,9 +188,8 @@ impl<P: PodMeta> Snapshot<P> {
     /// container IDs.
     ///
     /// # Consistency
-    /// All answers of the result, and what it says is [known](AtTime::known), rest on what was covered when this was called. So they
-    /// belong together, although the writer moves the end of the [`Coverage`] on in a published snapshot. To hear what is
-    /// known by now, call this again.
+    /// The writer moves the end of the [`Coverage`] on in a published snapshot, so of two calls the later one may know more.
+    /// After [`fixed`](AtTime::fixed), all answers belong together.
     ///
     /// # Complexity
     /// O(1); no allocation. No lookup reads a clock.
@@ -242,8 +240,7 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn at(&self, time: impl Into<Time>) -> AtTime<'_, P> {
         let (skew, delay) = const { (nanos(AtTime::<P>::SKEW), nanos(AtTime::<P>::DELAY)) };
-        let covered_until = self.times.as_deref().map_or(Time::MIN, Times::covered_until);
-        AtTime { snapshot: self, covered_until, time: time.into(), skew, delay }
+        AtTime { snapshot: self, covered_until: None, time: time.into(), skew, delay }
     }
 }
 
@@ -271,7 +268,32 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         Self { delay: nanos(delay), ..self }
     }
 
-    /// The same at another time, with what was covered when this was made.
+    /// The same, but all answers, what is [known](Self::known) and whether that [is settled](Self::is_settled) rest on what is covered
+    /// now. So they belong together: without this, `known` may be newer than the answer that was given before, and older than
+    /// the one that is given afterwards.
+    ///
+    /// # Complexity
+    /// O(1); no allocation. A method of its own, so that a lookup which needs nothing beside its answer pays nothing.
+    ///
+    /// # Examples
+    /// See [`is_settled`](Self::is_settled).
+    ///
+    /// Kubelet: none; its pod manager knows the present only.
+    #[must_use]
+    pub fn fixed(self) -> Self {
+        let covered_until = self.snapshot.times.as_deref().map(|times| self.covered_until(times));
+        Self { covered_until, ..self }
+    }
+
+    #[inline]
+    fn covered_until(&self, times: &Times) -> Time {
+        match self.covered_until {
+            Some(fixed) => fixed,
+            None => times.covered_until(),
+        }
+    }
+
+    /// The same at another time.
     #[inline]
     pub(crate) fn time(self, time: Time) -> Self {
         Self { time, ..self }
@@ -299,7 +321,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         }
         // The copy is made here only, so that the values above stay in registers.
         let copy = *self;
-        copy.search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
+        copy.fixed().search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
     }
 
     /// The key for which a text stands: a UID, if a pod has it or had it.
@@ -311,7 +333,10 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
     #[inline(never)]
     fn get_any(&self, key: Key<'_>) -> Holder<'a, P> {
-        let key = self.meant(key);
+        self.fixed().judge_any(self.meant(key))
+    }
+
+    fn judge_any(&self, key: Key<'_>) -> Holder<'a, P> {
         let Claimed { by_pods, by_mirrors } = Claimed::of(key);
         let Some(by_pods) = by_pods else { return exact(self.snapshot.find(key)) };
         let by = key.found_by();
@@ -369,8 +394,10 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// [`is_settled`](Self::is_settled) says whether to ask again.
     #[must_use]
     pub fn known(&self) -> Option<Coverage> {
-        let times = self.snapshot.times.as_deref().filter(|_| self.covered_until > Time::MIN)?;
-        Some(Coverage { since: times.known_since(), until: self.settled() })
+        let times = self.snapshot.times.as_deref()?;
+        let covered_until = self.covered_until(times);
+        let until = covered_until.plus(-self.delay);
+        (covered_until > Time::MIN).then(|| Coverage { since: times.known_since(), until })
     }
 
     /// Whether asking again would be of no use. `false` means that news about this time may still come: if the answer is not
@@ -381,7 +408,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// [keeps no times](crate::Options::keep_times). News that takes longer than the delay may change an answer nevertheless,
     /// and so may a gap that a source reports late. An old pod may be forgotten.
     ///
-    /// Ask the `AtTime` that gave the answer: another one may rest on a later coverage.
+    /// Ask a [fixed](Self::fixed) `AtTime` for this and for the answer, or ask for this first: more becomes known meanwhile.
     ///
     /// # Complexity
     /// O(1); no allocation.
@@ -404,7 +431,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     ///
     /// let name = || {
     ///     let pods = reader.load();
-    ///     let then = pods.at(second(110)); // the skew is 2 s, the delay 10 s
+    ///     let then = pods.at(second(110)).fixed(); // the skew is 2 s, the delay 10 s
     ///     match then.get(ip) {
     ///         Holder::Pod(found) => found.pod.name.clone(),
     ///         _ if then.is_settled() => "not certain".to_owned(),
@@ -423,7 +450,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     pub fn is_settled(&self) -> bool {
         let Some(times) = self.snapshot.times.as_deref() else { return true };
         let Range { first, last } = self.range();
-        last < self.settled() || first < times.clock_set()
+        last < self.settled(times) || first < times.clock_set()
     }
 
     #[inline]
@@ -432,8 +459,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// What happened until this time is known.
-    fn settled(&self) -> Time {
-        self.covered_until.plus(-self.delay)
+    fn settled(&self, times: &Times) -> Time {
+        self.covered_until(times).plus(-self.delay)
     }
 
     /// If the pod that has the IP says itself that it had it then, nothing else matters: see the rules.
@@ -442,7 +469,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         let times = self.snapshot.times.as_deref()?;
         let Range { first, last } = self.range();
         // Before the lookup: what depends on the time alone need not be kept meanwhile.
-        if last.plus(self.delay) >= self.covered_until || first < times.clock_set() {
+        if last.plus(self.delay) >= self.covered_until(times) || first < times.clock_set() {
             return None;
         }
         let (_, pod) = self.snapshot.live.find(ClaimedKeyRef::Ip(ip), &self.snapshot.hashing)?;
@@ -506,18 +533,19 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// The pods that had a key.
     fn holds(&self, key: ClaimedKeyRef<'_>) -> Vec<BoundedHold<'a, P>> {
         let Some(times) = self.snapshot.times.as_deref() else { return Vec::new() };
+        let settled = self.settled(times);
         let bounded = |(id, hold): (&HoldId, &Hold)| {
             let found = self.snapshot.find(id.uid.as_uid_ref().into());
             let life = hold.end.as_ref().map(|end| end.life).or_else(|| Some(found?.pod.life()));
             let life = life.unwrap_or_default();
             let is_current = hold.end.is_none() && !life.may_lack_sandbox;
-            BoundedHold { found, is_current, window: self.window(id, hold, &life) }
+            BoundedHold { found, is_current, window: self.window(id, hold, &life, settled) }
         };
         times.of(key).map(bounded).collect()
     }
 
     /// The rules of [`AtTime`].
-    fn window(&self, id: &HoldId, hold: &Hold, life: &Life) -> Window {
+    fn window(&self, id: &HoldId, hold: &Hold, life: &Life, settled: Time) -> Window {
         let after = |learned: &Learned| learned.after.plus(-self.delay);
         let created = life.created.map(|created| created.plus(-self.skew));
         let created_by =
@@ -543,7 +571,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
             let said = life.ip_until.map_or(Time::MIN, |until| until.min(stopped.at));
             after(&stopped).max(said)
         } else {
-            end.map_or(self.settled(), |end| after(&end.learned))
+            end.map_or(settled, |end| after(&end.learned))
         };
         let is_over = |end: &&End| match end.cause {
             EndCause::KeyLost => true,

@@ -111,7 +111,7 @@ impl<P: PodMeta> Snapshot<P> {
         tolerance: Tolerance,
     ) -> impl Iterator<Item = Holder<'s, P>> {
         // The time is that of each event.
-        let then = self.at(Time::MIN).skew(tolerance.skew).delay(tolerance.delay);
+        let then = self.at(Time::MIN).skew(tolerance.skew).delay(tolerance.delay).fixed();
         events.into_iter().map(move |Event { key, at }| match at {
             Some(at) => then.time(at).get(key),
             None => self.get(key).map_or(Holder::Unknown(NotFound::NoPod), Holder::Pod),

@@ -70,7 +70,7 @@
 //!     let began = Time::from(SystemTime::now() - Duration::from_secs(20));
 //!     loop {
 //!         let pods = reader.load();
-//!         let then = pods.at(began);
+//!         let then = pods.at(began).fixed(); // so that the answer and is_settled() belong together
 //!         match then.get(ip) {
 //!             Holder::Pod(found) => return println!("{:?}", found.pod.metadata.name),
 //!             // That time is still too new. A program with many events puts this one into a queue, and gives up some time.

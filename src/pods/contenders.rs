@@ -9,16 +9,16 @@ use crate::id::PodUid;
 use crate::pod::{ClaimedKeyRef, OwnedClaimedKey, Strength};
 use crate::table::OrdSet;
 
-/// All contenders of a set of pods: a set for each kind of key. Those for IPs and for container IDs are nearly always empty, which
-/// makes lookups of IPs at a time fast.
+/// All contenders of a set of pods.
 #[derive(Clone, PartialEq, Default)]
 pub(crate) struct Contenders {
-    container_ids: OrdSet<Contender>,
-    ips: OrdSet<Contender>,
+    /// For IPs and container IDs. Nearly always empty, which makes lookups of IPs at a time fast.
+    of_ips_and_containers: OrdSet<Contender>,
+    /// For custom keys, which many pods share, and for names.
+    of_texts: OrdSet<Contender>,
+    numbers: KeyNumbers,
     /// How many of those for IPs have not finished. A finished pod's IP may rightly be another pod's by now.
     unfinished_ips: usize,
-    custom_keys: OrdSet<Contender>,
-    names: OrdSet<Contender>,
 }
 
 /// A pod that claims a key without holding it. Ordered by key, then by strength.
@@ -57,12 +57,7 @@ impl SortedByKey for Contender {
 
 impl Contenders {
     pub(crate) fn numbers(&self) -> KeyNumbers {
-        KeyNumbers {
-            names: self.names.len(),
-            container_ids: self.container_ids.len(),
-            ips: self.ips.len(),
-            custom_keys: self.custom_keys.len(),
-        }
+        self.numbers
     }
 
     /// How many pods that have not finished claim an IP that another pod holds.
@@ -87,33 +82,46 @@ impl Contenders {
     }
 
     pub(crate) fn insert(&mut self, contender: Contender) {
+        let number = number_of(contender.key());
         let is_unfinished_ip = contender.is_unfinished_ip();
         let is_new = self.set_mut(contender.key()).insert(contender).is_none();
-        self.unfinished_ips += usize::from(is_unfinished_ip && is_new);
+        if is_new {
+            *number(&mut self.numbers) += 1;
+            self.unfinished_ips += usize::from(is_unfinished_ip);
+        }
     }
 
     pub(crate) fn remove(&mut self, contender: &Contender) {
         let was_there = self.set_mut(contender.key()).remove(contender).is_some();
-        self.unfinished_ips -= usize::from(contender.is_unfinished_ip() && was_there);
+        if was_there {
+            *number_of(contender.key())(&mut self.numbers) -= 1;
+            self.unfinished_ips -= usize::from(contender.is_unfinished_ip());
+        }
     }
 
     #[inline]
     fn set(&self, key: ClaimedKeyRef<'_>) -> &OrdSet<Contender> {
         match key {
-            ClaimedKeyRef::ContainerId(_) => &self.container_ids,
-            ClaimedKeyRef::Ip(_) => &self.ips,
-            ClaimedKeyRef::Custom(..) => &self.custom_keys,
-            ClaimedKeyRef::Name { .. } => &self.names,
+            ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &self.of_ips_and_containers,
+            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => &self.of_texts,
         }
     }
 
     fn set_mut(&mut self, key: ClaimedKeyRef<'_>) -> &mut OrdSet<Contender> {
         match key {
-            ClaimedKeyRef::ContainerId(_) => &mut self.container_ids,
-            ClaimedKeyRef::Ip(_) => &mut self.ips,
-            ClaimedKeyRef::Custom(..) => &mut self.custom_keys,
-            ClaimedKeyRef::Name { .. } => &mut self.names,
+            ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => &mut self.of_ips_and_containers,
+            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => &mut self.of_texts,
         }
+    }
+}
+
+/// The number for keys of this kind.
+fn number_of(key: ClaimedKeyRef<'_>) -> fn(&mut KeyNumbers) -> &mut usize {
+    match key {
+        ClaimedKeyRef::ContainerId(_) => |numbers| &mut numbers.container_ids,
+        ClaimedKeyRef::Ip(_) => |numbers| &mut numbers.ips,
+        ClaimedKeyRef::Custom(..) => |numbers| &mut numbers.custom_keys,
+        ClaimedKeyRef::Name { .. } => |numbers| &mut numbers.names,
     }
 }
 

@@ -4,8 +4,8 @@
 //! Every table has the pod in its entries, so that a lookup by any key searches one table.
 //!
 //! If several pods claim a key, the one with the strongest claim is its *holder*: it is in the table. Exception: the holder
-//! of a current pod's name is the one stored last. The others are *contenders*. They are in an ordered set for each kind
-//! of key, sorted by key and then by strength.
+//! of a current pod's name is the one stored last. The others are *contenders*. They are in two ordered sets, sorted by key
+//! and then by strength.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,7 +42,7 @@ tables! {
 }
 
 /// A number for each kind of key that pods claim. Each kind has a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct KeyNumbers {
     pub(crate) names: usize,
     pub(crate) container_ids: usize,

@@ -41,8 +41,8 @@ use crate::table::versions::{Clearing, Sharing, State, TableSet};
 /// may be stale: later publications appear in later snapshots.
 ///
 /// Exception: if the index [keeps times](crate::Options::keep_times), [`Writer::advance`](crate::Writer::advance) moves the end of
-/// the [coverage](crate::Coverage) on in the current snapshot, without a publication. [`at`](Self::at) reads it once, so the
-/// answers of one [`AtTime`](crate::AtTime) belong together. Another call may find certain what was too new before.
+/// the [coverage](crate::Coverage) on in the current snapshot, without a publication. So a lookup [at a time](Self::at) that was
+/// too late for an answer may become certain. [`AtTime::fixed`](crate::AtTime::fixed) holds it still.
 ///
 /// # Complexity
 /// Point lookups are O(1) expected: one link from each of two arrays, and one page. They allocate nothing and write to no

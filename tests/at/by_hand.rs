@@ -611,7 +611,7 @@ fn an_answer_and_what_is_known_of_its_time_rest_on_one_coverage() {
     let asked = 400;
     told.hear(asked);
     let snapshot = told.reader.load();
-    let then = snapshot.at(time(asked)).skew(span(SKEW)).delay(span(DELAY));
+    let then = snapshot.at(time(asked)).skew(span(SKEW)).delay(span(DELAY)).fixed();
     let tolerance = Tolerance { skew: span(SKEW), delay: span(DELAY) };
     let events = [7, 7, 8].map(|of| Event { key: ip(of).into(), at: Some(time(asked)) });
     let mut batch = snapshot.get_many_at(events, tolerance);

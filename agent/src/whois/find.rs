@@ -449,7 +449,8 @@ impl<'a> Sought<'a> {
         tolerance: Tolerance,
         at: Time,
     ) -> Result<Option<Match<'s>>, Unknown> {
-        let then = snapshot.at(at).skew(tolerance.skew).delay(tolerance.delay);
+        // What is shown as known is what the answer rests on.
+        let then = snapshot.at(at).skew(tolerance.skew).delay(tolerance.delay).fixed();
         let key = self.identity.reusable_key();
         match self.identity.resolve_at(&then) {
             Holder::Pod(found) => {

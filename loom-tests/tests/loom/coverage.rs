@@ -59,7 +59,7 @@ fn known_until(pods: &Snapshot<Pod>) -> i64 {
 /// that still has the first snapshot must not take the first pod for certain at a time that only the second snapshot knows.
 #[test]
 fn small_no_reader_is_certain_of_what_the_next_publication_takes_back() {
-    explore("small-coverage", Floor { two: 150, three: 394, five: 1098, all: Some(1373) }, || {
+    explore("small-coverage", Floor { two: 229, three: 625, five: 1813, all: Some(2272) }, || {
         let options = Options::new().keep_removed(Duration::from_secs(300), 10).keep_times(true);
         let (mut writer, reader) = pod_index::with_options(options);
         let start = Instant::now();
