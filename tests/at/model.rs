@@ -387,15 +387,18 @@ impl Model {
         let possible = all.iter().filter(|(_, [from, .., gone])| touches(*from, *gone)).count();
         let known_since = self.since.max(self.forgotten);
         let is_complete = self.heard.is_some() && known_since.is_some_and(|since| since <= first);
+        // An interval from before a gap may be kept for longer than its pod.
+        let is_kept = |uid: &String| self.pods.contains_key(uid) || self.removed.contains_key(uid);
         if let [(one, _)] = certain[..]
             && (word.tenure().is_exclusive || (possible == 1 && is_complete))
         {
-            return Ok(vec![one.uid.clone()]);
+            let is_kept = is_kept(&one.uid);
+            return if is_kept { Ok(vec![one.uid.clone()]) } else { Err(vec!["early".to_owned()]) };
         }
         let before = |[_, by, until, _]: &[i64; 4], [_, other_by, other_until, _]: &[i64; 4]| {
             by < other_until && other_by >= until
         };
-        let mut candidates: Vec<_> = all
+        let possible: Vec<_> = all
             .iter()
             .filter(|(_, mine)| {
                 let others = all.iter().filter(|_| word.tenure().is_exclusive);
@@ -408,11 +411,12 @@ impl Model {
             })
             .map(|(one, _)| one.uid.clone())
             .collect();
+        let mut candidates: Vec<_> = possible.iter().filter(|uid| is_kept(uid)).cloned().collect();
         if candidates.is_empty() {
             let why = match self.heard {
                 None => "late",
                 Some(heard) if last >= heard - DELAY => "late",
-                Some(_) if is_complete => "none",
+                Some(_) if is_complete && possible.is_empty() => "none",
                 Some(_) => "early",
             };
             return Err(vec![why.to_owned()]);
