@@ -321,7 +321,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         }
         // The copy is made here only, so that the values above stay in registers.
         let copy = *self;
-        copy.fixed().search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
+        copy.search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
     }
 
     /// The key for which a text stands: a UID, if a pod has it or had it.
@@ -482,7 +482,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
 
     #[inline(never)]
     fn search(&self, key: ClaimedKeyRef<'_>, by: FoundBy) -> Holder<'a, P> {
-        self.judge(key, by).into()
+        self.fixed().judge(key, by).into()
     }
 
     fn judge(&self, key: ClaimedKeyRef<'_>, by: FoundBy) -> Verdict<'a, P> {
