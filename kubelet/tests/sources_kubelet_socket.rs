@@ -262,6 +262,7 @@ async fn other_clients_that_use_up_the_limit_of_requests_delay_a_list() {
     node.kubelet.put("1", &pod("1", &running("10.0.0.1")));
     let mut source = node.source();
     complete(&mut source).await;
+    let before = node.kubelet.lists();
     node.kubelet.exhaust();
     node.nudge.notify_one();
     let is_told =
@@ -270,6 +271,9 @@ async fn other_clients_that_use_up_the_limit_of_requests_delay_a_list() {
     assert_eq!((status.relists, node.kubelet.watches()), (1, 1), "the watch goes on");
     node.kubelet.put("2", &pod("2", &running("10.0.0.2")));
     assert_eq!(names(&next(&mut source).await), ["1", "2"]);
+    // Refused at 0, 1 and 3 s, and answered at 7 s: the limit is full again after 5 s, whatever the event asked for.
+    let lists = node.kubelet.lists() - before;
+    assert!(lists <= 4, "{lists} lists: the pauses do not double");
 }
 
 /// As a client that is stopped for a while, and that the kubelet drops.
