@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use equivalent::{Comparable, Equivalent};
 
-use super::tables::KeyNumbers;
+use super::key_numbers::KeyNumbers;
 use crate::id::PodUid;
 use crate::pod::{ClaimedKeyRef, OwnedClaimedKey, Strength};
 use crate::table::OrdSet;

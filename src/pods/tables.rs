@@ -14,6 +14,7 @@ use super::contenders::Contenders;
 use super::found::{Found, FoundBy, Key};
 use super::hashed_key::{HashedKey, HashedName};
 use super::hashed_uid::HashedUid;
+use super::key_numbers::KeyNumbers;
 use super::mirror::Mirror;
 use crate::id::{PodUid, UidRef};
 use crate::identity::ContainerId;
@@ -39,15 +40,6 @@ tables! {
     ips: Words => V,
     /// Pods by custom key.
     custom_keys: Text => V,
-}
-
-/// A number for each kind of key that pods claim. Each kind has a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct KeyNumbers {
-    pub(crate) names: usize,
-    pub(crate) container_ids: usize,
-    pub(crate) ips: usize,
-    pub(crate) custom_keys: usize,
 }
 
 /// A pod that can claim keys.
@@ -96,13 +88,6 @@ impl<P: PodMeta> Claimant for Arc<P> {
     #[inline]
     fn removed_at(&self) -> Option<Instant> {
         None
-    }
-}
-
-impl KeyNumbers {
-    pub(crate) const fn sum(self) -> usize {
-        let Self { names, container_ids, ips, custom_keys } = self;
-        names + container_ids + ips + custom_keys
     }
 }
 

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::contenders::{Before, SortedByKey};
+use super::key_numbers::KeyNumbers;
 use super::queue::Queue;
-use super::tables::KeyNumbers;
 use crate::id::PodUid;
 use crate::moment::{Coverage, Moment};
 use crate::options::KeepRemoved;
