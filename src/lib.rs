@@ -111,8 +111,8 @@
 //!   [`Writer::retired_snapshots`] tells how many replaced snapshots are left, [`Writer::oldest_retired`] which one is the oldest.
 //!
 //! # Progress
-//! Reads are always lock-free, and wait-free in practice: they use arc-swap's `load`, whose documentation
-//! names the exceptions. A thread that holds eight guards takes a shared reference count for each further
+//! Reads are always lock-free: they use arc-swap's `load`. By its documentation, they are also wait-free, except for at most one
+//! of `usize::MAX / 4` loads, which may have to try again. A thread that holds eight guards takes a shared reference count for each further
 //! one. The writer never waits for a reader; a publication wakes the followers that sleep.
 //!
 //! # Features

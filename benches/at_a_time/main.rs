@@ -212,7 +212,9 @@ fn table(asked: &[Asked], forced: &Forced, questions: u64) -> String {
     let ours = Counts::sum(&asked[0].counts);
     let _ = writeln!(
         text,
-        "\nWritten by `cargo run --release -p pod-index-benches --bin at_a_time`.\n\n\
+        "\n*Right* and *confidently wrong* are answers that name one pod, without a doubt. Such an answer is confidently wrong, a *wrong attribution*, if\n\
+         that pod did not have the IP at the time. *Ambiguous* names candidates and none as certain; *unknown* names nobody.\n\n\
+         Written by `cargo run --release -p pod-index-benches --bin at_a_time`.\n\n\
          {questions} questions, each answered by all. Of the ambiguous answers of pod-index, {:.1} % have the right pod first. In {}\n\
          questions, the answers were compared with what the observations prove. They prove one pod in {:.2} %. pod-index named a\n\
          pod in {:.2} %, and missed {} proven ones.\n\n\

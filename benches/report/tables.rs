@@ -86,6 +86,27 @@ pub(crate) fn designs(figures: &[Figure], what: &str) -> String {
     text
 }
 
+/// One row per number of pods and situation: percentiles of the index's single lookups.
+pub(crate) fn percentiles(figures: &[Figure]) -> String {
+    let shown =
+        [("50 %", "p50"), ("99 %", "p99"), ("99.9 %", "p99.9"), ("99.99 %", "p99.99"), ("maximum", "p100")];
+    let mut heads = shown.map(|(head, _)| head).to_vec();
+    heads.push("maximum of the control");
+    let mut text = String::new();
+    header(&mut text, "pods, situation", &heads);
+    for n in [1_000, 100_000] {
+        for (letter, situation) in SITUATIONS {
+            let figure = |percentile: &str, name| {
+                value(figures, n, &format!("{letter} {percentile}"), name).map_or_else(String::new, short)
+            };
+            let mut cells = shown.map(|(_, percentile)| figure(percentile, Cached::NAME)).to_vec();
+            cells.push(figure("p100", CONTROL));
+            row(&mut text, &format!("{}, {situation}", grouped(n)), &cells);
+        }
+    }
+    text
+}
+
 /// One row per design, the 99.9th percentile of each situation.
 pub(crate) fn latencies(figures: &[Figure]) -> String {
     let mut text = String::new();
