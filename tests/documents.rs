@@ -1,6 +1,6 @@
 //! Documents and comments refer to existing things: relative links, headings, and files named as `code`.
 //! Operators' docs list every status word of the agent, and name no flag, metric or alert that does not exist. A figure that
-//! stands on two pages is the same on both. Modules use only what CONTRIBUTING.md allows.
+//! stands on two pages is the same on both. Modules use only what `docs/contributing/code.md` allows.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -153,10 +153,9 @@ fn operators_docs_list_every_state_and_every_kind_of_problem() {
 }
 
 #[test]
-fn every_module_uses_only_the_modules_that_contributing_allows_it() {
-    let contributing = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
-    let tables: Vec<&str> =
-        contributing.split("| your change is about | module | it may use |").skip(1).collect();
+fn every_module_uses_only_the_modules_that_the_page_of_the_code_allows_it() {
+    let page = read(OF_THE_CODE);
+    let tables: Vec<&str> = page.split("| your change is about | module | it may use |").skip(1).collect();
     let packages = ["src", "kubelet/src", "agent/src"];
     assert_eq!(tables.len(), packages.len());
     let mut forbidden = Vec::new();
@@ -167,7 +166,7 @@ fn every_module_uses_only_the_modules_that_contributing_allows_it() {
             let module = name.trim_end_matches(".rs");
             let is_known =
                 ["lib", "main"].contains(&module) || modules.iter().any(|(known, _)| *known == module);
-            assert!(is_known, "CONTRIBUTING.md does not say what the module {package}/{module} is for");
+            assert!(is_known, "{OF_THE_CODE} does not say what the module {package}/{module} is for");
         }
         for (module, may_use) in &modules {
             let directory = root().join(package).join(module);
@@ -196,9 +195,8 @@ fn every_module_uses_only_the_modules_that_contributing_allows_it() {
 /// A word that the code no longer has misleads, and a list that grows without bound is none that a newcomer reads.
 #[test]
 fn the_words_of_the_index_are_thirty_at_most_and_the_code_has_each() {
-    let contributing = read("CONTRIBUTING.md");
-    let (_, of_the_index) =
-        contributing.split_once("These are the index's words").expect("the index's words");
+    let page = read(OF_THE_CODE);
+    let (_, of_the_index) = page.split_once("These are the index's words").expect("the index's words");
     let chapter = read("src/docs/table.md");
     let (_, of_the_tables) = chapter.split_once("# The words").expect("the tables' words");
     // A comment may still have a word that the code itself has no longer.
@@ -230,7 +228,7 @@ fn the_words_of_the_index_are_thirty_at_most_and_the_code_has_each() {
     }
 }
 
-/// The modules in a table of CONTRIBUTING.md, and what each may use.
+/// The modules in a table of the page of the code, and what each may use.
 fn modules(table: &str) -> Vec<(&str, BTreeSet<&str>)> {
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
     let mut modules: Vec<(&str, BTreeSet<&str>)> = Vec::new();
@@ -248,6 +246,9 @@ fn modules(table: &str) -> Vec<(&str, BTreeSet<&str>)> {
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
+
+/// The page with the tables of modules, and with the glossary.
+const OF_THE_CODE: &str = "docs/contributing/code.md";
 
 /// What operators read. The reference itself is compared with the program.
 const OF_THE_AGENT: [&str; 14] = [

@@ -1,8 +1,8 @@
 //! The node agent, binary `pod-index`: reads pods from their sources into the index and serves them over HTTP and on
 //! the terminal.
 //!
-//! This module connects the others; no other module may. It must not know how any of them works. `CONTRIBUTING.md` says
-//! what each module may use.
+//! This module connects the others; no other module may. It must not know how any of them works. `docs/contributing/code.md`
+//! says what each module may use.
 //!
 //! ```text
 //! file ─┐                                                               ┌─> HTTP
