@@ -614,10 +614,10 @@ fn whois_lists_each_field_that_rules_may_name() {
 /// asks for details, and two pages.
 #[test]
 fn each_field_of_whois_can_be_chosen_and_is_described() {
-    let find = read("agent/src/whois/find.rs");
+    let matched = read("agent/src/whois/matched.rs");
     let written_by = |function: &str| -> BTreeSet<String> {
         let body =
-            find.split(&format!("fn {function}(")).nth(1).and_then(|rest| rest.split("\n    }\n").next());
+            matched.split(&format!("fn {function}(")).nth(1).and_then(|rest| rest.split("\n    }\n").next());
         let names = between(body.unwrap_or_else(|| panic!("no {function}")), "line.put(\"", '"');
         names.map(str::to_owned).collect()
     };
@@ -645,7 +645,8 @@ fn each_field_of_whois_can_be_chosen_and_is_described() {
     // The command shows these in other words, beside the table.
     let elsewhere = ["contested", "contradiction", "from", "until"];
     let page = read("docs/whois.md");
-    for field in ["write_how", "write_pod", "write_details"].into_iter().flat_map(written_by) {
+    let writing = ["write_how", "write_pod", "write_workload", "write_labels", "write_details"];
+    for field in writing.into_iter().flat_map(written_by) {
         let is_chosen = fields.contains(&field) || elsewhere.contains(&&*field);
         assert!(is_chosen, "--fields={field} is refused: FIELDS in agent/src/cli/mod.rs lacks it");
         assert!(page.contains(&format!("`{field}`")), "docs/whois.md does not explain {field}");
@@ -657,8 +658,9 @@ fn each_field_of_whois_can_be_chosen_and_is_described() {
 #[test]
 fn whois_shows_only_fields_and_errors_that_the_program_writes() {
     let page = read("docs/whois.md");
-    let code =
-        ["agent/src/whois/find.rs", "agent/src/whois/answer.rs", "src/identity/error.rs"].map(read).concat();
+    let of_whois = ["answer", "at_a_time", "find", "matched", "search", "sought", "unknown"];
+    let of_whois = of_whois.map(|module| read(&format!("agent/src/whois/{module}.rs"))).concat();
+    let code = of_whois + &read("src/identity/error.rs");
     let blocks = page.split("```json\n").skip(1).map(|block| block.split("```").next().unwrap());
     let answers: Vec<_> =
         blocks.flat_map(str::lines).filter(|line| line.starts_with(r#"{"found""#)).collect();

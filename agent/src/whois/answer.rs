@@ -1,9 +1,16 @@
 //! The answer to one query: one line of JSON. Clients of other versions read it, so a field that is unknown or missing is
 //! no error.
 
-use pod_index::FoundBy;
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp, Unit};
+use pod_index::{Bounds, FoundBy, PodMeta};
 use pod_index_kubelet::records::Workload;
 use serde::Serialize;
+use serde_json::Value;
+
+use super::query;
 
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
 pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
@@ -11,6 +18,9 @@ pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 /// The start of the error for a process of a pod that the index does not have. The client looks for it, too: the pod may
 /// arrive in a moment.
 pub(crate) const NO_POD_OF_PROCESS: &str = "the index does not have the pod of this process";
+
+/// The attributes of what has none.
+pub(super) const NO_ATTRIBUTES: &[u8] = b"{}";
 
 /// Whether another pod may later be found by what a removed pod was found by. So a query that waits goes on waiting.
 ///
@@ -69,6 +79,24 @@ impl<'a> Controller<'a> {
     pub(super) fn of_workload(workload: &'a Workload) -> Self {
         Self { kind: &workload.kind, name: &workload.name, derived: Some(workload.derived) }
     }
+}
+
+/// The name of a pod, for a message.
+pub(super) fn full_name(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace(), pod.name())
+}
+
+/// The range in which a time lies.
+pub(super) fn range(Bounds { earliest, latest }: Bounds) -> Value {
+    let ends = [("earliest", earliest), ("latest", latest)];
+    ends.into_iter().filter_map(|(name, time)| Some((name, query::written(time?)))).collect()
+}
+
+/// The time of a removal, in whole seconds.
+pub(super) fn time_of(removed_at: Instant) -> Timestamp {
+    let age = SignedDuration::try_from(removed_at.elapsed()).unwrap_or_default();
+    let time = Timestamp::now().saturating_sub(age).unwrap_or(Timestamp::UNIX_EPOCH);
+    time.round(Unit::Second).unwrap_or(time)
 }
 
 #[cfg(test)]

@@ -6,13 +6,15 @@ use pod_index::Snapshot;
 use pod_index_kubelet::records::Record;
 
 use super::Whois;
-use super::answer::Shown;
-use super::find::{Match, NO_ATTRIBUTES, Sought, Unknown};
+use super::answer::{NO_ATTRIBUTES, Shown};
 use super::lookups::Outcomes;
+use super::matched::Match;
 use super::processes::Placements;
 use super::queries::{AnswerOptions, Queries};
 use super::read_ahead::ReadAhead;
 use super::search_budget::SearchBudget;
+use super::sought::Sought;
+use super::unknown::Unknown;
 
 /// Answers repeat at most this many bytes of a query. Paths of cgroups and logs are shorter.
 const ECHO: usize = 4096;
@@ -141,7 +143,7 @@ impl<'a> Part<'a> {
         if self.has_room {
             Sought::parse(query, self.options.at, self.placements, self.whois.processes.roots())
         } else {
-            Err(Unknown::new(None, TOO_LARGE))
+            Err(Unknown::invalid(TOO_LARGE))
         }
     }
 

@@ -1,36 +1,45 @@
 //! "Which pod is this?": finds a pod by any identity that an event carries.
 //!
 //! ```text
-//! text ─> Sought ─> Match ─> Line ─> HTTP ─> `pod-index whois`
+//! text ─> Sought ─> Match or Unknown ─> Line ─> HTTP ─> `pod-index whois`
 //!  └─ PID ─> /proc ─┘ └─ snapshot
 //! ```
 //! | question | module |
 //! |---|---|
 //! | which requests are there, and what do they get? | [`routes`] |
 //! | what does a URL say, where does a query end? | [`queries`] |
-//! | what does one query mean? | [`query`] |
+//! | what does one query mean? | [`query`], [`sought`] |
 //! | how is a batch answered, query by query? | [`batch`] |
 //! | how is a long answer divided, while its client reads? | [`in_parts`] |
 //! | how much may a batch search? | [`search_budget`] |
 //! | when are processes read? by which threads? | [`read_ahead`], [`processes`] |
-//! | which pod is it? | [`find`] |
+//! | which pod is it? which was it at a time? | [`find`], [`at_a_time`] |
+//! | what if no key finds it? | [`search`] |
+//! | what does the answer say of the pod, or of why there is none? | [`matched`], [`unknown`] |
+//! | does the query name another pod than the one that was found? | [`contradiction`] |
 //! | how is that written? | [`answer`], [`attributes`] |
 
 pub(crate) mod answer;
+mod at_a_time;
 mod attributes;
 mod batch;
 mod body;
+mod contradiction;
 mod find;
 mod in_parts;
 mod lookups;
+mod matched;
 mod processes;
 pub(crate) mod queries;
 pub(crate) mod query;
 mod read_ahead;
 pub(crate) mod routes;
+mod search;
 mod search_budget;
+mod sought;
 #[cfg(test)]
 mod tests;
+mod unknown;
 
 use std::sync::Arc;
 
@@ -40,10 +49,10 @@ use pod_index::{FoundBy, Reader, is_mirror_pod};
 use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::records::Record;
 
-pub(crate) use self::find::suggestion;
 use self::lookups::{Lookups, Outcomes};
 use self::processes::Processes;
 pub(crate) use self::routes::router;
+pub(crate) use self::search::suggestion;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::values::Tolerance;
@@ -98,7 +107,7 @@ impl Whois {
             let Some(at) = found.removed_at else { return Some(Arc::clone(found.pod.pod())) };
             let mut pod = Pod::clone(found.pod);
             let annotations = pod.metadata.annotations.get_or_insert_default();
-            annotations.insert(REMOVED_ANNOTATION.to_owned(), find::time_of(at).to_string());
+            annotations.insert(REMOVED_ANNOTATION.to_owned(), answer::time_of(at).to_string());
             Some(Arc::new(pod))
         };
         let is_made_up = |identity: &Identity<'_>| {
