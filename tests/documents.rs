@@ -666,6 +666,8 @@ fn whois_shows_only_fields_and_errors_that_the_program_writes() {
         blocks.flat_map(str::lines).filter(|line| line.starts_with(r#"{"found""#)).collect();
     assert!(answers.len() >= 10, "only {} examples", answers.len());
     for answer in answers {
+        let (has_error, has_retry) = (answer.contains(r#""error":"#), answer.contains(r#""retry":"#));
+        assert_eq!(has_error, has_retry, "each error has a retry: {answer}");
         let error = between(answer, r#""error":""#, '"').next().unwrap_or_default().trim_end_matches('\\');
         // Of one that names pods or a time, the beginning.
         let is_built = |start: &&str| error.starts_with(start);

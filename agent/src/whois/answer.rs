@@ -15,10 +15,6 @@ use super::query;
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
 pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
 
-/// The start of the error for a process of a pod that the index does not have. The client looks for it, too: the pod may
-/// arrive in a moment.
-pub(crate) const NO_POD_OF_PROCESS: &str = "the index does not have the pod of this process";
-
 /// The attributes of what has none.
 pub(super) const NO_ATTRIBUTES: &[u8] = b"{}";
 
@@ -29,6 +25,28 @@ pub(super) const NO_ATTRIBUTES: &[u8] = b"{}";
 pub(crate) fn is_passed_on(found_by: &str) -> bool {
     let lasting = [FoundBy::Uid, FoundBy::MirrorUid, FoundBy::ContainerId];
     lasting.iter().all(|lasting| lasting.as_str() != found_by)
+}
+
+/// Whether asking again for the same key may bring another answer, if no pod was found: the field `retry`. Clients decide by it, and
+/// not by the text of the error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Retry {
+    /// The answer stays.
+    Never,
+    /// In a moment, the agent may know more.
+    Later,
+    /// The key was not looked up. Another request may ask for it at once.
+    Now,
+}
+
+impl Retry {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Later => "later",
+            Self::Now => "now",
+        }
+    }
 }
 
 /// Which parts of an answer are shown.

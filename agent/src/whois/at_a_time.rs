@@ -6,7 +6,7 @@ use pod_index::{AtTime, Bounds, Candidate, Coverage, Found, Holder, NotFound, Po
 use pod_index_kubelet::records::Record;
 use serde_json::{Value, json};
 
-use super::answer::{full_name, range};
+use super::answer::{Retry, full_name, range};
 use super::matched::{KeyTimes, Match};
 use super::query;
 use super::sought::Sought;
@@ -26,10 +26,8 @@ impl Sought<'_> {
         match self.identity.resolve_at(&then) {
             Holder::Pod(found) => Ok(Some(self.match_at(found, &then))),
             Holder::Unknown(NotFound::NoPod) if self.identity.reusable_key().is_none() => Ok(None),
-            Holder::Unknown(why) => Err(self.nobody_at(at, why, then.known())),
-            Holder::Ambiguous { candidates, more } => {
-                Err(self.ambiguous_at(at, &candidates, more, then.known()))
-            }
+            Holder::Unknown(why) => Err(self.nobody_at(at, why, &then)),
+            Holder::Ambiguous { candidates, more } => Err(self.ambiguous_at(at, &candidates, more, &then)),
             _ => Ok(None),
         }
     }
@@ -44,8 +42,9 @@ impl Sought<'_> {
     }
 
     /// No pod is known to have had the key.
-    fn nobody_at(&self, at: Time, why: NotFound, known: Option<Coverage>) -> Unknown {
-        let mut unknown = self.unknown_at(at, why_not(why, known), known);
+    fn nobody_at(&self, at: Time, why: NotFound, then: &AtTime<'_, Record>) -> Unknown {
+        let known = then.known();
+        let mut unknown = self.unknown_at(at, why_not(why, known), then);
         unknown.known_since = known.map(|known| known.since).filter(|_| why == NotFound::TooEarly);
         unknown
     }
@@ -56,20 +55,21 @@ impl Sought<'_> {
         at: Time,
         candidates: &[Candidate<'_, Record>],
         more: usize,
-        known: Option<Coverage>,
+        then: &AtTime<'_, Record>,
     ) -> Unknown {
-        let mut unknown = self.unknown_at(at, one_of(candidates, more), known);
+        let mut unknown = self.unknown_at(at, one_of(candidates, more), then);
         unknown.is_ambiguous = true;
         unknown.then.insert("candidates".to_owned(), candidates.iter().map(shown).collect());
         unknown
     }
 
-    /// No pod had the key at this time for certain. `known`: the time of which everything is known.
-    fn unknown_at(&self, at: Time, error: String, known: Option<Coverage>) -> Unknown {
-        let mut unknown = Unknown::new(Some(self.taken_for().name), error);
+    /// No pod had the key at this time for certain.
+    fn unknown_at(&self, at: Time, error: String, then: &AtTime<'_, Record>) -> Unknown {
+        let retry = if then.is_settled() { Retry::Never } else { Retry::Later };
+        let mut unknown = Unknown { retry, ..Unknown::new(Some(self.taken_for().name), error) };
         unknown.then.insert("at".to_owned(), query::written(at).into());
         // It ends before it begins until what is known is older than the delay of the sources: nothing is known yet.
-        if let Some(Coverage { since, until }) = known.filter(|known| known.since <= known.until) {
+        if let Some(Coverage { since, until }) = then.known().filter(|known| known.since <= known.until) {
             let known = range(Bounds { earliest: Some(since), latest: Some(until) });
             unknown.then.insert("known".to_owned(), known);
         }

@@ -6,7 +6,7 @@ use pod_index::Snapshot;
 use pod_index_kubelet::records::Record;
 
 use super::Whois;
-use super::answer::{NO_ATTRIBUTES, Shown};
+use super::answer::{NO_ATTRIBUTES, Retry, Shown};
 use super::lookups::Outcomes;
 use super::matched::Match;
 use super::processes::Placements;
@@ -143,7 +143,7 @@ impl<'a> Part<'a> {
         if self.has_room {
             Sought::parse(query, self.options.at, self.placements, self.whois.processes.roots())
         } else {
-            Err(Unknown::invalid(TOO_LARGE))
+            Err(Unknown { retry: Retry::Now, ..Unknown::invalid(TOO_LARGE) })
         }
     }
 

@@ -5,6 +5,7 @@ use pod_index::{Found, PodMeta, Snapshot, Time};
 use pod_index_kubelet::records::Record;
 use pod_index_kubelet::sources::static_pods::CLAIMED_ANNOTATION;
 
+use super::answer::Retry;
 use super::matched::Match;
 use super::query;
 use super::search::{FoundByStart, by_name_alone, by_short_id, suggestion};
@@ -155,7 +156,7 @@ impl Sought<'_> {
     /// No pod has what was asked for: it may have it later.
     fn missing(&self) -> Unknown {
         let TakenFor { name, missing } = self.taken_for();
-        Unknown { is_missing: true, ..Unknown::new(Some(name), missing) }
+        Unknown { retry: Retry::Later, is_missing: true, ..Unknown::new(Some(name), missing) }
     }
 
     /// As [`missing`](Self::missing), for a word of no known form.
@@ -167,7 +168,7 @@ impl Sought<'_> {
     /// The request has made all the searches that it may make. The pod may be there.
     fn not_searched(&self) -> Unknown {
         let TakenFor { name, .. } = self.taken_for();
-        Unknown { is_missing: true, ..Unknown::new(Some(name), NOT_SEARCHED) }
+        Unknown { retry: Retry::Now, is_missing: true, ..Unknown::new(Some(name), NOT_SEARCHED) }
     }
 }
 
@@ -206,8 +207,8 @@ mod tests {
             for (allowed, is_found, left) in [(2, true, 1), (1, true, 0), (0, false, 0)] {
                 let mut searches = SearchBudget::of(allowed);
                 let found = sought.find(&snapshot, tolerance, &mut searches);
-                let error = found.as_ref().err().map(|unknown| &*unknown.error);
-                assert_eq!(error, (!is_found).then_some(NOT_SEARCHED), "the pod may be there");
+                let said = found.as_ref().err().map(|unknown| (&*unknown.error, unknown.retry));
+                assert_eq!(said, (!is_found).then_some((NOT_SEARCHED, Retry::Now)), "the pod may be there");
                 let left_over = iter::from_fn(|| searches.take_search().then_some(())).count();
                 assert_eq!((found.is_ok(), left_over), (is_found, left), "{allowed}");
             }

@@ -4,7 +4,7 @@ use pod_index::identity::{Cgroup, ContainerId, Identity, PodLog};
 use pod_index::{FoundBy, Key, Time, UidRef};
 use pod_index_kubelet::process::{Placement, Roots};
 
-use super::answer::NO_POD_OF_PROCESS;
+use super::answer::Retry;
 use super::processes::Placements;
 use super::query::{self, Process};
 use super::unknown::Unknown;
@@ -105,16 +105,19 @@ impl<'a> Sought<'a> {
         if process.started.is_none() && at.is_some() {
             return Err(Unknown::invalid("at: a process ID at a time needs its start: PID@NANOSECONDS"));
         }
-        let error = match placements.get(&process) {
-            Some(Ok(Placement::Pod(cgroup))) => return Ok(Self::of_cgroup_of_process(cgroup.clone())),
-            Some(Ok(Placement::NoPod)) => "the process belongs to no pod".to_owned(),
+        let unknown = |error: &str| Unknown::new(Some("pid"), error);
+        match placements.get(&process) {
+            Some(Ok(Placement::Pod(cgroup))) => Ok(Self::of_cgroup_of_process(cgroup.clone())),
+            Some(Ok(Placement::NoPod)) => Err(unknown("the process belongs to no pod")),
             Some(Ok(Placement::Gone)) => {
-                "no process has this ID, or the agent does not see it (--proc)".to_owned()
+                Err(unknown("no process has this ID, or the agent does not see it (--proc)"))
             }
-            Some(Err(error)) => error.to_string(),
-            None => "the agent's /proc does not answer (--proc)".to_owned(),
-        };
-        Err(Unknown::new(Some("pid"), error))
+            Some(Err(error)) => Err(unknown(&error.to_string())),
+            None => {
+                let unknown = unknown("the agent's /proc does not answer (--proc)");
+                Err(Unknown { retry: Retry::Later, ..unknown })
+            }
+        }
     }
 
     fn of_cgroup_of_process(cgroup: Cgroup) -> Self {
@@ -132,7 +135,7 @@ impl<'a> Sought<'a> {
 
     pub(super) fn taken_for(&self) -> TakenFor {
         let (name, missing) = match self.identity {
-            _ if self.is_process => ("pid", NO_POD_OF_PROCESS),
+            _ if self.is_process => ("pid", "the index does not have the pod of this process"),
             _ if self.short_id.is_some() => ("containerId", NO_CONTAINER_OR_SEVERAL),
             Identity::ContainerId(_) => ("containerId", "no pod has a container with this ID"),
             Identity::Cgroup(_) => ("cgroup", "the index does not have the pod of this cgroup"),

@@ -18,6 +18,7 @@ use serde_json::{Value, from_value, json};
 use super::Whois;
 use super::batch::Batch;
 use super::in_parts::ONE_MOMENT;
+use super::processes::Processes;
 use super::queries::{AnswerOptions, Parameters, Queries};
 use super::read_ahead::QUERIES;
 use crate::api::client::Clients;
@@ -146,6 +147,56 @@ async fn the_answers_to_a_body_are_of_one_moment_unless_its_client_is_slow() {
     }
 }
 
+/// A client decides by `retry` alone, whether it asks for one key or sends a batch.
+#[tokio::test]
+async fn an_answer_without_a_pod_says_whether_to_ask_again_in_batches_too() {
+    let (whois, _index) = whois();
+    let limits = Clients::new().named("client");
+    let expected = [
+        ("10.0.0.99", "later"),
+        ("shop/nobody", "later"),
+        ("containerd://4fa6d5e2c1b09f8e7d6c5b4a39281706f5e4d3c2b1a0918273645546372819ac", "later"),
+        ("a-word", "later"),
+        // No look at `/proc` answers in this test.
+        ("4711", "later"),
+        ("hello world", "never"),
+        ("", "never"),
+        ("10.0.0.0/8", "never"),
+        ("/system.slice/sshd.service", "never"),
+        ("10.0.0.99 at=x", "never"),
+        ("4711 at=5", "never"),
+        // This index keeps no times.
+        ("10.0.0.99 at=5", "never"),
+    ];
+    let whois = Arc::into_inner(whois).unwrap();
+    let whois = Arc::new(Whois { processes: Processes::counting(Arc::default()), ..whois });
+    let lines = expected.map(|(query, _)| query).join("\n");
+    let mut responses =
+        vec![Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch_of_lines(lines), None)];
+    for (query, _) in expected {
+        let parameters = form_urlencoded::Serializer::new(String::new()).append_pair("q", query).finish();
+        responses.push(whois.answer_at_once(&limits, batch_of_url(&parameters)).await);
+    }
+    let mut answers = Vec::new();
+    for response in responses {
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        answers.extend(str::from_utf8(&body).unwrap().lines().map(|line| {
+            let answer: Value = serde_json::from_str(line).unwrap();
+            let [query, retry] = ["query", "retry"].map(|field| answer[field].as_str().unwrap().to_owned());
+            (query, retry)
+        }));
+    }
+    let expected = expected.map(|(query, retry)| (query.to_owned(), retry.to_owned()));
+    assert_eq!(answers, [expected.clone(), expected].concat(), "of the batch, then each alone");
+}
+
+/// What an answer about a time says.
+struct Asked {
+    error: String,
+    retry: String,
+    known: Value,
+}
+
 /// Back by an hour, as somebody sets a clock right.
 #[tokio::test]
 async fn after_a_step_of_the_clock_nothing_is_known_for_a_while_and_no_setting_is_blamed() {
@@ -165,21 +216,26 @@ async fn after_a_step_of_the_clock_nothing_is_known_for_a_while_and_no_setting_i
         let batch = batch_of_url(&format!("q=10.0.0.1&at={}", 1_700_000_000 + time));
         let body = whois.answer_at_once(&limits, batch).await.into_body();
         let answer: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
-        (answer["error"].as_str().unwrap().to_owned(), answer["known"].clone())
+        let [error, retry] = ["error", "retry"].map(|field| answer[field].as_str().unwrap().to_owned());
+        Asked { error, retry, known: answer["known"].clone() }
     };
     writer.advance(moment(0, 5_000));
-    let (error, known) = asked(-100).await;
+    let Asked { error, known, .. } = asked(-100).await;
     assert!(error.ends_with("(--keep-removed)"), "{error}");
     assert!(known["earliest"].as_str() < known["latest"].as_str(), "{known}");
+    // Covered until 5,000, less the delay of 10 s. So 4,987 and the skew of 2 s is before what is not known yet.
+    let retry = async |time: i64| asked(time).await.retry;
+    assert_eq!([retry(-100).await, retry(4_987).await, retry(4_988).await], ["never", "never", "later"]);
 
     writer.advance(moment(1, 1_400));
     assert_eq!(writer.clock_steps(), 1);
     readiness.clock_was_set(second(1_400));
-    let (error, known) = asked(1_300).await;
+    let Asked { error, known, .. } = asked(1_300).await;
     assert!(error.ends_with("Z: the wall clock was set then"), "{error}");
     assert_eq!(known, Value::Null, "what is known is not older than the delay");
+    assert_eq!(retry(1_300).await, "never", "nobody will know what was before the step");
     writer.advance(moment(61, 1_460));
-    let (error, known) = asked(1_300).await;
+    let Asked { error, known, .. } = asked(1_300).await;
     assert!(error.ends_with("Z: the wall clock was set then"), "{error}");
     assert!(known["earliest"].as_str() < known["latest"].as_str(), "{known}");
 }

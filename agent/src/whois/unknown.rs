@@ -3,7 +3,7 @@
 use pod_index::Time;
 use serde_json::{Map, Value};
 
-use super::answer::Line;
+use super::answer::{Line, Retry};
 
 /// Why no pod was found.
 #[derive(Clone)]
@@ -11,7 +11,8 @@ pub(super) struct Unknown {
     /// `None`: the query is no identity.
     pub(super) kind: Option<&'static str>,
     pub(super) error: String,
-    /// The index has no such pod now: it may have it later.
+    pub(super) retry: Retry,
+    /// The index has no such pod now: it may have it later. So a request with `wait` waits.
     pub(super) is_missing: bool,
     /// Several pods may have had the key at the time of the event.
     pub(super) is_ambiguous: bool,
@@ -22,10 +23,12 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
+    /// Asking again is of no use, unless the caller sets `retry`.
     pub(super) fn new(kind: Option<&'static str>, error: impl Into<String>) -> Self {
         Self {
             kind,
             error: error.into(),
+            retry: Retry::Never,
             is_missing: false,
             is_ambiguous: false,
             known_since: None,
@@ -43,6 +46,7 @@ impl Unknown {
         let mut line = Line::new(false, query, to);
         line.put("kind", self.kind);
         line.put("error", Some(&self.error));
+        line.put("retry", Some(self.retry.as_str()));
         for (name, value) in &self.then {
             line.put(name, Some(value));
         }

@@ -14,7 +14,7 @@ use crate::cli::client::{Refused, Server};
 use crate::cli::patience::{PATIENCE, Patience};
 use crate::cli::{DETAILS, FIELDS, WhoisArgs, format, runtime};
 use crate::config::failure::Failure;
-use crate::whois::answer::{NO_POD_OF_PROCESS, is_passed_on};
+use crate::whois::answer::{Retry, is_passed_on};
 use crate::whois::queries::LONGEST_WAIT;
 use crate::whois::query;
 use crate::whois::routes::FEW;
@@ -243,18 +243,13 @@ impl Answers {
 }
 
 /// Whether asking again may bring another answer to the query:
-/// - no pod was found, and it may still arrive. For a process, this holds if it is in a pod that the index does not
-///   have. It does not hold for text that is no identity;
-/// - no pod was found for a time, of which more will be known;
+/// - no pod was found, and the agent says that this may change (`retry`);
 /// - a removed pod was found by a key that another pod may get, such as an IP or a name.
 fn may_change(answer: &[u8]) -> bool {
     let Ok(answer) = serde_json::from_slice::<Value>(answer) else { return false };
     match answer["foundBy"].as_str() {
         Some(by) => is_passed_on(by) && answer["removed"].is_string() && answer["at"].is_null(),
-        None if answer["kind"] == "pid" => {
-            answer["error"].as_str().is_some_and(|error| error.starts_with(NO_POD_OF_PROCESS))
-        }
-        None => answer["kind"].is_string(),
+        None => answer["retry"].as_str().is_some_and(|retry| retry != Retry::Never.as_str()),
     }
 }
 

@@ -63,8 +63,8 @@ fn answers(queries: &[String], are_found: impl Fn(&str) -> bool) -> (&'static st
     let answer = |query: &String| {
         // The agent's lines begin so.
         let found = are_found(query);
-        let found_by = if found { r#","foundBy":"uid""# } else { "" };
-        format!("{{\"found\":{found},\"query\":{},\"kind\":\"uid\"{found_by}}}\n", json!(query))
+        let how = if found { r#""foundBy":"uid""# } else { r#""retry":"later""# };
+        format!("{{\"found\":{found},\"query\":{},\"kind\":\"uid\",{how}}}\n", json!(query))
     };
     ("200 OK", queries.iter().map(answer).collect())
 }
@@ -182,7 +182,7 @@ fn not_known_until(known: usize) -> impl Fn(usize, &[String]) -> (&'static str, 
             let why = if found {
                 r#""foundBy":"ip""#
             } else {
-                r#""error":"what happened at that time is not known yet""#
+                r#""error":"what happened at that time is not known yet","retry":"later""#
             };
             let at = r#""at":"2026-01-02T03:04:05Z""#;
             format!("{{\"found\":{found},\"query\":{},\"kind\":\"ip\",{at},{why}}}\n", json!(query))

@@ -370,6 +370,8 @@ async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     assert!(answers[3]["error"].as_str().unwrap().contains("10/stat"), "{}", answers[3]);
     assert!(answers[4]["error"].as_str().unwrap().starts_with("no process has this ID"), "{}", answers[4]);
     assert!(answers.iter().all(|answer| answer["kind"] == "pid"));
+    let retry: Vec<_> = answers.iter().map(|answer| answer["retry"].as_str()).collect();
+    assert_eq!(retry, [Some("never"), None, Some("later"), Some("never"), Some("never")]);
 
     // Another pod claims the container's ID, and its claim is stronger.
     setup.process("11", &format!("0::{}\n", cgroup(WEB, &id('a'))));

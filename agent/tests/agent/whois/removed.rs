@@ -155,10 +155,13 @@ async fn an_ip_is_found_with_the_pod_that_had_it_at_the_time() {
         (&json!(false), &json!("u-2")),
         "{future}"
     );
+    assert_eq!(future["retry"], "later", "its time has not come");
     let past: Value = get("10.0.0.99", "0").json();
+    assert_eq!(past["retry"], "never", "{past}");
     assert!(past["error"].as_str().unwrap().contains("before what the agent knows"), "{past}");
     assert!(past["known"]["earliest"].is_string(), "{past}");
     let never: Value = get("10.0.0.99", &second).json();
+    assert_eq!(never["retry"], "never", "{never}");
     assert!(never["error"].as_str().unwrap().contains("at that time"), "{never}");
     // After a gap in the watch, another pod may have had it.
     setup.server.compact();

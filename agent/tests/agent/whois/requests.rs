@@ -72,6 +72,7 @@ async fn the_answers_to_one_request_are_limited() {
     assert_eq!(found, expected);
     let error = "the answers to one request are limited to 64 MiB; send this query in another request";
     assert_eq!((&answers[199]["query"], &answers[199]["error"]), (&json!("large-uid"), &json!(error)));
+    assert_eq!(answers[199]["retry"], "now");
     assert_eq!(setup.get(&["large-uid", WEB])[1]["podUID"], WEB);
 }
 
