@@ -123,12 +123,12 @@ impl Server {
         Ok(Self { place, settings: written.name("socket"), base, client })
     }
 
-    /// The body at `path`.
+    /// The response body at `path`.
     pub(crate) async fn get(&self, path: &str, patience: &Patience) -> Result<Bytes, Failure> {
-        Ok(self.ask(Method::GET, path, Bytes::new(), patience).await?)
+        Ok(self.ask(Method::GET, || path.to_owned(), Bytes::new(), patience).await?)
     }
 
-    /// The body at `path`, parsed as JSON.
+    /// The response body at `path`, parsed as JSON.
     pub(crate) async fn get_json<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -144,18 +144,20 @@ impl Server {
         Ok(self.parsed(&body)?)
     }
 
-    /// The body of the response to a request. If the agent refuses for now, asks again after the time that it names.
+    /// The response body of a request. If the agent refuses for now, asks again after the time that it names.
+    ///
+    /// `path`: of each attempt. It may say how long the agent may wait, of which less is left at a later one.
     pub(crate) async fn ask(
         &self,
         method: Method,
-        path: &str,
+        path: impl Fn() -> String,
         body: Bytes,
         patience: &Patience,
     ) -> Result<Bytes, Refused> {
         let began = Instant::now();
         let mut is_first = true;
         loop {
-            let refused = match self.attempt(method.clone(), path, body.clone()).await {
+            let refused = match self.attempt(method.clone(), &path(), body.clone()).await {
                 Ok(body) => return Ok(body),
                 Err(refused) => refused,
             };

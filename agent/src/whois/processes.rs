@@ -23,7 +23,7 @@ use crate::api::client::ClientLimits;
 /// Maximum number of threads that read processes.
 const READERS: usize = 2;
 /// Timeout of the processes of one part of an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The processes that a `/proc` shows. Clones share the threads.
 #[derive(Clone, Debug)]

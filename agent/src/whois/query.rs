@@ -20,7 +20,7 @@ pub(super) struct Process {
 }
 
 /// `QUERY at=TIME`, from `{"query": …, "at": …}`. `None`: the query is no such object.
-pub(super) fn of_json(query: &[u8]) -> Option<String> {
+pub(crate) fn of_json(query: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Line<'a> {
         // Other JSON is not parsed into memory: it would be much larger there.

@@ -8,7 +8,7 @@ use axum::extract::{RawQuery, Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Whois;
 use super::batch::{Answered, Batch};
@@ -98,20 +98,27 @@ impl Whois {
     }
 
     /// Answers a few queries as soon as each has a pod that will not be replaced by another, or the time is over. For an event that is
-    /// ahead of its pod.
-    async fn answer_after_waiting(&self, limits: &ClientLimits, batch: &Batch, wait: Duration) -> Response {
+    /// ahead of its pod. It takes no longer than the time, and one answer that does not wait.
+    pub(super) async fn answer_after_waiting(
+        &self,
+        limits: &ClientLimits,
+        batch: &Batch,
+        wait: Duration,
+    ) -> Response {
         let deadline = Instant::now() + wait;
         loop {
             let mut changes = self.reader.changes();
             // The first change is the present state, which the look below includes.
             let _ = changes.try_next();
             let answered = self.answered(limits, batch.clone()).await;
-            if !answered.may_change || timeout_at(deadline, changes.next()).await.is_err() {
+            // Also if the index has changed during the look: the next look may take as long.
+            let is_over = Instant::now() >= deadline;
+            if is_over || !answered.may_change || timeout_at(deadline, changes.next()).await.is_err() {
                 return self.sent(answered);
             }
             // Does not hold the snapshot any longer.
             drop(changes);
-            sleep(BETWEEN).await;
+            sleep_until(deadline.min(Instant::now() + BETWEEN)).await;
         }
     }
 

@@ -14,11 +14,12 @@ use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::records::{Change, Join, Record, Rules};
 use pod_index_kubelet::sources::SourceUpdate;
 use serde_json::{Value, from_value, json};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Whois;
 use super::batch::Batch;
 use super::in_parts::ONE_MOMENT;
-use super::processes::Processes;
+use super::processes::{PATIENCE, Processes};
 use super::queries::{AnswerOptions, Parameters, Queries};
 use super::read_ahead::QUERIES;
 use crate::api::client::Clients;
@@ -188,6 +189,49 @@ async fn an_answer_without_a_pod_says_whether_to_ask_again_in_batches_too() {
     }
     let expected = expected.map(|(query, retry)| (query.to_owned(), retry.to_owned()));
     assert_eq!(answers, [expected.clone(), expected].concat(), "of the batch, then each alone");
+}
+
+/// An answer takes seconds, because no look at `/proc` ends, and the index changes during each.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_takes_no_longer_than_its_time_and_one_answer() {
+    let (whois, mut index) = whois();
+    let limits = Clients::new().named("client");
+    // Another request of the client reads processes, for ever.
+    let _reading = limits.processes.acquire().await.unwrap();
+    let changing = tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            index.next();
+        }
+    });
+    let batch = batch_of_url("q=4711&q=10.0.0.99");
+    for seconds in [2, 7] {
+        let wait = Duration::from_secs(seconds);
+        let began = Instant::now();
+        let answer = whois.answer_after_waiting(&limits, &batch, wait);
+        let ended = timeout(100 * wait, answer).await;
+        assert!(ended.is_ok(), "it would wait for ever, after {wait:?}");
+        assert!(began.elapsed() <= wait + PATIENCE, "{wait:?}: {:?}", began.elapsed());
+    }
+    changing.abort();
+}
+
+/// A change comes just before the end.
+#[tokio::test(start_paused = true)]
+async fn the_last_look_of_a_request_that_waits_is_at_its_end() {
+    let (whois, mut index) = whois();
+    let limits = Clients::new().named("client");
+    let wait = Duration::from_secs(2);
+    let changing = tokio::spawn(async move {
+        sleep(Duration::from_millis(1_990)).await;
+        index.next();
+        index
+    });
+    let began = Instant::now();
+    whois.answer_after_waiting(&limits, &batch_of_url("q=10.0.0.99"), wait).await;
+    // Timers count in milliseconds.
+    assert!(began.elapsed() <= wait + Duration::from_millis(1), "{:?}", began.elapsed());
+    drop(changing.await);
 }
 
 /// What an answer about a time says.

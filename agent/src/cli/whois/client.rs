@@ -1,14 +1,16 @@
 //! The requests that look queries up: how they are sent, and when they are sent again.
 
+use std::borrow::Cow;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use form_urlencoded::Serializer;
 use hyper::Method;
 use hyper::body::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::BATCH;
 use super::printer::lines;
 use crate::cli::client::{Refused, Server};
 use crate::cli::patience::{PATIENCE, Patience};
@@ -38,6 +40,8 @@ pub(super) struct WhoisClient<'a> {
     pub(super) has_details: bool,
     /// How long to wait for unknown pods.
     wait: Duration,
+    /// When the command began. Its queries wait from then on, and those of a pipe from each batch on.
+    began: Instant,
     patience: Patience,
 }
 
@@ -51,116 +55,123 @@ impl<'a> WhoisClient<'a> {
         let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
         let has_details = asked.fields.iter().any(is_detail);
         let wait = asked.wait.unwrap_or_default();
+        let runtime = runtime()?;
+        // Before the patience: when that ends, no time is left to wait.
+        let began = Instant::now();
         let patience = patience(asked.wait, is_input);
-        Ok(Self { server, runtime: runtime()?, at, has_details, wait, patience })
+        Ok(Self { server, runtime, at, has_details, wait, began, patience })
     }
 
     /// The answers to the lines of a batch, in their order, after waiting for pods that may still come.
     pub(super) fn of_batch(&self, batch: &[u8]) -> Result<Vec<u8>, Failure> {
-        let began = Instant::now();
-        let queries: Vec<_> = batch.split_inclusive(|byte| *byte == b'\n').collect();
-        let mut answers = Answers::read(&self.post(batch.to_owned())?);
-        // An agent of another version may have more to say than one line for each query.
-        if answers.0.len() == queries.len() {
-            end_of_wait(self.wait_for_batch(began, &queries, &mut answers))?;
-        }
-        Ok(answers.text())
+        let wait = Wait { began: Instant::now(), longest: self.wait };
+        let queries: Vec<_> = batch.split_inclusive(|byte| *byte == b'\n').map(without_end).collect();
+        let answers = Answers::read(&self.post(batch.to_owned())?);
+        self.after_waiting(wait, &queries, answers)
     }
 
     /// The answers to the queries of a command line, in their order, after waiting for pods that may still come.
     pub(super) fn of_arguments(&self, queries: &[String]) -> Result<Vec<u8>, Failure> {
-        let began = Instant::now();
+        let wait = Wait { began: self.began, longest: self.wait };
         let mut answers = Vec::new();
         for query in queries {
-            answers.extend_from_slice(&self.get(&[query], Duration::ZERO)?);
+            answers.extend_from_slice(&self.get(&[query], || Duration::ZERO)?);
         }
-        let mut answers = Answers::read(&answers);
-        if !self.wait.is_zero() && answers.0.len() == queries.len() {
-            end_of_wait(self.wait_for_arguments(began, queries, &mut answers))?;
+        let lines: Vec<_> = queries.iter().map(|query| line_of(query)).collect();
+        let lines: Vec<_> = lines.iter().map(|line| line.as_bytes()).collect();
+        self.after_waiting(wait, &lines, Answers::read(&answers))
+    }
+
+    /// The answers to these lines, after waiting for pods that may still come. `answers`: those so far.
+    fn after_waiting(&self, wait: Wait, lines: &[&[u8]], mut answers: Answers) -> Result<Vec<u8>, Failure> {
+        // An agent of another version may have more to say than one line for each query.
+        if answers.0.len() == lines.len() {
+            end_of_wait(self.wait_for_all(wait, lines, &mut answers))?;
         }
         Ok(answers.text())
     }
 
-    /// Asks again for the lines whose pods may still come.
-    fn wait_for_batch(
-        &self,
-        began: Instant,
-        queries: &[&[u8]],
-        answers: &mut Answers,
-    ) -> Result<(), Refused> {
+    /// Asks again for the lines whose pods may still come, until the time is over.
+    fn wait_for_all(&self, wait: Wait, lines: &[&[u8]], answers: &mut Answers) -> Result<(), Refused> {
         let mut pause = FIRST_PAUSE;
         loop {
             let waiting = answers.waiting();
-            let left = self.left(began);
+            let left = wait.left();
             if waiting.is_empty() || left.is_zero() {
                 return Ok(());
             }
-            if let Some(texts) = few(queries, &waiting) {
-                return self.wait_for(began, &Few { waiting: &waiting, texts }, answers);
+            if let Some(texts) = few(lines, &waiting) {
+                return self.wait_for_few(wait, &Few { waiting: &waiting, texts }, answers);
             }
             sleep(pause.min(left));
             pause = (2 * pause).min(LONGEST_PAUSE);
-            let lines: Vec<_> = waiting.iter().map(|query| without_end(queries[*query])).collect();
-            answers.replace(&waiting, &self.post(lines.join(&b'\n'))?);
+            self.look_up_again(lines, &waiting, answers)?;
         }
-    }
-
-    /// Asks again for the queries whose pods may still come.
-    fn wait_for_arguments(
-        &self,
-        began: Instant,
-        queries: &[String],
-        answers: &mut Answers,
-    ) -> Result<(), Refused> {
-        // A query may have several lines, so they cannot share a body. Those behind the first few are looked up once more.
-        for waiting in answers.waiting().chunks(FEW) {
-            let texts = waiting.iter().map(|query| &*queries[*query]).collect();
-            self.wait_for(began, &Few { waiting, texts }, answers)?;
-        }
-        Ok(())
     }
 
     /// Waits for the pods of a few queries. The agent answers as soon as they are there.
     ///
     /// It does not wait for what a time decides, such as an event that is too recent, nor may an agent of another version. So
     /// an answer that came before its time is asked for again, after growing pauses and at last when the wait is over.
-    fn wait_for(&self, began: Instant, few: &Few<'_>, answers: &mut Answers) -> Result<(), Refused> {
+    fn wait_for_few(&self, wait: Wait, few: &Few<'_>, answers: &mut Answers) -> Result<(), Refused> {
         let mut pause = FIRST_PAUSE;
         loop {
             let asked = Instant::now();
-            let wait = self.left(began).min(LONGEST_WAIT);
-            let new = self.get(&few.texts, wait)?;
+            let longest = wait.left_of_request();
+            let new = self.get(&few.texts, || wait.left_of_request())?;
             answers.replace(few.waiting, &new);
-            let left = self.left(began);
+            let left = wait.left();
             if left.is_zero() || Answers::read(&new).waiting().is_empty() {
                 return Ok(());
             }
-            if asked.elapsed() < wait {
+            if asked.elapsed() < longest {
                 sleep(pause.min(left));
                 pause = (2 * pause).min(LONGEST_PAUSE);
             }
         }
     }
 
-    /// How much longer to wait for pods.
-    fn left(&self, began: Instant) -> Duration {
-        self.wait.saturating_sub(began.elapsed())
+    /// Looks these lines up once more: in one request, unless they are too long for a body.
+    fn look_up_again(
+        &self,
+        lines: &[&[u8]],
+        waiting: &[usize],
+        answers: &mut Answers,
+    ) -> Result<(), Refused> {
+        let mut rest = waiting;
+        while !rest.is_empty() {
+            let mut length = 0;
+            let fitting = rest.iter().take_while(|line| {
+                let fits = length < BATCH;
+                length += lines[**line].len() + 1;
+                fits
+            });
+            let (now, later) = rest.split_at(fitting.count());
+            let body: Vec<_> = now.iter().map(|line| lines[*line]).collect();
+            answers.replace(now, &self.post(body.join(&b'\n'))?);
+            rest = later;
+        }
+        Ok(())
     }
 
-    /// The answers to queries in an URL. The agent may wait so long for their pods.
-    fn get(&self, queries: &[&str], wait: Duration) -> Result<Bytes, Refused> {
-        let wait = (!wait.is_zero()).then(|| format!("{}ms", wait.as_millis().max(1)));
-        let wait = wait.iter().map(|wait| ("wait", &**wait));
-        let queries = queries.iter().map(|query| ("q", *query));
-        self.ask(Method::GET, &self.path(wait.chain(queries)), Bytes::new())
+    /// The answers to queries in an URL. `wait`: how long the agent may wait for their pods, at each attempt.
+    fn get(&self, queries: &[&str], wait: impl Fn() -> Duration) -> Result<Bytes, Refused> {
+        let path = || {
+            let wait = wait();
+            let wait = (!wait.is_zero()).then(|| format!("{}ms", wait.as_millis().max(1)));
+            let wait = wait.iter().map(|wait| ("wait", &**wait));
+            let queries = queries.iter().map(|query| ("q", *query));
+            self.path(wait.chain(queries))
+        };
+        self.ask(Method::GET, path, Bytes::new())
     }
 
     /// The answers to queries in a body.
     fn post(&self, lines: Vec<u8>) -> Result<Bytes, Refused> {
-        self.ask(Method::POST, &self.path([]), lines.into())
+        self.ask(Method::POST, || self.path([]), lines.into())
     }
 
-    fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Refused> {
+    fn ask(&self, method: Method, path: impl Fn() -> String, body: Bytes) -> Result<Bytes, Refused> {
         self.runtime.block_on(self.server.ask(method, path, body, &self.patience))
     }
 
@@ -170,6 +181,24 @@ impl<'a> WhoisClient<'a> {
         let details = self.has_details.then_some(("details", "true"));
         let pairs = at.chain(details).chain(more);
         format!("/whois?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
+    }
+}
+
+/// The time in which pods may still come. It ends whatever the agent answers: no request may begin it anew.
+#[derive(Clone, Copy)]
+struct Wait {
+    began: Instant,
+    longest: Duration,
+}
+
+impl Wait {
+    fn left(self) -> Duration {
+        self.longest.saturating_sub(self.began.elapsed())
+    }
+
+    /// How long the agent may wait in a request that is sent now.
+    fn left_of_request(self) -> Duration {
+        self.left().min(LONGEST_WAIT)
     }
 }
 
@@ -202,13 +231,22 @@ struct Few<'a> {
     texts: Vec<&'a str>,
 }
 
-/// The texts of the queries that wait, if they are few and short enough for an URL.
-fn few<'q>(queries: &[&'q [u8]], waiting: &[usize]) -> Option<Vec<&'q str>> {
-    let length: usize = waiting.iter().map(|query| queries[*query].len()).sum();
+/// The lines that wait, if they are few and short enough for an URL.
+fn few<'q>(lines: &[&'q [u8]], waiting: &[usize]) -> Option<Vec<&'q str>> {
+    let length: usize = waiting.iter().map(|line| lines[*line].len()).sum();
     if waiting.len() > FEW || length > LONGEST_IN_URL {
         return None;
     }
-    waiting.iter().map(|query| str::from_utf8(without_end(queries[*query])).ok()).collect()
+    waiting.iter().map(|line| str::from_utf8(lines[*line]).ok()).collect()
+}
+
+/// A query of the command line, as a line of a body. One that has several lines itself is JSON there.
+fn line_of(query: &str) -> Cow<'_, str> {
+    if !query.contains('\n') {
+        return query.into();
+    }
+    let text = query::of_json(query.as_bytes());
+    json!({ "query": text.as_deref().unwrap_or(query) }).to_string().into()
 }
 
 /// A line without what ends it.

@@ -257,3 +257,46 @@ fn many_queries_wait_gently() {
     assert_eq!(requests[0], "POST /whois? u-1 there u-2 u-3 u-4 u-5");
     assert!(requests[1..].iter().all(|again| again == "POST /whois? u-1 u-2 u-3 u-4 u-5"), "{requests:?}");
 }
+
+/// How long the agent may wait in each request, in milliseconds.
+fn waits(requests: &[String]) -> Vec<Option<u64>> {
+    let wait = |request: &String| {
+        let (_, wait) = request.split_once("wait=")?;
+        Some(wait.split("ms").next()?.parse().unwrap())
+    };
+    requests.iter().map(wait).collect()
+}
+
+/// A request that waits is refused until the time is over. Made again as it was, it would then wait for the whole time once more.
+#[test]
+fn a_refusal_takes_its_time_from_the_wait_of_the_next_attempt() {
+    let agent = FakeAgent::start(|number, queries| match number {
+        0 => answers(queries, |_| false),
+        _ => refusal(429),
+    });
+    let output = agent.ask(&["--wait", "1500ms", "u-1"]);
+    assert_eq!(output.status.code(), Some(1), "{} {:?}", stderr(&output), agent.requests());
+    let waits = waits(&agent.requests());
+    // After 0, 0, 1 and 1.5 s. A busy machine may send fewer.
+    assert!((2..=4).contains(&waits.len()), "{waits:?}");
+    assert_eq!(waits.last(), Some(&None), "when the time is over, no request waits: {waits:?}");
+    let after_a_refusal = waits.iter().skip(2).flatten();
+    assert!(after_a_refusal.clone().all(|wait| *wait <= 500), "a second has passed: {waits:?}");
+}
+
+/// One request for all: if a few after the other were asked for, the last would come long after the time. One key has several lines.
+#[test]
+fn many_queries_of_a_command_line_wait_together() {
+    let agent = FakeAgent::start(|_, queries| answers(queries, |query| query == "there"));
+    let lines = "1:cpu:/a\n2:memory:/a";
+    let output = agent.ask(&["--wait", "1s", lines, "there", "u-1", "u-2", "u-3", "u-4"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().count(), 6, "{}", stdout(&output));
+    let requests = agent.requests();
+    let (alone, together) = requests.split_at(6);
+    assert!(alone.iter().all(|request| request.starts_with("GET /whois?q=")), "{requests:?}");
+    // After 0.2, 0.6 and 1 s.
+    assert!((1..=3).contains(&together.len()), "{requests:?}");
+    let expected = format!("POST /whois? {} u-1 u-2 u-3 u-4", json!({ "query": lines }));
+    assert!(together.iter().all(|request| *request == expected), "{requests:?}");
+}
