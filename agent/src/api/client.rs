@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::yield_now;
 
 use super::encoder::Encoder;
+use super::open_count::OpenCount;
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
@@ -75,8 +76,8 @@ pub(crate) struct ClientLimits {
     pub(crate) name: ClientName,
     turn: Semaphore,
     shared: Arc<SharedLimits>,
-    /// Its open watches. The limit is the pod API's: it is set by the first watch.
-    pub(crate) watches: OnceLock<Arc<Semaphore>>,
+    /// Its open watches. How many it may have, the pod API says at each.
+    pub(crate) watches: OpenCount,
     bodies: Arc<ContendedSemaphore>,
     large: Arc<Semaphore>,
     /// Held while a large response is encoded for it.
@@ -111,7 +112,7 @@ impl Clients {
             name: ClientName(Arc::clone(&name)),
             turn: Semaphore::new(1),
             shared: Arc::clone(&self.shared),
-            watches: OnceLock::new(),
+            watches: OpenCount::default(),
             bodies: Arc::new(ContendedSemaphore::new(BODIES)),
             large: Arc::new(Semaphore::new(LARGE)),
             encoding: Semaphore::new(1),

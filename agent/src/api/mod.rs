@@ -7,6 +7,7 @@ pub(crate) mod gzip;
 pub(crate) mod headers;
 pub(crate) mod large;
 pub(crate) mod mirrors;
+pub(crate) mod open_count;
 pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod seen;

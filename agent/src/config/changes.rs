@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `--log-level` | at once |
 //! | `--allowed-client-names`, `--allowed-client-groups` | at once, unless another setting of who may ask has changed as well |
+//! | `--max-watches`, `--max-watches-per-client` | at once |
 //! | every other one | at the next restart |
 //!
 //! Why are the allowed clients not always taken over? A file that moves from names to `--authorization-mode=Webhook` has no
@@ -18,7 +19,7 @@ use super::Settings;
 use super::changing::Stored;
 use super::define::Subject;
 use super::subjects::Subjects;
-use super::values::AllowedClients;
+use super::values::{AllowedClients, MostWatches};
 
 /// The parts of the running agent that take a changed setting. Each holds the value in a [`Changing`](super::changing::Changing), so
 /// that all who use it see the change.
@@ -26,6 +27,8 @@ pub(crate) trait RunningParts {
     fn log_at(&self, level: Level) -> Stored;
 
     fn serve_only(&self, clients: AllowedClients) -> Stored;
+
+    fn permit_watches(&self, most: MostWatches) -> Stored;
 }
 
 /// Settings that take effect together, and at once.
@@ -57,6 +60,11 @@ const AT_ONCE: &[AtOnce] = &[
         flags: &["allowed-client-names", "allowed-client-groups"],
         wait_for: WHO_MAY_ASK,
         hand_over: |effective, parts| parts.serve_only(effective.access_rules().allowed),
+    },
+    AtOnce {
+        flags: &["max-watches", "max-watches-per-client"],
+        wait_for: &[],
+        hand_over: |effective, parts| parts.permit_watches(effective.most_watches()),
     },
 ];
 
@@ -142,6 +150,12 @@ mod tests {
                 after: "allowedClientNames: [b]\nallowedClientGroups: [g]\n",
                 handed_over: HandedOver::Clients(clients),
             },
+            Case {
+                flags: &["max-watches", "max-watches-per-client"],
+                before: "maxWatches: 9\n",
+                after: "maxWatches: 8\nmaxWatchesPerClient: 7\n",
+                handed_over: HandedOver::Watches(MostWatches { of_all: 8, of_client: 7 }),
+            },
         ]
     }
 
@@ -156,6 +170,7 @@ mod tests {
     enum HandedOver {
         Level(Level),
         Clients(AllowedClients),
+        Watches(MostWatches),
     }
 
     /// Writes down what is handed over.
@@ -176,6 +191,10 @@ mod tests {
 
         fn serve_only(&self, clients: AllowedClients) -> Stored {
             self.write(HandedOver::Clients(clients))
+        }
+
+        fn permit_watches(&self, most: MostWatches) -> Stored {
+            self.write(HandedOver::Watches(most))
         }
     }
 
@@ -205,8 +224,8 @@ mod tests {
         assert_eq!(of_cases, of_entries, "a case for each entry");
         for Case { flags, before, after, handed_over } in cases {
             let mut running =
-                settings(&format!("{TLS}{CLIENTS}{before}port: 1\nmaxWatches: 1\nlogFormat: text\n"));
-            let file = format!("{TLS}{CLIENTS}{after}port: 2\nmaxWatches: 2\nlogFormat: json\n");
+                settings(&format!("{TLS}{CLIENTS}{before}port: 1\nkeepRemovedMax: 1\nlogFormat: text\n"));
+            let file = format!("{TLS}{CLIENTS}{after}port: 2\nkeepRemovedMax: 2\nlogFormat: json\n");
             let changed = settings(&file);
             let parts = Recorder::default();
             let first = running.take_over(&changed, &parts);

@@ -9,7 +9,8 @@ use tracing::Level;
 
 use super::define::{Definition, Subject, settings};
 use super::values::{
-    AccessRules, AllowedClients, AuthorizationMode, Extra, Header, LogFormat, Period, SocketMode, StaticPods,
+    AccessRules, AllowedClients, AuthorizationMode, Extra, Header, LogFormat, MostWatches, Period,
+    SocketMode, StaticPods,
 };
 
 /// Defines [`Subjects`] from the list of all subjects.
@@ -373,6 +374,12 @@ impl Subjects {
             tokens: self.access.accept_tokens,
             rights: self.access.authorization_mode == AuthorizationMode::Webhook,
         }
+    }
+
+    /// How many watches clients may have.
+    pub(crate) fn most_watches(&self) -> MostWatches {
+        let PodApiSettings { max_watches, max_watches_per_client, .. } = self.pod_api;
+        MostWatches { of_all: max_watches, of_client: max_watches_per_client }
     }
 }
 

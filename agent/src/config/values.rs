@@ -27,6 +27,13 @@ pub(crate) struct AllowedClients {
     pub(crate) groups: BTreeSet<String>,
 }
 
+/// How many watches may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MostWatches {
+    pub(crate) of_all: usize,
+    pub(crate) of_client: usize,
+}
+
 /// The permissions of the socket's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SocketMode(pub(crate) u32);

@@ -42,7 +42,9 @@ use self::encodings::Encodings;
 use self::metrics::PodsApiMetrics;
 use crate::api::client::Clients;
 use crate::config::Settings;
+use crate::config::changing::Changing;
 use crate::config::failure::Failure;
+use crate::config::values::MostWatches;
 use crate::http::build::bind_socket;
 use crate::http::serve::{self, Socket, Stream, share_of_descriptors};
 use crate::metrics::Metrics;
@@ -72,15 +74,14 @@ impl KubeletApi {
         settings: &Settings,
         reader: &Reader<Record>,
         readiness: &Arc<Readiness>,
+        most_watches: &Changing<MostWatches>,
         metrics: &mut Metrics,
     ) -> Option<Self> {
         settings.effective.listeners.pods_api_socket.as_ref()?;
-        let effective = &settings.effective.pod_api;
-        let most_watches = effective.max_watches.min(share_of_descriptors());
         Some(Self {
             reader: reader.clone(),
             readiness: Arc::clone(readiness),
-            watch_limits: WatchLimits::new(most_watches, effective.max_watches_per_client),
+            watch_limits: WatchLimits::new(most_watches.clone(), share_of_descriptors()),
             encodings: Encodings::new(),
             metrics: PodsApiMetrics::register(metrics.ours()),
         })

@@ -20,8 +20,9 @@ use super::history::History;
 use super::keep::Keeper;
 use super::watch_limits::WatchLimits;
 use super::{PodApi, cluster, follow, followed, metrics, owner, pod};
+use crate::config::changing::Changing;
 use crate::config::failure::Failure;
-use crate::config::values::{Extra, StaticPods};
+use crate::config::values::{Extra, MostWatches, StaticPods};
 use crate::config::{Settings, descriptors};
 use crate::metrics::{Metrics, registered};
 use crate::pipeline::events::Events;
@@ -39,6 +40,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) readiness: &'a Arc<Readiness>,
     /// Is told of the objects that pods are joined with.
     pub(crate) feed: &'a Feed,
+    pub(crate) most_watches: &'a Changing<MostWatches>,
 }
 
 /// The API, and its work before it runs.
@@ -65,10 +67,7 @@ impl Built {
         metrics: &mut Metrics,
     ) -> Self {
         let effective = &settings.effective.pod_api;
-        let watch_limits = WatchLimits::new(
-            effective.max_watches.min(descriptors::half()),
-            effective.max_watches_per_client,
-        );
+        let watch_limits = WatchLimits::new(inputs.most_watches.clone(), descriptors::half());
         let directory = settings.checkpoints.as_ref().map(|checkpoints| checkpoints.path.as_path());
         let begin = Begin { version: first_version(), watch_limits: &watch_limits, directory };
         let (reach, reached) = channel::channel(0);

@@ -149,6 +149,7 @@ mod tests {
     use super::super::resource::Item;
     use super::super::watch_limits::WatchLimits;
     use super::*;
+    use crate::config::values::MostWatches;
 
     /// What to show for the cluster's object of this name.
     fn shown(name: &str, item: Option<Arc<dyn Item>>) -> Shown {
@@ -161,7 +162,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("pod-index-large-list-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
-        let watch_limits = WatchLimits::new(1, 1);
+        let watch_limits = WatchLimits::of(MostWatches { of_all: 1, of_client: 1 });
         let begin = Begin { version: 1, watch_limits: &watch_limits, directory: Some(&directory) };
         let served = [&NAMESPACES, &NODES].map(|of| {
             let (collection, known) = begin.restored(of, None, None);

@@ -84,11 +84,21 @@ async fn live(invocation: Invocation, settings: Arc<Settings>, log: Log) -> Resu
         never = report_late_start() => match never {},
         never = &mut beats => match never {},
     };
-    let Started { mut tasks, reader, readiness, access, server, commands, checkpoints, follower } = started;
+    let Started {
+        mut tasks,
+        reader,
+        readiness,
+        access,
+        most_watches,
+        server,
+        commands,
+        checkpoints,
+        follower,
+    } = started;
     // Without `access`, clients need not identify themselves, and no list of allowed clients can be set: see `rules`.
     let allowed_clients =
         access.map_or_else(|| Changing::new(AllowedClients::default()), |access| access.allowed());
-    let parts = ChangingParts { log, allowed_clients };
+    let parts = ChangingParts { log, allowed_clients, most_watches };
     let reload = block_in_place(|| Reload::new(invocation, &settings, parts));
     let reload = reload.follow(signals.reload());
     tasks.spawn("the reader of the configuration", async { match reload.await {} });

@@ -23,7 +23,7 @@ use crate::config::changing::{Changing, Stored};
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::read::read_small;
-use crate::config::values::AllowedClients;
+use crate::config::values::{AllowedClients, MostWatches};
 use crate::config::{Invocation, Settings};
 
 /// How long a read may take before the next signal begins another one.
@@ -47,6 +47,7 @@ pub(super) struct Reload {
 pub(super) struct ChangingParts {
     pub(super) log: Log,
     pub(super) allowed_clients: Changing<AllowedClients>,
+    pub(super) most_watches: Changing<MostWatches>,
 }
 
 impl RunningParts for ChangingParts {
@@ -61,6 +62,16 @@ impl RunningParts for ChangingParts {
             "requests are served for these clients from now on; open watches go on"
         );
         self.allowed_clients.set(clients)
+    }
+
+    fn permit_watches(&self, most: MostWatches) -> Stored {
+        let MostWatches { of_all, of_client } = most;
+        tracing::info!(
+            of_all,
+            of_client,
+            "so many watches are permitted from now on; those that are open go on"
+        );
+        self.most_watches.set(most)
     }
 }
 

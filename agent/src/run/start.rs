@@ -17,8 +17,10 @@ use tokio::task::block_in_place;
 
 use super::systemd;
 use crate::config::Settings;
+use crate::config::changing::Changing;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
+use crate::config::values::MostWatches;
 use crate::http;
 use crate::http::access::Access;
 use crate::http::build::{RunningServer, Server};
@@ -42,6 +44,8 @@ pub(super) struct Started {
     pub(super) readiness: Arc<Readiness>,
     /// Which clients are served. `None` if they need not identify themselves.
     pub(super) access: Option<Arc<Access>>,
+    /// How many watches clients may have, of each API.
+    pub(super) most_watches: Changing<MostWatches>,
     /// `None` with `--once`.
     pub(super) server: Option<RunningServer>,
     /// Tells the writer of the index.
@@ -73,6 +77,7 @@ struct Subsystems {
     pod_api: pod_api::build::Built,
     server: Server,
     kubelet_api: Option<KubeletApi>,
+    most_watches: Changing<MostWatches>,
 }
 
 impl Subsystems {
@@ -88,17 +93,19 @@ impl Subsystems {
         let pipeline = block_in_place(|| Pipeline::build(settings, index, clients, &vitals, &mut metrics))?;
         let readiness = Arc::clone(&pipeline.readiness);
         let mirrors = MirrorManager::build(settings, clients, &reader, &pipeline, &mut metrics);
+        let most_watches = Changing::new(settings.effective.most_watches());
         let pod_api_inputs = pod_api::build::Inputs {
             client: clients.map(|clients| &clients.agent),
             reader: &reader,
             readiness: &readiness,
             feed: &feed,
+            most_watches: &most_watches,
         };
         let heartbeat = vitals.heartbeat(Part::Changes);
         let pod_api =
             block_in_place(|| pod_api::build::Built::new(settings, pod_api_inputs, heartbeat, &mut metrics));
         let whois = Whois::build(settings, &reader, &readiness, pod_api.api.owners(), &mut metrics)?;
-        let kubelet_api = KubeletApi::build(settings, &reader, &readiness, &mut metrics);
+        let kubelet_api = KubeletApi::build(settings, &reader, &readiness, &most_watches, &mut metrics);
         let server_inputs = http::build::Inputs {
             reader: reader.clone(),
             readiness: Arc::clone(&readiness),
@@ -109,7 +116,7 @@ impl Subsystems {
         };
         let reviews = clients.map(|clients| &clients.reviews);
         let server = Server::build(settings, server_inputs, reviews, metrics)?;
-        Ok(Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api })
+        Ok(Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api, most_watches })
     }
 
     /// Spawns the subsystems; the sources last, because an agent that cannot serve requests no pods.
@@ -120,7 +127,7 @@ impl Subsystems {
         mut tasks: Tasks,
         stopped: watch::Receiver<bool>,
     ) -> Result<Started, Failure> {
-        let Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api } = self;
+        let Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api, most_watches } = self;
         let access = server.access();
         let RunningPipeline { commands, checkpoints, sources } = pipeline.spawn(&mut tasks)?;
         mirrors.spawn(&mut tasks);
@@ -137,7 +144,17 @@ impl Subsystems {
             None => None,
         };
         sources.spawn(&mut tasks);
-        Ok(Started { tasks, reader, readiness, access, server, commands, checkpoints, follower })
+        Ok(Started {
+            tasks,
+            reader,
+            readiness,
+            access,
+            most_watches,
+            server,
+            commands,
+            checkpoints,
+            follower,
+        })
     }
 }
 

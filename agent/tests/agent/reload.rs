@@ -156,12 +156,26 @@ struct Asked<'a> {
 impl Asked<'_> {
     /// The status that a client of this name and this group gets.
     fn code(&self, name: &str, group: &str) -> u16 {
-        answer(self.pki, self.agent, Some(self.clients.sign_for(name, group)), None, "/pods").code
+        self.code_at("/pods", name, group)
+    }
+
+    fn code_at(&self, path: &str, name: &str, group: &str) -> u16 {
+        answer(self.pki, self.agent, Some(self.clients.sign_for(name, group)), None, path).code
+    }
+
+    /// The status of a watch, once the agent has read its manifests. The watch ends by itself.
+    fn code_of_watch(&self) -> u16 {
+        loop {
+            let code = self.code_at("/api/v1/pods?watch=1&timeoutSeconds=1", "vector", "x");
+            if code != 503 {
+                return code;
+            }
+        }
     }
 }
 
 /// Each key that `docs/operators.md` says to take effect at a signal.
-const SIGNALLED: [Signalled; 3] = [
+const SIGNALLED: [Signalled; 5] = [
     Signalled {
         key: "logLevel",
         before: "info",
@@ -184,6 +198,18 @@ const SIGNALLED: [Signalled; 3] = [
         before: "[shippers]",
         after: "[monitoring]",
         behaviour: |asked| format!("{:?}", [asked.code("a", "shippers"), asked.code("a", "monitoring")]),
+    },
+    Signalled {
+        key: "maxWatches",
+        before: "0",
+        after: "1",
+        behaviour: |asked| asked.code_of_watch().to_string(),
+    },
+    Signalled {
+        key: "maxWatchesPerClient",
+        before: "0",
+        after: "1",
+        behaviour: |asked| asked.code_of_watch().to_string(),
     },
 ];
 

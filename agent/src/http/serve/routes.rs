@@ -245,6 +245,7 @@ mod tests {
     use super::super::Requests;
     use super::*;
     use crate::api::client::{Clients, Peer};
+    use crate::config::changing::Changing;
     use crate::config::tests::settings_of;
     use crate::pipeline::mirrors::MirrorKeeper;
     use crate::pipeline::records::alone;
@@ -270,7 +271,13 @@ mod tests {
         let mut metrics = Metrics::new(&reader);
         let heartbeat = vitals.heartbeat(Part::Changes);
         let (feed, _joining) = crate::pipeline::records::build(&settings).unwrap();
-        let inputs = Inputs { client: None, reader: &reader, readiness: &readiness, feed: &feed };
+        let inputs = Inputs {
+            client: None,
+            reader: &reader,
+            readiness: &readiness,
+            feed: &feed,
+            most_watches: &Changing::new(settings.effective.most_watches()),
+        };
         let built = Built::new(&settings, inputs, heartbeat, &mut metrics);
         // Until it has seen the pod.
         drop(index);

@@ -13,6 +13,7 @@ use super::super::watch;
 use super::*;
 use crate::api::client::{Client, Clients};
 use crate::api::selectors::Selector;
+use crate::config::values::MostWatches;
 
 /// The pods that exist at any time.
 const PODS: usize = 10;
@@ -34,7 +35,7 @@ impl World {
                 &pod::PODS,
                 1000,
                 limits,
-                &WatchLimits::new(usize::MAX, usize::MAX),
+                &WatchLimits::of(MostWatches { of_all: usize::MAX, of_client: usize::MAX }),
             )),
             given: Vec::new(),
         }
@@ -197,7 +198,7 @@ fn watches_share_the_lines_of_events_which_count_for_the_limit_of_bytes() {
 #[test]
 fn watches_that_are_refused_or_end_too_old_are_counted() {
     let mut world = World::new(limits(MIB));
-    let watch_limits = WatchLimits::new(1, 1);
+    let watch_limits = WatchLimits::of(MostWatches { of_all: 1, of_client: 1 });
     let history = Arc::new(History::new(&pod::PODS, 1000, limits(MIB), &watch_limits));
     world.history = history;
     let mut watch = world.watch("", Some(999));

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::metrics::value;
-use crate::support::{run_within, stderr};
+use crate::support::{manifest, run_within, started_by, stderr};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watches_have_limits_of_their_own_and_are_counted() {
@@ -31,6 +31,40 @@ async fn watches_have_limits_of_their_own_and_are_counted() {
     drop(first);
     world.agent.until("/metrics", |answer| value(&answer.body, "pod_index_watches") == 1);
     let _third = open().unwrap();
+}
+
+/// All programs of the loopback are one client, which is connected all the time.
+#[test]
+fn a_client_that_watches_may_have_more_watches_after_a_signal_and_loses_none() {
+    let directory = Directory::new();
+    std::fs::create_dir(directory.0.join("manifests")).unwrap();
+    std::fs::write(directory.0.join("manifests/web.yaml"), manifest("web")).unwrap();
+    let configure = |most: u32| {
+        let text = format!("staticPodPath: manifests\nnodeName: node-1\nmaxWatchesPerClient: {most}\n");
+        directory.write("config.yaml", &text);
+    };
+    configure(1);
+    let config = directory.0.join("config.yaml");
+    // Without a terminal, as a service manager starts it.
+    let mut agent = Agent::spawn(started_by(&["setsid"], &["--config", config.to_str().unwrap()])).ready();
+    let open = || Watch::open(agent.address, "/api/v1/pods?watch=1", "");
+    let mut first = open().unwrap();
+    assert_eq!(open().err().unwrap().code, 429);
+
+    configure(2);
+    agent.signal("HUP");
+    agent.wait_for_log("every change is in effect");
+    let _second = open().unwrap();
+    assert!(open().err().unwrap().json::<Value>()["message"].as_str().unwrap().contains("may have 2 "));
+    assert_eq!(first.take(1)[0]["object"]["metadata"]["name"], "web-node-1");
+
+    configure(0);
+    agent.signal("HUP");
+    agent.wait_for_log("every change is in effect");
+    assert_eq!(open().err().unwrap().code, 429);
+    std::fs::remove_file(directory.0.join("manifests/web.yaml")).unwrap();
+    assert_eq!(first.take(1)[0]["type"], "DELETED", "it goes on");
+    agent.end();
 }
 
 /// A flood of connections closes the oldest of them, but no watch.
