@@ -8,7 +8,6 @@
 //! - What cannot (one large pod as YAML) is computed in a thread of its own: see [`large`](super::large).
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,12 +19,13 @@ use tokio::task::yield_now;
 
 use super::encoder::Encoder;
 use super::open_count::OpenCount;
+use super::refusal::{Reason, Refusal};
 
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
-/// Request bodies in memory, and answers of the Pods API: of one client, and of all.
-const BODIES: usize = 16;
-const ALL_BODIES: usize = 64;
+/// Places: of one client, and of all. See [`Place`].
+const PLACES: usize = 16;
+const ALL_PLACES: usize = 64;
 /// Large responses in memory: of one client, and of all. One may take 5 MB.
 const LARGE: usize = 2;
 const ALL_LARGE: usize = 8;
@@ -45,7 +45,7 @@ struct SharedLimits {
     turns: Semaphore,
     /// For a short part while the turns are taken.
     spare_turn: Semaphore,
-    bodies: Arc<ContendedSemaphore>,
+    places: Arc<ContendedSemaphore>,
     large: Arc<Semaphore>,
     encoder: Encoder,
 }
@@ -78,7 +78,7 @@ pub(crate) struct ClientLimits {
     shared: Arc<SharedLimits>,
     /// Its open watches. How many it may have, the pod API says at each.
     pub(crate) watches: OpenCount,
-    bodies: Arc<ContendedSemaphore>,
+    places: Arc<ContendedSemaphore>,
     large: Arc<Semaphore>,
     /// Held while a large response is encoded for it.
     encoding: Semaphore,
@@ -87,11 +87,13 @@ pub(crate) struct ClientLimits {
 }
 
 impl Clients {
+    /// For one server: the port and the socket share theirs. Each other server has a thread of its own, and so clients of its own. If it
+    /// shared them, a batch on the port could make a probe wait for a turn, and what a client has open here would count there.
     pub(crate) fn new() -> Self {
         let shared = SharedLimits {
             turns: Semaphore::new(TURNS),
             spare_turn: Semaphore::new(1),
-            bodies: Arc::new(ContendedSemaphore::new(ALL_BODIES)),
+            places: Arc::new(ContendedSemaphore::new(ALL_PLACES)),
             large: Arc::new(Semaphore::new(ALL_LARGE)),
             encoder: Encoder::default(),
         };
@@ -113,7 +115,7 @@ impl Clients {
             turn: Semaphore::new(1),
             shared: Arc::clone(&self.shared),
             watches: OpenCount::default(),
-            bodies: Arc::new(ContendedSemaphore::new(BODIES)),
+            places: Arc::new(ContendedSemaphore::new(PLACES)),
             large: Arc::new(Semaphore::new(LARGE)),
             encoding: Semaphore::new(1),
             processes: Semaphore::new(1),
@@ -176,11 +178,11 @@ impl ClientLimits {
         Some(done)
     }
 
-    /// Waits for permission to keep a request's body, or an answer of the Pods API, in memory. `None`: the agent ends.
-    pub(crate) async fn body(&self) -> Option<BodyPermit> {
-        let of_client = self.bodies.acquire().await?;
-        let of_all = self.shared.bodies.acquire().await?;
-        Some(BodyPermit { of_client, of_all })
+    /// Waits for a place. `None`: the agent ends.
+    pub(crate) async fn place(&self) -> Option<Place> {
+        let of_client = self.places.acquire().await?;
+        let of_all = self.shared.places.acquire().await?;
+        Some(Place { of_client, of_all })
     }
 
     /// Waits for permission to keep a large response in memory. `None`: the agent ends.
@@ -201,15 +203,16 @@ impl ClientLimits {
     }
 }
 
-/// Permission to keep a request's body, or an answer of the Pods API, in memory: one of the client's, and one of all.
+/// A place in memory until the client has read its answer: for the body of a request, or for an answer of the Pods API. It is one of
+/// the client's, and one of all.
 #[derive(Debug)]
-pub(crate) struct BodyPermit {
+pub(crate) struct Place {
     of_client: ContendedPermit,
     of_all: ContendedPermit,
 }
 
-impl BodyPermit {
-    /// Whether a request waits that this permit would let in.
+impl Place {
+    /// Whether a request waits for it.
     pub(crate) fn is_wanted(&self) -> bool {
         self.of_client.is_wanted() || self.of_all.is_wanted()
     }
@@ -300,11 +303,13 @@ pub(crate) struct Client {
 }
 
 impl<S: Sync> FromRequestParts<S> for Client {
-    type Rejection = Infallible;
+    type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+    /// A request without a peer is a defect of the server. Served nevertheless, it would have no limit.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
         let peer = parts.extensions.get::<Arc<Peer>>().cloned();
-        let peer = peer.unwrap_or_else(|| Clients::new().peer("unknown"));
+        let peer =
+            peer.ok_or_else(|| Refusal::new(Reason::InternalError, "the server does not know who asks"))?;
         let limits = match parts.extensions.get::<Named>() {
             // No address has this prefix.
             Some(Named(name)) => peer.clients.named(&format!("name {name}")),
@@ -328,6 +333,16 @@ mod tests {
             assert_eq!(at(address), "loopback", "{address}");
         }
         assert_eq!((at("10.0.0.1"), at("::ffff:10.0.0.1")), ("10.0.0.1".to_owned(), "10.0.0.1".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_request_of_an_unknown_peer_is_refused() {
+        let (mut of_known, ()) = axum::http::Request::new(()).into_parts();
+        let mut of_unknown = of_known.clone();
+        of_known.extensions.insert(Clients::new().peer("client"));
+        assert!(Client::from_request_parts(&mut of_known, &()).await.is_ok());
+        let refusal = Client::from_request_parts(&mut of_unknown, &()).await.unwrap_err();
+        assert_eq!(refusal.status().code, Some(500));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Compresses a body while it is written, if the client accepts gzip.
+//! Compresses a response while it is written, if the client accepts gzip.
 
 use std::io::Write;
 

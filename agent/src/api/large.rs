@@ -42,8 +42,8 @@ impl std::io::Write for Room {
     }
 }
 
-/// A body that `encode` computes, in the thread for large responses. The error is the response if there are too many.
-pub(crate) async fn body(
+/// A response body that `encode` computes, in the thread for large responses. The error is the response if there are too many.
+pub(crate) async fn response_body(
     limits: &ClientLimits,
     encode: impl FnOnce() -> Vec<u8> + Send + 'static,
 ) -> Result<Body, Response> {
@@ -110,7 +110,7 @@ mod tests {
         let clients = Clients::new();
         let (release, released) = mpsc::channel::<()>();
         let slow = clients.named("slow");
-        let mut slow = Box::pin(body(&slow, move || {
+        let mut slow = Box::pin(response_body(&slow, move || {
             released.recv().unwrap();
             vec![1; 200_000]
         }));
@@ -125,20 +125,21 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_one_response_and_no_other() {
         let client = Clients::new().named("client");
-        let response = body(&client, || panic!("a panic that the test wants")).await.unwrap_err();
+        let response = response_body(&client, || panic!("a panic that the test wants")).await.unwrap_err();
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
-        assert!(body(&client, || vec![1]).await.is_ok());
+        assert!(response_body(&client, || vec![1]).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_none_of_its_large_responses_gets_no_more() {
         let clients = Clients::new();
         let greedy = clients.named("greedy");
-        let held = [body(&greedy, || vec![1]).await.unwrap(), body(&greedy, || vec![1]).await.unwrap()];
-        let refusal = body(&greedy, || vec![1]).await.unwrap_err();
+        let one = response_body(&greedy, || vec![1]).await.unwrap();
+        let held = [one, response_body(&greedy, || vec![1]).await.unwrap()];
+        let refusal = response_body(&greedy, || vec![1]).await.unwrap_err();
         assert_eq!(refusal.status(), StatusCode::TOO_MANY_REQUESTS);
-        assert!(body(&clients.named("other"), || vec![1]).await.is_ok());
+        assert!(response_body(&clients.named("other"), || vec![1]).await.is_ok());
         drop(held);
-        assert!(body(&greedy, || vec![1]).await.is_ok());
+        assert!(response_body(&greedy, || vec![1]).await.is_ok());
     }
 }

@@ -1,10 +1,10 @@
 //! The types and texts of the agent's HTTP interface, for the server and the commands. It must not know either.
 
-pub(crate) mod body;
 pub(crate) mod client;
 mod encoder;
 pub(crate) mod gzip;
 pub(crate) mod headers;
+pub(crate) mod in_turns;
 pub(crate) mod large;
 pub(crate) mod mirrors;
 pub(crate) mod open_count;

@@ -132,7 +132,7 @@ pub(crate) fn not_found(message: String) -> Response {
     refused(Reason::NotFound, message)
 }
 
-/// The answer to a probe that fails: its body is for people, one reason on each line. Without `Retry-After`: by it, `kubectl
+/// The answer to a probe that fails: its text is for people, one reason on each line. Without `Retry-After`: by it, `kubectl
 /// get --raw` and other clients of client-go would repeat the request up to ten times before they show the answer.
 pub(crate) fn failed_probe(lines: String) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, lines).into_response()

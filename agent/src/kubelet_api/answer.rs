@@ -12,7 +12,7 @@ use hyper::body::Bytes;
 use tokio::time::{Instant, timeout};
 
 use super::wire::{Reason, Status};
-use crate::api::client::{BodyPermit, ClientLimits};
+use crate::api::client::{ClientLimits, Place};
 
 /// How long an answer, or the events that a watch has to send, may wait for the client.
 const CREDIT: Duration = Duration::from_secs(30);
@@ -46,27 +46,27 @@ impl From<Status> for End {
 pub(super) struct Answer {
     stream: SendStream<Bytes>,
     credit: Duration,
-    place: Option<Place>,
+    held: Option<HeldPlace>,
 }
 
 /// The place of an answer that ends by itself: a client may have only so many.
-struct Place {
-    permit: BodyPermit,
+struct HeldPlace {
+    place: Place,
     since: Instant,
 }
 
 impl Answer {
     pub(super) fn new(stream: SendStream<Bytes>) -> Self {
-        Self { stream, credit: CREDIT, place: None }
+        Self { stream, credit: CREDIT, held: None }
     }
 
     /// Waits for a place, and keeps it until the answer is dropped.
     pub(super) async fn take_place(&mut self, limits: &ClientLimits) -> Result<(), End> {
-        let waited = self.unless_gone(timeout(2 * PATIENCE, limits.body())).await?;
-        let permit = waited.ok().flatten().ok_or_else(|| {
+        let waited = self.unless_gone(timeout(2 * PATIENCE, limits.place())).await?;
+        let place = waited.ok().flatten().ok_or_else(|| {
             Status::new(Reason::UnreadAnswers, "too many lists and pods of this client have yet to be read")
         })?;
-        self.place = Some(Place { permit, since: Instant::now() });
+        self.held = Some(HeldPlace { place, since: Instant::now() });
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Answer {
     }
 
     fn loses_place(&self) -> bool {
-        self.place.as_ref().is_some_and(|place| place.since.elapsed() >= PATIENCE && place.permit.is_wanted())
+        self.held.as_ref().is_some_and(|held| held.since.elapsed() >= PATIENCE && held.place.is_wanted())
     }
 
     /// The result of `work`, unless the client ends the call before.

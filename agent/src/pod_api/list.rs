@@ -1,4 +1,4 @@
-//! The selected objects, and bodies that show them, in parts. Each part is bounded work.
+//! The selected objects, and responses that show them, in parts. Each part is bounded work.
 
 use std::iter;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::selection::Selection;
 use super::shape::Form;
 use crate::api::client::ClientLimits;
 
-/// A body is sent in parts of about this many bytes.
+/// A response is sent in parts of about this many bytes.
 const CHUNK: usize = 32 * 1024;
 /// Objects are matched with at most this many terms of the selector in one turn of the client.
 const WORK: usize = 16 * 1024;
@@ -39,7 +39,7 @@ pub(super) async fn selected(
     }
 }
 
-/// The start of a body, each object as `write` appends it, and the end.
+/// The start of a response, each object as `write` appends it, and the end.
 pub(super) fn parts<O: AsRef<Object>>(
     start: Vec<u8>,
     objects: impl IntoIterator<Item = O>,

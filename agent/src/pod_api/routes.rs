@@ -18,9 +18,9 @@ use super::list::{self, selected};
 use super::query::{Options, version_of};
 use super::status;
 use super::watch;
-use crate::api::body::in_turns;
 use crate::api::client::Client;
 use crate::api::gzip::{self, Gzip};
+use crate::api::in_turns::in_turns;
 use crate::api::large;
 use crate::api::refusal::Refusal;
 use crate::api::request::parameter;
@@ -71,7 +71,7 @@ async fn list(
     let has_to_be_complete = view == View::ApiServer;
     collection.current(has_to_be_complete).await?;
     if options.watch {
-        let body = watch::body(&collection.history, &client, options, form).await?;
+        let body = watch::response_body(&collection.history, &client, options, form).await?;
         return Ok((head(), body).into_response());
     }
     if let Some(version) = options.version {
@@ -113,7 +113,7 @@ async fn one(
         body
     };
     // An object of any size takes long as a table, too: the API server's own limit is 1.5 MB.
-    match large::body(&client.limits, write).await {
+    match large::response_body(&client.limits, write).await {
         Ok(body) => Ok((head(), body).into_response()),
         Err(refusal) => Ok(refusal),
     }

@@ -22,8 +22,8 @@ use super::object::Object;
 use super::query::Options;
 use super::shape::{Form, Kind};
 use super::status;
-use crate::api::body::in_turns;
 use crate::api::client::Client;
+use crate::api::in_turns::in_turns;
 use crate::api::refusal::Refusal;
 
 /// Interval between bookmarks.
@@ -35,7 +35,7 @@ const LEAST: Duration = Duration::from_secs(30 * 60);
 const MOST: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Starts a watch.
-pub(super) async fn body(
+pub(super) async fn response_body(
     history: &Arc<History>,
     client: &Client,
     options: Options,

@@ -8,35 +8,35 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout};
 
-use crate::api::client::{BodyPermit, ClientLimits};
+use crate::api::client::{ClientLimits, Place};
 use crate::api::refusal::{Reason, Refusal, refused};
 
 /// Maximum size of a body, in bytes.
 const BODY: usize = 128 << 10;
-/// Timeout for permission to send a body, and for the body.
+/// Timeout for a place, and for the body.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A body in memory.
 pub(super) struct HeldBody {
     /// When it was complete.
     since: Instant,
-    permit: BodyPermit,
+    place: Place,
 }
 
 impl HeldBody {
-    /// Waits for permission, then reads the body.
+    /// Waits for a place, then reads the body.
     pub(super) async fn read(limits: &ClientLimits, body: Body) -> Result<(Bytes, Self), Response> {
-        let permit = timeout(TIMEOUT, limits.body()).await.ok().flatten().ok_or_else(|| {
+        let place = timeout(TIMEOUT, limits.place()).await.ok().flatten().ok_or_else(|| {
             Refusal::still_too_many_requests("too many queries with a body at once").into_response()
         })?;
         let incomplete = |_| refused(Reason::Timeout, "the body is incomplete");
         let text = timeout(TIMEOUT, text(body)).await.map_err(incomplete)??;
-        Ok((text.into(), Self { since: Instant::now(), permit }))
+        Ok((text.into(), Self { since: Instant::now(), place }))
     }
 
-    /// Fails if the answers have taken 10 s or longer and another request waits for permission.
+    /// Fails if the answers have taken 10 s or longer and another request waits for a place.
     pub(super) fn check(&self) -> io::Result<()> {
-        if self.since.elapsed() >= TIMEOUT && self.permit.is_wanted() {
+        if self.since.elapsed() >= TIMEOUT && self.place.is_wanted() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads too slowly"));
         }
         Ok(())

@@ -39,7 +39,7 @@ const FINE: [&str; 8] = [
 pub(super) fn draw(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>) {
     model.arrange();
     let parts = [Constraint::Length(4), Constraint::Fill(1), Constraint::Length(1)];
-    let [head, body, foot] = Layout::vertical(parts).areas(frame.area());
+    let [head, middle, foot] = Layout::vertical(parts).areas(frame.area());
     let lines = Layout::vertical([Constraint::Length(1); 4]).split(head);
     let (title, state) = title(model, now);
     ends(frame, lines[0], title, state);
@@ -47,13 +47,13 @@ pub(super) fn draw(model: &mut Model, now: Timestamp, frame: &mut Frame<'_>) {
     frame.render_widget(trouble(model), lines[2]);
     ends(frame, lines[3], figures(model), filter(model));
     if model.is_open {
-        frame.render_widget(Paragraph::new(facts(model)).wrap(Wrap { trim: false }), body);
+        frame.render_widget(Paragraph::new(facts(model)).wrap(Wrap { trim: false }), middle);
     } else {
-        table(model, now, frame, body);
+        table(model, now, frame, middle);
     }
     if model.problem.is_some() {
         // Outdated.
-        frame.buffer_mut().set_style(body, FAINT);
+        frame.buffer_mut().set_style(middle, FAINT);
         frame.buffer_mut().set_style(lines[1], FAINT);
     }
     let server = Line::styled(model.server.clone(), FAINT);

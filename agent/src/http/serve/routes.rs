@@ -89,7 +89,7 @@ async fn one(limits: &ClientLimits, headers: &HeaderMap, pod: Arc<Pod>, owners: 
         return (head, encoded(&pod, owners, format)).into_response();
     }
     let owners = owners.clone();
-    match large::body(limits, move || encoded(&pod, &owners, format)).await {
+    match large::response_body(limits, move || encoded(&pod, &owners, format)).await {
         Ok(body) => (head, body).into_response(),
         Err(refusal) => refusal,
     }
@@ -134,7 +134,7 @@ async fn large_json<T: Serialize>(
     view: impl FnOnce() -> T + Send + 'static,
 ) -> Response {
     // Serializing what the agent made does not fail.
-    match large::body(limits, move || serde_json::to_vec(&view()).unwrap_or_default()).await {
+    match large::response_body(limits, move || serde_json::to_vec(&view()).unwrap_or_default()).await {
         Ok(body) => ([(header::CONTENT_TYPE, Format::Json.content_type())], body).into_response(),
         Err(refusal) => refusal,
     }
@@ -165,7 +165,7 @@ async fn sources(State(app): State<App>, client: Client) -> Response {
     .await
 }
 
-/// Alive while every vital part runs. Otherwise, the body names those that have stopped.
+/// Alive while every vital part runs. Otherwise, the response names those that have stopped.
 async fn livez(State(app): State<App>) -> Response {
     alive(&app.vitals).map_or_else(failed_probe, |()| "ok".into_response())
 }
@@ -180,8 +180,8 @@ fn alive(vitals: &Vitals) -> Result<(), String> {
     Err(lines.join("\n") + "\n")
 }
 
-/// Ready once every configured source was read. Until then, the body names the missing ones and why. In an outage of a
-/// source, the agent stays ready, and the body says what is served as last seen, and why. Not ready while a vital part has
+/// Ready once every configured source was read. Until then, the response names the missing ones and why. In an outage of a
+/// source, the agent stays ready, and the response says what is served as last seen, and why. Not ready while a vital part has
 /// stopped: the pods are those of an earlier time.
 async fn readyz(State(app): State<App>) -> Response {
     if let Err(stopped) = alive(&app.vitals) {
@@ -194,8 +194,8 @@ async fn readyz(State(app): State<App>) -> Response {
     if !missing.is_empty() {
         return failed_probe(not_read(&missing) + &outages);
     }
-    let body = if outages.is_empty() { "ok".to_owned() } else { format!("ok\n{outages}") };
-    body.into_response()
+    let text = if outages.is_empty() { "ok".to_owned() } else { format!("ok\n{outages}") };
+    text.into_response()
 }
 
 /// A line for each source that was not read. A source's message may be a server's own words.
@@ -407,9 +407,9 @@ mod tests {
         while let Some(Some(permit)) = peer.unnamed_limits().large().now_or_never() {
             held.push(permit);
         }
-        let mut bodies = Vec::new();
-        while let Some(Some(permit)) = peer.unnamed_limits().body().now_or_never() {
-            bodies.push(permit);
+        let mut places = Vec::new();
+        while let Some(Some(place)) = peer.unnamed_limits().place().now_or_never() {
+            places.push(place);
         }
         let codes_of_a_busy_client = codes(&router, &peer).await;
         assert_eq!(codes_of_a_busy_client, [200, 200, 429, 200, 429, 429, 429, 429, 429, 200, 429, 200, 200]);

@@ -330,7 +330,7 @@ async fn a_watch_whose_client_does_not_read_holds_no_replaced_pods() {
         let client = Client { limits: Arc::clone(peer.unnamed_limits()), peer };
         let query = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan";
         let options = Options::read(&pod::PODS, Some(query), None).unwrap();
-        let mut body = watch::body(&world.history, &client, options, Form::Object).await.unwrap();
+        let mut body = watch::response_body(&world.history, &client, options, Form::Object).await.unwrap();
         (0..20).for_each(|_| world.change(LARGE));
         // The first of twenty events.
         let _ = body.frame().await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Bodies of responses that are computed in parts.
+//! Responses that are computed in parts.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -10,7 +10,7 @@ use futures_util::stream::{self, Stream};
 
 use super::client::ClientLimits;
 
-/// The parts of a body, each computed in a turn of its client. Empty parts are not sent.
+/// The parts of a response body, each computed in a turn of its client. Empty parts are not sent.
 pub(crate) fn in_turns(
     limits: &Arc<ClientLimits>,
     parts: impl Iterator<Item = Vec<u8>> + Send + 'static,
