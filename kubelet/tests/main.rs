@@ -19,6 +19,7 @@ mod api_server_source;
 mod api_server_undecodable;
 mod checkpoint;
 mod checkpoint_kills;
+mod checkpoint_unclaimed;
 mod checkpoint_versions;
 #[cfg(feature = "api-server")]
 mod mirror_pods;

@@ -18,7 +18,7 @@ use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::kubelet_socket::{self, KubeletSocket};
 use pod_index_kubelet::sources::{
-    Nudge, Problem, Source, SourceStatus, Updates, file, http, kubelet, redact_env,
+    Nudge, Problem, Source, Updates, file, http, kubelet, redact_env,
 };
 
 /// The standard path of a pod's service account token.
@@ -168,7 +168,7 @@ async fn pass_on(mut updates: Updates<Pod>, reports: Sender<Report>) {
         };
         let (sound, read) = {
             let status = status.borrow_and_update();
-            (is_sound(&status), status.last_read)
+            (status.has_reported_all(), status.last_read)
         };
         if update.is_none() && (was_sound || !sound) && read == last_read {
             continue;
@@ -189,18 +189,6 @@ fn say(reports: &Sender<Report>, report: Report) -> Result<(), ()> {
         Err(TrySendError::Full(report)) => tokio::task::block_in_place(|| reports.send(report)).map_err(drop),
         Err(TrySendError::Disconnected(_)) => Err(()),
     }
-}
-
-/// Whether the source has reported all its pods: its last list was complete, and no problem hides a pod. An API server's list
-/// is complete even if its watch broke later.
-fn is_sound(status: &SourceStatus) -> bool {
-    let hides_none = || !status.problems.iter().any(|problem| problem.kind.is_grave());
-    let is_complete = || status.last_complete_read == status.last_read;
-    let has_all = match status.source {
-        Source::Api => true,
-        Source::File | Source::Http | Source::Kubelet => hides_none() && is_complete(),
-    };
-    status.seen && has_all
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use crossbeam_channel::{Receiver, Sender, at, bounded, never, select, tick, unbo
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 
-use super::checkpoints::Unclaimed;
 use super::listening::{Listening, Look};
 use super::readiness::Readiness;
 use super::records::Joining;
@@ -21,7 +20,7 @@ use crate::metrics::{Metrics, Writing, number};
 use crate::tasks;
 use crate::vitals::Heartbeat;
 use pod_index::{Moment, Operation, Time, Writer};
-use pod_index_kubelet::checkpoint::Restored;
+use pod_index_kubelet::checkpoint::{Restored, Unclaimed};
 use pod_index_kubelet::records::{Change, Join, Record};
 use pod_index_kubelet::sources::static_pods::OwnNode;
 use pod_index_kubelet::sources::{Merge, Merged, Problem, ProblemKind, Source, SourceUpdate};
@@ -96,7 +95,7 @@ impl WriterThread {
         // At most one command in ten seconds.
         let (commands, commanded) = unbounded();
         let (node_is_needed, needs_own_node) = watch::channel(false);
-        let restored = restored.map(|pods| Unclaimed::new(pods, sources));
+        let restored = restored.map(|pods| Unclaimed::new(pods, sources.iter().copied()));
         let told = setup.joining.told.clone();
         let work = Work::new(setup, restored, counts, node_is_needed);
         let work = Box::new(move || work.follow(&commanded, &received, told));
@@ -227,7 +226,10 @@ impl Work {
         let claims_changed = merged.iter().any(|merged| merged.claims_changed);
         let mut operations: Vec<_> = merged.into_iter().flat_map(Merged::into_operations).collect();
         if let Some(restored) = &mut self.restored {
-            operations = restored.hold_back(operations, &sound, self.writer.current());
+            for source in sound {
+                restored.reported_all(source);
+            }
+            operations = restored.hold_back(operations, self.writer.current());
         }
         if claims_changed {
             self.report_refused_claims();
@@ -235,7 +237,7 @@ impl Work {
         self.ask_for_own_node();
         self.apply(operations, now);
         // Remove these pods before announcing the source: a client must not find pods that the source did not name.
-        self.remove_restored(&sound);
+        self.remove_restored();
         self.readiness.indexed(&listed);
     }
 
@@ -355,9 +357,9 @@ impl Work {
     }
 
     /// Removes restored pods that a source did not name.
-    fn remove_restored(&mut self, sound: &[Source]) {
-        let Some(restored) = &mut self.restored else { return };
-        let gone = restored.without(sound, self.writer.current());
+    fn remove_restored(&mut self) {
+        let Some(restored) = &self.restored else { return };
+        let gone = restored.gone(self.writer.current());
         for uid in &gone {
             tracing::debug!(%uid, "a restored pod is removed: its source does not name it");
         }

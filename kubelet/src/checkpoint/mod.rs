@@ -1,13 +1,13 @@
 //! Pod checkpoints on disk: an agent has its pods right after a restart, before any source responds.
 //!
 //! For nodes that may start without their API server. This module decides which pods are written to which
-//! files. It does not depend on the sources.
+//! files, and how long the restored ones stay. Only the latter, `Unclaimed`, knows the roles of sources.
 //!
 //! # How
 //! ```text
 //! open ──> Restored ──> Writer ──> Reader ──> a thread of its own ──> Pod_<UID>.yaml, one file a pod
 //!            │  the pods of the last run, marked               └────> acknowledged: generation g is on disk
-//!            └─ unclaimed: pods that their source, once read, did not report
+//!            └─ unclaimed: pods that their source, once read, did not report; `Unclaimed` knows when
 //! ```
 //! A pod is kept if it is annotated [`node.kubernetes.io/bootstrap-checkpoint`](CHECKPOINT_ANNOTATION)`:
 //! "true"`; with [`Which::All`], every pod is kept. The thread compares snapshots, so it never blocks the
@@ -35,8 +35,9 @@
 //! # When a restored pod is removed
 //! Each restored pod has a source: the one that the annotation `kubernetes.io/config.source` names. Once that source has been read
 //! completely and does not report the pod, the program removes it ([`Restored::unclaimed`]), even if other sources have not
-//! answered yet. A pod whose source is no longer configured goes once all sources have been read. The agent makes one exception: the
-//! static pod of a manifest stays with the kubelet's UID until a source has answered that knows these UIDs.
+//! answered yet. A pod whose source is no longer configured goes once all sources have been read. There is one exception: the
+//! static pod of a manifest stays with the kubelet's UID until a source has answered that knows these UIDs. With the feature
+//! `sources`, `Unclaimed` has all of these rules, for a program that merges its sources.
 //!
 //! A read is complete if it had no error. It is incomplete if the manifest directory is missing or unreadable, if it
 //! holds an unusable file, or if the URL answers with an error. Until the first complete read, the pod stays
@@ -61,6 +62,8 @@ mod list;
 mod load;
 mod status;
 mod thread;
+#[cfg(feature = "sources")]
+mod unclaimed;
 
 /// These tests need the private disk.
 #[cfg(test)]
@@ -74,6 +77,8 @@ pub use list::{read_list, write_list};
 pub use load::{Checkpoints, Restored};
 pub use status::CheckpointStatus;
 pub use thread::Checkpointing;
+#[cfg(feature = "sources")]
+pub use unclaimed::Unclaimed;
 
 /// Requests a checkpoint if it is `"true"`.
 ///

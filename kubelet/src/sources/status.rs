@@ -81,6 +81,36 @@ impl SourceStatus {
         self.failing_since.map(|since| since.elapsed())
     }
 
+    /// Whether the source has reported all its pods, so that a pod that it did not report does not exist: its last list was
+    /// complete, and no problem hides a pod.
+    ///
+    /// An API server has done so once its first list is complete, whatever happens to its watch later. A kubelet that has just
+    /// started has not, and neither has a directory with an unusable manifest.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    /// use pod_index_kubelet::sources::{Source, StatusWriter};
+    ///
+    /// let status = StatusWriter::new(Source::Kubelet, "the kubelet");
+    /// let has_reported_all = || status.subscribe().borrow().has_reported_all();
+    /// status.read_incompletely(Instant::now(), Vec::new());
+    /// status.updated(1);
+    /// assert!(!has_reported_all());
+    /// status.read(Instant::now(), Vec::new());
+    /// assert!(has_reported_all());
+    /// ```
+    #[must_use]
+    pub fn has_reported_all(&self) -> bool {
+        let hides_none = || !self.problems.iter().any(|problem| problem.kind.is_grave());
+        let is_complete = || self.last_complete_read == self.last_read;
+        let has_all = match self.source {
+            Source::Api => true,
+            Source::File | Source::Http | Source::Kubelet => hides_none() && is_complete(),
+        };
+        self.seen && has_all
+    }
+
     /// How long it waits until it reads or connects again. `None` if it waits for its origin instead.
     #[must_use]
     pub fn until_next_try(&self) -> Option<Duration> {

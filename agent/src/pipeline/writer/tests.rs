@@ -78,7 +78,7 @@ fn keeping() -> Options {
 /// The work of the writer thread, step by step, of an agent with this source, after a run that knew these pods.
 fn work_after(restored: Vec<Arc<Pod>>, source: Source) -> (Work, watch::Receiver<bool>) {
     let Built { setup, mut seen } = Built::of(&[source], keeping());
-    let restored = Unclaimed::new(Restored { pods: restored, ..Restored::default() }, &[source]);
+    let restored = Unclaimed::new(Restored { pods: restored, ..Restored::default() }, [source]);
     let (node_is_needed, needs_own_node) = watch::channel(false);
     let counts = Writing::register(seen.metrics.ours());
     (Work::new(setup, Some(restored), counts, node_is_needed), needs_own_node)
