@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
 use pod_index::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Writer,
 };
@@ -73,6 +74,12 @@ fn manifest(uid: &str) -> Operation<Pod> {
     add(named(uid, "web", "file"))
 }
 
+/// The static pod `web`, as a kubelet reports it.
+fn running(uid: &str) -> Pod {
+    let status = PodStatus { start_time: Some(Time(Timestamp::UNIX_EPOCH)), ..PodStatus::default() };
+    Pod { status: Some(status), ..named(uid, "web", "file") }
+}
+
 /// The mirror pod of the static pod `web` that has this UID on its node.
 fn mirror_of(uid: &str) -> Pod {
     let mut mirror = named("mirror", "web", "api");
@@ -133,4 +140,31 @@ fn after_one_source_has_said_the_uids_of_the_node_no_manifest_waits() {
     let mut run = Run::after(pods, &[Source::File, Source::Api, Source::Kubelet]);
     assert_eq!(run.uids_after(vec![add(mirror_of("kubelets"))], &[Source::Api]), "kubelets");
     assert_eq!(run.uids_after(vec![manifest("read")], &[Source::File]), "read");
+}
+
+/// A program with manifests and a kubelet has no mirror pods. That a kubelet has reported the restored pod shows in its status: a
+/// manifest has none.
+#[test]
+fn a_restored_static_pod_keeps_the_kubelets_uid_without_a_mirror_pod_if_a_kubelet_has_run_it() {
+    let sources = [Source::File, Source::Kubelet];
+    let mut run = Run::after([running("kubelets")], &sources);
+    assert_eq!(run.uids_after(vec![manifest("read")], &[Source::File]), "kubelets");
+    assert_eq!(
+        run.uids_after(vec![add(running("kubelets")), remove("read")], &[Source::Kubelet]),
+        "kubelets"
+    );
+
+    let mut run = Run::after([running("kubelets")], &sources);
+    assert_eq!(run.uids_after(Vec::new(), &[Source::File]), "", "its manifest is gone");
+
+    let mut run = Run::after([named("manifests", "web", "file")], &sources);
+    assert_eq!(run.uids_after(vec![manifest("edited")], &[Source::File]), "edited", "no kubelet has run it");
+
+    let of_api_server = Pod { status: running("").status, ..named("ordinary", "web", "api") };
+    let mut run = Run::after([of_api_server], &[Source::File, Source::Api]);
+    assert_eq!(
+        run.uids_after(vec![manifest("read")], &[Source::File]),
+        "ordinary read",
+        "it is no static pod"
+    );
 }

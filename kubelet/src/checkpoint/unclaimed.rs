@@ -134,7 +134,7 @@ impl Unclaimed {
     /// What of these operations is to be written now, and what was held back until now and no longer has to be.
     ///
     /// A static pod of a manifest is held back while a restored pod stays in its place: the one whose UID its restored mirror pod
-    /// names.
+    /// names. If no mirror pod was restored, it is the one of its name, if a kubelet has started it.
     pub fn hold_back<P: HasPod>(
         &mut self,
         operations: impl IntoIterator<Item = Operation<Pod>>,
@@ -195,7 +195,16 @@ impl Unclaimed {
 /// the manifest's.
 fn restored_uid<P: HasPod>(pod: &Pod, snapshot: &Snapshot<P>) -> Option<PodUid> {
     let name = FullName::new(pod.namespace(), pod.name()).ok()?;
-    let uid = snapshot.mirror_pod_by_full_name(name.as_str())?.annotation(CONFIG_MIRROR_ANNOTATION)?;
-    let is_known_so = uid != pod.uid() && is_static_pod(pod) && is_restored(&**snapshot.pod_by_uid(uid)?);
-    is_known_so.then(|| uid.into())
+    let of_kubelet = match snapshot.mirror_pod_by_full_name(name.as_str()) {
+        Some(mirror) => snapshot.pod_by_uid(mirror.annotation(CONFIG_MIRROR_ANNOTATION)?)?,
+        // An index of a kubelet's pods alone has no mirror pods.
+        None => snapshot.pod_by_full_name(name.as_str()).filter(|named| is_of_kubelet(P::pod(named)))?,
+    };
+    let is_known_so = of_kubelet.uid() != pod.uid() && is_static_pod(pod) && is_restored(&**of_kubelet);
+    is_known_so.then(|| of_kubelet.uid().into())
+}
+
+/// Whether a kubelet has reported this static pod, and so has said its UID. A manifest says nothing of when it started.
+fn is_of_kubelet(pod: &Pod) -> bool {
+    is_static_pod(pod) && pod.status.as_ref().is_some_and(|status| status.start_time.is_some())
 }
