@@ -265,12 +265,15 @@ async fn an_untrusted_certificate_is_accepted_only_if_configured() {
     assert_eq!(names(&next(&mut trusting).await), ["one"]);
 }
 
-/// What a source says, as `+` for a complete list and `-` for an incomplete one, and the names.
+/// What a source says, as `+` for a complete list and `-` for an incomplete one, and the names; or the UIDs of what is gone.
 async fn said(source: &mut Updates<Pod>) -> String {
     match update(source).await {
         SourceUpdate::Set(pods) => format!("+{}", names(&pods).join(" ")),
         SourceUpdate::Incomplete(pods) => format!("-{}", names(&pods).join(" ")),
-        other => panic!("{other:?}"),
+        SourceUpdate::Remove(uids) => {
+            format!("gone: {}", uids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        }
+        other @ SourceUpdate::Upsert(_) => panic!("{other:?}"),
     }
 }
 
@@ -321,6 +324,39 @@ async fn a_kubelet_that_was_restarted_says_nothing_about_the_pods_that_it_does_n
     assert_eq!(said(&mut source).await, "+a static", "b is gone");
     let status = status.borrow();
     assert_eq!((status.relists, status.last_complete_read), (relists + 1, status.last_read));
+}
+
+/// It lists others of its files, so it has read these. Its API server is away, and not needed for that.
+#[tokio::test]
+async fn a_static_pod_whose_file_went_while_the_kubelet_was_restarted_is_gone_before_the_api_server_is_back()
+{
+    let (kubelet, mut source) = restarting().await;
+    let kept = running("k", "kept", "file", "10.0.0.3");
+    kubelet.set_static_pods(vec![running("s", "static", "file", "10.0.0.1"), kept.clone()]);
+    assert_eq!(said(&mut source).await, "+a b kept static");
+    kubelet.restart(Stage::Nothing);
+    assert_eq!(said(&mut source).await, "-");
+    kubelet.set_static_pods(vec![kept]);
+    kubelet.reach(Stage::Manifests);
+    assert_eq!(said(&mut source).await, "-kept");
+    assert_eq!(said(&mut source).await, "gone: s", "the pods of the API server stay");
+    assert!(is_incomplete(&source.status().borrow()));
+    kubelet.reach(Stage::All);
+    assert_eq!(said(&mut source).await, "-a b kept");
+    assert_eq!(said(&mut source).await, "+a b kept");
+}
+
+/// It may not have read its files: before its container runtime answers, it reads none of its sources.
+#[tokio::test]
+async fn a_kubelet_that_lists_no_static_pod_says_nothing_about_these() {
+    let (kubelet, mut source) = restarting().await;
+    kubelet.restart(Stage::Nothing);
+    assert_eq!(said(&mut source).await, "-");
+    // A second without a change would be enough if it listed any.
+    let later = std::time::Instant::now() + Duration::from_secs(2);
+    until_status(&mut source, |status| status.last_read > Some(later)).await;
+    kubelet.reach(Stage::Manifests);
+    assert_eq!(said(&mut source).await, "-static");
 }
 
 #[tokio::test]

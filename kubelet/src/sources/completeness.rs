@@ -7,6 +7,11 @@
 
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::core::v1::Pod;
+use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta, is_static_pod};
+
+use super::Source;
+
 /// How long a kubelet that was restarted, or was unreachable, may list no pod of the API server before its list counts as
 /// complete all the same. Until then, pods that it listed earlier stay, marked with
 /// [`UNCONFIRMED_ANNOTATION`](super::static_pods::UNCONFIRMED_ANNOTATION). A node that runs nothing but static pods has
@@ -17,8 +22,7 @@ pub const INCOMPLETE_FOR: Duration = Duration::from_secs(3600);
 pub(crate) const INCOMPLETE: &str = "the kubelet has just answered for the first time, or was restarted or unreachable, and may not list the API server's \
      pods yet; pods that it listed before stay, unconfirmed";
 
-/// A kubelet takes over the pods of the API server one after the other. If their number did not grow for this long, it
-/// has all of them.
+/// A kubelet takes over the pods of a source one after the other. If their number did not grow for this long, it has all of them.
 pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
 /// Judges the lists of one kubelet, in the order in which they are received.
@@ -26,8 +30,45 @@ pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(1);
 /// Tell it of each interruption, after which another process may answer: a request that failed, a connection that
 /// ended. A list is complete once two lists since then, at least [`SETTLED_AFTER`] apart, have pods of the API server,
 /// and the second one has no more of them than the first; or after [`INCOMPLETE_FOR`].
+///
+/// Earlier than that, it may have all pods of the kubelet's files, for which no server is needed: once lists have had the same number
+/// of them, and not none, for [`SETTLED_AFTER`]. A list without any proves nothing: a kubelet reads none of its sources before its
+/// container runtime has answered, which may take long.
 #[derive(Debug)]
 pub(crate) struct Completeness(State);
+
+/// What a list has for certain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Extent {
+    /// Only a part, perhaps.
+    Part,
+    /// All pods of the kubelet's files. Others may be missing.
+    PodsOfFiles,
+    All,
+}
+
+/// How many pods a list has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed {
+    pub(crate) of_api_server: usize,
+    pub(crate) of_files: usize,
+}
+
+impl Listed {
+    pub(crate) fn of<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Self {
+        let mut listed = Self { of_api_server: 0, of_files: 0 };
+        for pod in pods {
+            listed.of_api_server += usize::from(!is_static_pod(pod));
+            listed.of_files += usize::from(is_of_file(pod));
+        }
+        listed
+    }
+}
+
+/// Whether a pod that a kubelet lists is one of its files.
+pub(crate) fn is_of_file(pod: &Pod) -> bool {
+    pod.annotation(CONFIG_SOURCE_ANNOTATION) == Some(Source::File.as_str())
+}
 
 #[derive(Clone, Copy, Debug)]
 enum State {
@@ -37,18 +78,45 @@ enum State {
     InDoubt {
         /// When the first of them was requested.
         since: Instant,
-        /// The pods of the API server, once there are any.
-        listed: Option<ApiPods>,
+        of_api_server: Option<Count>,
+        of_files: Option<Count>,
     },
     Complete,
 }
 
-/// The pods of the API server in a kubelet's list.
+/// How many pods of one origin the lists have, once there are any.
 #[derive(Clone, Copy, Debug)]
-struct ApiPods {
-    count: usize,
+struct Count {
+    pods: usize,
     /// When a list first had so many of them.
     since: Instant,
+}
+
+impl Count {
+    /// Counts anew if the number has grown.
+    fn unless_more(before: Option<Self>, pods: usize, asked: Instant) -> Option<Self> {
+        Self::unless(|before| pods > before, before, pods, asked)
+    }
+
+    /// Counts anew if the number has changed.
+    fn unless_other(before: Option<Self>, pods: usize, asked: Instant) -> Option<Self> {
+        Self::unless(|before| pods != before, before, pods, asked)
+    }
+
+    fn unless(
+        is_new: impl FnOnce(usize) -> bool,
+        before: Option<Self>,
+        pods: usize,
+        asked: Instant,
+    ) -> Option<Self> {
+        let new = Self { pods, since: asked };
+        let count = before.filter(|before| !is_new(before.pods)).unwrap_or(new);
+        (pods > 0).then_some(count)
+    }
+
+    fn stands_still(self, asked: Instant) -> bool {
+        asked.saturating_duration_since(self.since) >= SETTLED_AFTER
+    }
 }
 
 impl Completeness {
@@ -67,33 +135,81 @@ impl Completeness {
         self.0 = State::Complete;
     }
 
-    /// Whether the list is complete that was requested at `asked` and has `api_pods` pods of the API server.
-    pub(crate) fn is_complete(&mut self, asked: Instant, api_pods: usize) -> bool {
-        let now_listed = (api_pods > 0).then_some(ApiPods { count: api_pods, since: asked });
-        self.0 = match self.0 {
-            State::Complete => State::Complete,
-            State::Interrupted => State::InDoubt { since: asked, listed: now_listed },
-            State::InDoubt { since, .. } if asked.saturating_duration_since(since) >= INCOMPLETE_FOR => {
-                State::Complete
-            }
-            State::InDoubt { since, listed } => match (listed, now_listed) {
-                (Some(before), Some(now)) if now.count <= before.count => {
-                    if asked.saturating_duration_since(before.since) >= SETTLED_AFTER {
-                        State::Complete
-                    } else {
-                        State::InDoubt { since, listed }
-                    }
-                }
-                _ => State::InDoubt { since, listed: now_listed },
-            },
-        };
-        matches!(self.0, State::Complete)
+    /// What the list has for certain that was requested at `asked` and has these pods.
+    pub(crate) fn extent(&mut self, asked: Instant, listed: Listed) -> Extent {
+        if matches!(self.0, State::Interrupted) {
+            self.0 = State::InDoubt { since: asked, of_api_server: None, of_files: None };
+        }
+        let State::InDoubt { since, of_api_server, of_files } = self.0 else { return Extent::All };
+        let of_api_server = Count::unless_more(of_api_server, listed.of_api_server, asked);
+        let of_files = Count::unless_other(of_files, listed.of_files, asked);
+        let has_all = of_api_server.is_some_and(|count| count.stands_still(asked))
+            || asked.saturating_duration_since(since) >= INCOMPLETE_FOR;
+        if has_all {
+            self.0 = State::Complete;
+            return Extent::All;
+        }
+        self.0 = State::InDoubt { since, of_api_server, of_files };
+        let has_files = of_files.is_some_and(|count| count.stands_still(asked));
+        if has_files { Extent::PodsOfFiles } else { Extent::Part }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Completeness {
+        /// Of a list without static pods.
+        fn is_complete(&mut self, asked: Instant, of_api_server: usize) -> bool {
+            self.extent(asked, Listed { of_api_server, of_files: 0 }) == Extent::All
+        }
+    }
+
+    /// Each list without a pod of the API server: when it was requested, in milliseconds, how many pods of files it has, and whether
+    /// it must count as having all of them.
+    fn judged_of_files(lists: &[(u64, usize, bool)]) {
+        let start = Instant::now();
+        let mut completeness = Completeness::new();
+        for (at, of_files, has_all) in lists {
+            let asked = start + Duration::from_millis(*at);
+            let extent = completeness.extent(asked, Listed { of_api_server: 0, of_files: *of_files });
+            let expected = if *has_all { Extent::PodsOfFiles } else { Extent::Part };
+            assert_eq!(extent, expected, "the list at {at} ms");
+        }
+    }
+
+    #[test]
+    fn pods_of_files_are_all_there_once_some_are_and_their_number_stands_still() {
+        judged_of_files(&[
+            (0, 0, false),
+            (300, 3, false),
+            (1299, 3, false),
+            (1300, 3, true),
+            (9000, 3, true),
+        ]);
+        judged_of_files(&[(0, 1, false), (900, 3, false), (1800, 3, false), (1900, 3, true)]);
+        // One of them has gone. Or another process lists the first of its pods.
+        judged_of_files(&[(0, 3, false), (1000, 2, false), (1999, 2, false), (2000, 2, true)]);
+    }
+
+    /// Its container runtime does not answer, so it has not read its files. The containers run on.
+    #[test]
+    fn a_list_without_any_pod_of_a_file_says_nothing_of_these_however_long() {
+        judged_of_files(&[(0, 0, false), (60_000, 0, false), (3_000_000, 0, false), (3_000_100, 2, false)]);
+    }
+
+    #[test]
+    fn after_an_interruption_pods_of_files_are_doubted_anew() {
+        let start = Instant::now();
+        let listed = Listed { of_api_server: 0, of_files: 2 };
+        let mut completeness = Completeness::new();
+        let mut extents = [0, 1, 2].map(|second| completeness.extent(start + SETTLED_AFTER * second, listed));
+        assert_eq!(extents, [Extent::Part, Extent::PodsOfFiles, Extent::PodsOfFiles]);
+        completeness.interrupted();
+        extents = [3, 4, 5].map(|second| completeness.extent(start + SETTLED_AFTER * second, listed));
+        assert_eq!(extents, [Extent::Part, Extent::PodsOfFiles, Extent::PodsOfFiles]);
+    }
 
     /// Each list: when it was requested, in milliseconds, how many pods of the API server it has, and whether it must
     /// count as complete.

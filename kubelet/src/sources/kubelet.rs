@@ -11,6 +11,9 @@
 //!   of the kind [`Incomplete`](ProblemKind::Incomplete)), until two of them, a second apart, have pods of the API
 //!   server, the second no more of them than the first; or for [`INCOMPLETE_FOR`](super::INCOMPLETE_FOR). Meanwhile the
 //!   kubelet is asked after 1, 2, 4 seconds and so on.
+//! * Of the static pods from its files, such a list may have all: it does once lists have had the same number of them, and not none,
+//!   for a second. Those that it lacks are then gone ([`SourceUpdate::Remove`](super::SourceUpdate::Remove)). A kubelet needs no
+//!   server for its files, but it reads nothing before its container runtime has answered, so a list without any proves nothing.
 //! * A pod that cannot be decoded, or that has no name, is a problem of its own, named with its field
 //!   ([`ProblemKind::Syntax`]); all other pods count. If an earlier version of it was emitted, that one stays
 //!   until the pod is no longer listed or can be decoded again. Of a pod that takes too much memory, the
@@ -39,7 +42,8 @@ use crate::text::{PANICKED, shorten};
 /// Follows the pods that a kubelet runs. See [`HttpConfig::of_kubelet`].
 ///
 /// The first item comes with the first good answer. Later items come when the pods have changed. Each is a
-/// [`SourceUpdate::Set`](super::SourceUpdate::Set) of all pods, or [`Incomplete`](super::SourceUpdate::Incomplete).
+/// [`SourceUpdate::Set`](super::SourceUpdate::Set) of all pods, or [`Incomplete`](super::SourceUpdate::Incomplete); after an incomplete
+/// one, a [`Remove`](super::SourceUpdate::Remove) of static pods may come.
 ///
 /// # Complexity
 /// Every list is hashed. Only one that differs from the last is decoded, as a whole: O(its bytes).

@@ -65,6 +65,8 @@ pub mod file;
 pub mod http;
 #[cfg(feature = "kubelet")]
 pub mod kubelet;
+#[cfg(test)]
+mod kubelet_restarts;
 #[cfg(all(unix, feature = "kubelet-socket"))]
 pub mod kubelet_socket;
 #[cfg(feature = "manifest")]

@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 /// An update from a source.
 ///
 /// A source starts with a [`Set`](Self::Set), possibly an empty one, or with an [`Incomplete`](Self::Incomplete) one, and
-/// then counts as seen. Files and URLs send nothing but sets. A kubelet sends incomplete sets as well, and the API server
-/// single changes.
+/// then counts as seen. Files and URLs send nothing but sets. A kubelet sends incomplete sets as well, and after these what is gone
+/// for certain. The API server sends single changes.
 ///
 /// Kubelet: `PodUpdate` (`pkg/kubelet/types/pod_update.go`).
 #[doc(alias = "PodUpdate")]

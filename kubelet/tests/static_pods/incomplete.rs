@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index_kubelet::sources::static_pods::UNCONFIRMED_FOR;
 use pod_index_kubelet::sources::{Source, SourceUpdate};
 
 use super::support::{Merging, api_pod, is_unconfirmed, mirror, remove, set, static_pod};
@@ -72,17 +71,12 @@ fn the_api_server_ends_an_unconfirmed_pod_that_it_had_and_confirms_one_that_it_h
 }
 
 #[test]
-fn a_static_pod_of_a_file_ends_once_the_kubelet_was_read_without_it_for_half_a_minute() {
+fn a_pod_that_incomplete_lists_lack_stays_however_long_until_the_source_says_that_it_is_gone() {
     let mut merging = restarted();
     merging.say(Source::Kubelet, incomplete([web()]));
-    let now = Instant::now();
-    assert_eq!(merging.read_at(Source::Kubelet, now, false), "");
-    assert_eq!(
-        merging.read_at(Source::Kubelet, now + UNCONFIRMED_FOR, false),
-        "-t",
-        "pods of the API server stay"
-    );
-    assert_eq!(merging.read_at(Source::Kubelet, now + Duration::from_secs(3000), false), "");
+    assert_eq!(merging.read_at(Source::Kubelet, Instant::now() + Duration::from_secs(3000), false), "");
+    assert_eq!(merging.say(Source::Kubelet, remove("t")), "-t");
+    assert_eq!(merging.say(Source::Kubelet, incomplete([web()])), "");
     assert_eq!(unconfirmed(&merging), ["a", "b"]);
 }
 

@@ -1,14 +1,12 @@
 //! Whether the lists of a kubelet are complete, judged by its pods and by the connections that carry them.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::time::{Duration, Instant};
-
-use k8s_openapi::api::core::v1::Pod;
-use pod_index::is_static_pod;
 
 use super::fetch::Fetched;
 use super::requests::SOON;
-use crate::sources::completeness::Completeness;
+use crate::sources::completeness::{Completeness, Extent, Listed};
 use crate::sources::skeleton::Admitted;
 
 /// The lists of one kubelet.
@@ -38,22 +36,23 @@ impl Lists {
         self.connection = connection;
     }
 
-    /// Whether this list, which was requested at that time, has all pods of the node.
-    pub(super) fn is_complete(&mut self, began: Instant, pods: &[Admitted]) -> bool {
-        let api_pods = pods.iter().filter(|pod| !is_static_pod::<Pod>(pod)).count();
+    /// Which pods of the node this list, which was requested at that time, has for certain.
+    pub(super) fn extent(&mut self, began: Instant, pods: &[Admitted]) -> Extent {
+        let listed = Listed::of(pods.iter().map(Deref::deref));
+        let api_pods = listed.of_api_server;
         if self.connection.is_none() && self.has_api_pods && api_pods == 0 {
             // All of them are gone, and no connection tells whether the process is still the same.
             self.completeness.interrupted();
         }
         self.has_api_pods = api_pods > 0;
-        let is_complete = self.completeness.is_complete(began, api_pods);
+        let extent = self.completeness.extent(began, listed);
         self.pause = match self.pause {
-            _ if is_complete => None,
+            _ if extent == Extent::All => None,
             // Only the API server's return ends a longer doubt.
             Some(pause) if api_pods == 0 => Some(pause.saturating_mul(2)),
             _ => Some(SOON),
         };
-        is_complete
+        extent
     }
 
     /// The longest pause before the next request, while the lists may be incomplete.

@@ -16,7 +16,7 @@ use super::kubelet::Lists;
 use super::requests::{Requests, SOON};
 use crate::backoff::bounded;
 use crate::blocking::OneThread;
-use crate::sources::completeness::INCOMPLETE;
+use crate::sources::completeness::{Extent, INCOMPLETE};
 use crate::sources::skeleton::{Admitted, Pace, Read, ReadResult, Reading, as_first_seen, poll};
 use crate::sources::status::StatusWriter;
 use crate::sources::{Nudge, Problem, ProblemKind, Source, Updates};
@@ -158,9 +158,14 @@ impl Served {
             return reading;
         };
         let listed = self.known.as_ref().map(|known| &known.listed[..]).unwrap_or_default();
-        let is_complete = lists.is_complete(began, reading.pods.as_deref().unwrap_or(listed));
+        let extent = lists.extent(began, reading.pods.as_deref().unwrap_or(listed));
+        reading.result = match extent {
+            Extent::All => ReadResult::Complete,
+            Extent::PodsOfFiles => ReadResult::CompleteOfFiles,
+            Extent::Part => ReadResult::Incomplete,
+        };
+        let is_complete = extent == Extent::All;
         if !is_complete {
-            reading.result = ReadResult::Incomplete;
             reading.problems.push(Problem::new(ProblemKind::Incomplete, &*self.url, None, None, INCOMPLETE));
         }
         self.listed(reading.pods.as_deref(), is_complete);

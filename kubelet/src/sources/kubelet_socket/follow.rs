@@ -11,7 +11,7 @@ use tokio::time::{sleep_until, timeout};
 use super::grpc::{CallError, CallErrorKind, Connection, Messages};
 use super::message::{self, EventKind, LIST_PODS, WATCH_PODS};
 use super::pods::Pods;
-use crate::sources::completeness::{Completeness, INCOMPLETE};
+use crate::sources::completeness::{Completeness, Extent, INCOMPLETE};
 use crate::sources::skeleton;
 use crate::sources::skeleton::{Emitted, Follow};
 use crate::sources::status::StatusWriter;
@@ -76,8 +76,8 @@ impl KubeletSocket {
 /// Follows the pods of a kubelet over its Pods API.
 ///
 /// The first item comes with the first list. Later items come when pods have changed; changes that arrive together are emitted
-/// together. Each is a [`SourceUpdate::Set`] of all pods, or [`Incomplete`](SourceUpdate::Incomplete). Unchanged pods are the
-/// same [`Arc`]s as before.
+/// together. Each is a [`SourceUpdate::Set`] of all pods, or [`Incomplete`](SourceUpdate::Incomplete); after an incomplete one, a
+/// [`Remove`](SourceUpdate::Remove) of static pods may come. Unchanged pods are the same [`Arc`]s as before.
 ///
 /// # Complexity
 /// A list costs O(its bytes), and decodes only the pods that have changed. An update costs O(pods).
@@ -109,7 +109,7 @@ struct Following {
 /// What is known of the last list.
 #[derive(Clone, Copy)]
 struct LastList {
-    is_complete: bool,
+    extent: Extent,
 }
 
 /// A connection to the kubelet, and its watch.
@@ -191,8 +191,12 @@ impl Following {
 
     /// The set to emit, unless it says nothing new. Before the first list there is none: events tell of single pods.
     fn news(&mut self) -> Option<SourceUpdate<Pod>> {
-        let LastList { is_complete } = self.last_list?;
-        self.emitted.news(Some(self.pods.all()), is_complete, &self.status)
+        let LastList { extent } = self.last_list?;
+        let news = self.emitted.news(Some(self.pods.all()), extent == Extent::All, &self.status);
+        if news.is_none() && extent == Extent::PodsOfFiles {
+            return self.emitted.gone_of_files(&self.status);
+        }
+        news
     }
 
     /// Connects, or waits for an event or for the time of a list, and applies it.
@@ -270,16 +274,17 @@ impl Following {
             }
         };
         problems.extend(self.pods.problems());
-        let is_complete = self.completeness.is_complete(began, self.pods.of_the_api_server());
-        self.last_list = Some(LastList { is_complete });
-        if is_complete {
+        let listed = self.pods.listed();
+        let extent = self.completeness.extent(began, listed);
+        self.last_list = Some(LastList { extent });
+        if extent == Extent::All {
             self.pause_in_doubt = LEAST_PAUSE;
             self.status.read(began, problems);
             return Ok(());
         }
         session.list_by(began + self.pause_in_doubt);
         // Only the API server's return ends a longer doubt.
-        let has_none = self.pods.of_the_api_server() == 0;
+        let has_none = listed.of_api_server == 0;
         self.pause_in_doubt =
             if has_none { (self.pause_in_doubt * 2).min(self.socket.period) } else { LEAST_PAUSE };
         let origin = self.socket.path.display().to_string();
@@ -365,7 +370,7 @@ impl Following {
     /// Until the next list is judged, the events of the next watch may be all that a new kubelet knows.
     fn doubt_lists(&mut self) {
         if let Some(listed) = &mut self.last_list {
-            listed.is_complete = false;
+            listed.extent = Extent::Part;
         }
         self.pause_in_doubt = LEAST_PAUSE;
     }
@@ -397,6 +402,7 @@ fn ended() -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::completeness::Listed;
 
     #[test]
     fn after_a_panic_lists_are_doubted_as_after_a_restart_of_the_kubelet() {
@@ -404,17 +410,14 @@ mod tests {
         let mut following = Following::new(KubeletSocket::new("socket"), status);
         let start = Instant::now();
         let second = Duration::from_secs(1);
-        assert!(
-            !following.completeness.is_complete(start, 2)
-                && following.completeness.is_complete(start + second, 2)
-        );
-        following.last_list = Some(LastList { is_complete: true });
+        let listed = |of_api_server| Listed { of_api_server, of_files: 0 };
+        assert_eq!(following.completeness.extent(start, listed(2)), Extent::Part);
+        assert_eq!(following.completeness.extent(start + second, listed(2)), Extent::All);
+        following.last_list = Some(LastList { extent: Extent::All });
 
         following.begin_anew();
         assert!(matches!(following.news(), Some(SourceUpdate::Incomplete(_))), "before the next list");
-        assert!(
-            !following.completeness.is_complete(start + 2 * second, 0),
-            "it may be another kubelet's first list"
-        );
+        let extent = following.completeness.extent(start + 2 * second, listed(0));
+        assert_eq!(extent, Extent::Part, "it may be another kubelet's first list");
     }
 }

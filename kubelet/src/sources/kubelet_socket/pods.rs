@@ -5,11 +5,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid, is_static_pod};
+use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid};
 
 use super::message::{self, EventKind};
 use crate::memory::{self, Bounded, Reduced};
 use crate::protobuf::{DecodeError, decode_pod_within};
+use crate::sources::completeness::Listed;
 use crate::sources::problem::{limited, undecodable};
 use crate::sources::skeleton::{Admission, Admitted, UnexpectedMirrorPod};
 use crate::sources::{Problem, ProblemKind, Source};
@@ -47,9 +48,9 @@ impl Pods {
         self.by_uid.values().map(|pod| pod.object.clone()).collect()
     }
 
-    /// How many of them the kubelet has from the API server.
-    pub(super) fn of_the_api_server(&self) -> usize {
-        self.by_uid.values().filter(|pod| !is_static_pod::<Pod>(&pod.object)).count()
+    /// How many there are.
+    pub(super) fn listed(&self) -> Listed {
+        Listed::of(self.by_uid.values().map(|pod| &*pod.object))
     }
 
     /// Problems with single pods.

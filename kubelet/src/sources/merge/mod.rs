@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{CONFIG_SOURCE_ANNOTATION, PodMeta, PodUid};
+use pod_index::PodUid;
 
 use self::kept::KeptUids;
 pub use self::merged::Merged;
-use self::reported::{Reported, ReportedPod};
+use self::reported::Reported;
 use self::step::{Keys, Step};
-use super::static_pods::{Claims, NodeCheck, OwnNode, Ownership, UNCONFIRMED_FOR};
+use super::static_pods::{Claims, NodeCheck, OwnNode, Ownership};
 use super::{NodeName, Problem, Source, SourceUpdate, pod};
 
 /// Merges the pods of several sources into one set.
@@ -62,8 +62,8 @@ use super::{NodeName, Problem, Source, SourceUpdate, pod};
 /// * when the source sends a [`Set`](SourceUpdate::Set) without it,
 /// * when the API server had it and no longer has it,
 /// * when the list has another pod of its name,
-/// * if it is a static pod of a file, when the source was [read](Self::read) for
-///   [`UNCONFIRMED_FOR`](super::static_pods::UNCONFIRMED_FOR) without it: the kubelet needs no server for those.
+/// * when the source says that it is gone, by [`Remove`](SourceUpdate::Remove): a kubelet that lists the other static pods of its files
+///   has read all of these.
 ///
 /// # Before all sources are seen
 /// Until all configured sources have been seen, nothing is removed: a node that does not know all its pods
@@ -215,15 +215,12 @@ impl Merge {
     /// a read that does not confirm a mirror pod's claim ends it.
     ///
     /// # Complexity
-    /// O(mirror pods + pods of the source).
+    /// O(mirror pods).
     pub fn read(&mut self, source: Source, began: Instant, is_complete: bool) -> Merged {
         let before = self.last_reads.get(&source).and_then(|reads| reads.last_complete);
         let last_complete = if is_complete { Some(began) } else { before };
         self.last_reads.insert(source, LastReads { began, last_complete });
-        let mut keys = self.own_keys();
-        let over = self.forget_missing_static_pods(source, began);
-        keys.uids.extend(over.uids);
-        keys.names.extend(over.names);
+        let keys = self.own_keys();
         self.settled(keys)
     }
 
@@ -235,32 +232,12 @@ impl Merge {
             for uid in changed {
                 let Some(pod) = known.pods.get_mut(uid) else { continue };
                 pod.is_gone_at_api = !api.pods.contains_key(uid);
-                if pod.is_gone_at_api && pod.missing_since.is_some() {
+                if pod.is_gone_at_api && pod.is_missing {
                     known.remove(uid);
                 }
             }
         }
         self.sources.insert(Source::Api, api);
-    }
-
-    /// Forgets the static pods of the kubelet's files that incomplete lists have lacked for too long. The kubelet needs no
-    /// server for them, so it lists them right after its start. Returns what they were.
-    fn forget_missing_static_pods(&mut self, source: Source, now: Instant) -> Keys {
-        let mut keys = Keys::default();
-        let Some(known) = self.sources.get_mut(&source) else { return keys };
-        let is_over = |pod: &&ReportedPod| {
-            let missing = pod.missing_since.map(|since| now.saturating_duration_since(since));
-            missing.is_some_and(|missing| missing >= UNCONFIRMED_FOR)
-                && pod.object.annotation(CONFIG_SOURCE_ANNOTATION) == Some(Source::File.as_str())
-        };
-        let over: Vec<_> =
-            known.pods.iter().filter(|(_, pod)| is_over(pod)).map(|(uid, _)| uid.clone()).collect();
-        for uid in over {
-            if let Some(pod) = known.remove(&uid) {
-                keys.add(uid, pod.name);
-            }
-        }
-        keys
     }
 
     /// Publishes what has changed under these keys, although no source has reported a change.
@@ -376,6 +353,7 @@ impl Merge {
 mod tests {
     use serde_json::json;
 
+    use super::super::static_pods::UNCONFIRMED_FOR;
     use super::*;
 
     fn mirror(number: usize) -> Pod {

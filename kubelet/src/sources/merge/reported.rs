@@ -25,8 +25,8 @@ pub(super) struct ReportedPod {
     pub(super) source: Source,
     pub(super) object: Arc<Pod>,
     pub(super) name: FullName,
-    /// Since when incomplete lists of its source lack it. Its object is marked as unconfirmed.
-    pub(super) missing_since: Option<Instant>,
+    /// Whether an incomplete list of its source lacks it. Its object is marked as unconfirmed.
+    pub(super) is_missing: bool,
     /// Whether the API server had this pod, and no longer has it.
     pub(super) is_gone_at_api: bool,
     /// When this source last showed a change of its spec, labels, annotations or deletion. `None`: not since it was first seen.

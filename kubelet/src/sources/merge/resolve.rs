@@ -106,7 +106,7 @@ impl Merge {
 
     /// Whether the kubelet's last list has pods, so that it has read its manifests.
     fn kubelet_speaks(&self) -> bool {
-        let is_listed = |pod: &ReportedPod| pod.missing_since.is_none();
+        let is_listed = |pod: &ReportedPod| !pod.is_missing;
         self.sources.get(&Source::Kubelet).is_some_and(|kubelet| kubelet.pods.values().any(is_listed))
     }
 

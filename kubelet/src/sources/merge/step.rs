@@ -104,8 +104,8 @@ impl Step {
 
     /// Keeps a pod that an incomplete list lacks, and marks it as unconfirmed.
     fn keep_unconfirmed(&mut self, reported: &mut Reported, uid: PodUid, mut pod: ReportedPod) {
-        if pod.missing_since.is_none() {
-            pod.missing_since = Some(Instant::now());
+        if !pod.is_missing {
+            pod.is_missing = true;
             set_annotation(&mut pod.object, UNCONFIRMED_ANNOTATION, &self.now);
             self.touched.add(uid.clone(), pod.name.clone());
         }
@@ -166,18 +166,11 @@ impl Step {
                 self.touched.names.push(old.name);
                 let changed = if is_changed { Some(Instant::now()) } else { old.changed };
                 let is_gone_at_api = old.is_gone_at_api;
-                ReportedPod { source, object, name, missing_since: None, is_gone_at_api, changed }
+                ReportedPod { source, object, name, is_missing: false, is_gone_at_api, changed }
             }
             None => {
                 self.mark(&mut object, None);
-                ReportedPod {
-                    source,
-                    object,
-                    name,
-                    missing_since: None,
-                    is_gone_at_api: false,
-                    changed: None,
-                }
+                ReportedPod { source, object, name, is_missing: false, is_gone_at_api: false, changed: None }
             }
         };
         // The kubelet itself reports an ordinary pod's status to the API server.

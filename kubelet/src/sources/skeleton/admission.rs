@@ -5,14 +5,16 @@
 //! What is left to its decoder is to bound the pod's memory, because that must happen before the whole pod exists
 //! (`memory::decode_within`, `protobuf::decode_pod_within`).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{CONFIG_SEEN_ANNOTATION, PodMeta, is_mirror_pod};
+use pod_index::{CONFIG_SEEN_ANNOTATION, PodMeta, PodUid, is_mirror_pod};
 
 use crate::marks::{self, LEFT_OUT};
+use crate::sources::completeness::is_of_file;
 use crate::sources::pod::set_annotation;
 use crate::sources::status::StatusWriter;
 use crate::sources::{Source, SourceUpdate};
@@ -121,12 +123,21 @@ fn are_same_objects(one: &[Admitted], other: &[Admitted]) -> bool {
 #[derive(Debug, Default)]
 pub(in crate::sources) struct Emitted {
     last: Option<EmittedSet>,
+    /// The pods of a kubelet's files that were emitted, and that incomplete lists have lacked since.
+    missing_of_files: BTreeSet<PodUid>,
 }
 
 #[derive(Debug)]
 struct EmittedSet {
     pods: Vec<Admitted>,
     is_complete: bool,
+}
+
+impl EmittedSet {
+    /// The pods of a kubelet's files.
+    fn of_files(&self) -> impl Iterator<Item = PodUid> {
+        self.pods.iter().filter(|pod| is_of_file(pod)).map(|pod| PodUid::from(pod.uid()))
+    }
 }
 
 impl Emitted {
@@ -157,8 +168,26 @@ impl Emitted {
         }
         let objects = objects(&pods);
         status.updated(pods.len());
-        self.last = Some(EmittedSet { pods, is_complete });
+        let new = EmittedSet { pods, is_complete };
+        if is_complete {
+            self.missing_of_files.clear();
+        } else {
+            self.missing_of_files.extend(last.iter().flat_map(EmittedSet::of_files));
+            for listed in new.of_files() {
+                self.missing_of_files.remove(&listed);
+            }
+        }
+        self.last = Some(new);
         Some(if is_complete { SourceUpdate::Set(objects) } else { SourceUpdate::Incomplete(objects) })
+    }
+
+    /// The update to emit because the last list, although it may be incomplete, has all pods of the kubelet's files: those that it
+    /// lacks are gone. Records it in the status.
+    pub(in crate::sources) fn gone_of_files(&mut self, status: &StatusWriter) -> Option<SourceUpdate<Pod>> {
+        let gone: Vec<_> = mem::take(&mut self.missing_of_files).into_iter().collect();
+        let last = self.last.as_ref().filter(|_| !gone.is_empty())?;
+        status.updated(last.pods.len());
+        Some(SourceUpdate::Remove(gone))
     }
 }
 

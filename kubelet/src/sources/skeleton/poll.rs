@@ -49,6 +49,8 @@ pub(in crate::sources) enum ReadResult {
     Complete,
     /// The origin may have more.
     Incomplete,
+    /// The same, but not of the pods of a kubelet's files.
+    CompleteOfFiles,
     /// Nothing, as a rule. If there are pods all the same, the source has just these: none, of a path that is gone.
     Failed,
 }
@@ -144,14 +146,26 @@ impl<R: Read> Follow<Pod> for Polling<R> {
             let Reading { began, pods, result, problems, .. } = reading;
             match result {
                 ReadResult::Complete => self.status.read(began, problems),
-                ReadResult::Incomplete => self.status.read_incompletely(began, problems),
+                ReadResult::Incomplete | ReadResult::CompleteOfFiles => {
+                    self.status.read_incompletely(began, problems);
+                }
                 ReadResult::Failed => self.status.failed(problems),
             }
             if result == ReadResult::Failed && pods.is_none() {
                 continue;
             }
-            if let Some(update) = self.emitted.news(pods, result != ReadResult::Incomplete, &self.status) {
+            let is_complete = match result {
+                ReadResult::Complete | ReadResult::Failed => true,
+                ReadResult::Incomplete | ReadResult::CompleteOfFiles => false,
+            };
+            if let Some(update) = self.emitted.news(pods, is_complete, &self.status) {
                 return update;
+            }
+            // After a list that is news, only the next one says what is gone.
+            if result == ReadResult::CompleteOfFiles
+                && let Some(gone) = self.emitted.gone_of_files(&self.status)
+            {
+                return gone;
             }
         }
     }
