@@ -8,6 +8,8 @@ mod api_client;
 #[cfg(all(feature = "api-server", target_os = "linux"))]
 mod api_client_plugin;
 #[cfg(feature = "api-server")]
+mod api_server_backlog;
+#[cfg(feature = "api-server")]
 mod api_server_failures;
 #[cfg(feature = "api-server")]
 mod api_server_fleet;

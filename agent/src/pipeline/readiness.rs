@@ -166,7 +166,7 @@ impl Readiness {
                     status.last_read.map(|_| Duration::ZERO)?
                 }
                 Source::File | Source::Http | Source::Kubelet => status.last_complete_read?.elapsed(),
-                Source::Api => status.silence()?,
+                Source::Api => status.reported_until?.elapsed(),
             };
             line.indexed.then_some(age)
         };

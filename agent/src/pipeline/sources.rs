@@ -17,9 +17,7 @@ use crate::tasks::Tasks;
 use pod_index_kubelet::sources::api_server::ApiServer;
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::kubelet_socket::{self, KubeletSocket};
-use pod_index_kubelet::sources::{
-    Nudge, Problem, Source, Updates, file, http, kubelet, redact_env,
-};
+use pod_index_kubelet::sources::{Nudge, Problem, Source, Updates, file, http, kubelet, redact_env};
 
 /// The standard path of a pod's service account token.
 const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";

@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use pod_index::Moment;
-use pod_index_kubelet::sources::{Merge, Merged, Source, SourceStatus};
+use pod_index_kubelet::sources::{Merge, Merged, SourceStatus};
 use tokio::sync::watch;
 
 /// What the sources had reported by the last look. A status may be newer than the index, because what its source has just
@@ -35,14 +35,7 @@ impl Reported {
         let mut relists = 0;
         for status in &self.statuses {
             let status = status.borrow();
-            let last = match status.source {
-                // A watch sends its events in order. After an outage, it sends what was missed: the looks are a second apart,
-                // so this believes that nothing of it comes more than a second after the first of it.
-                Source::Api => status.last_heard,
-                // Only a whole list says what is gone.
-                _ => status.last_complete_read,
-            };
-            until = until.zip(last).map(|(one, other)| one.min(other));
+            until = until.zip(status.reported_until).map(|(one, other)| one.min(other));
             relists += status.relists;
         }
         if until.is_none() || relists != self.relists {

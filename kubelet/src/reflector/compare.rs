@@ -1,6 +1,7 @@
 //! Compares the versions held here with the server's, after a watch was cut off.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -14,8 +15,14 @@ use super::request::{ANY_VERSION, Requests};
 use super::version::Versions;
 use crate::backoff::jitter;
 
-/// The server's version, and its objects.
-pub(super) type Listed = (u64, Versions);
+/// What the server lists.
+pub(super) struct Listed {
+    /// When it was requested.
+    pub(super) asked: Instant,
+    /// The server's version.
+    pub(super) version: u64,
+    pub(super) objects: Versions,
+}
 
 /// A running comparison and the events received meanwhile.
 pub(super) struct Comparison {
@@ -58,13 +65,15 @@ impl Comparison {
 }
 
 async fn list(requests: &Requests, times: &Times) -> Result<Listed, Failure> {
+    let asked = Instant::now();
     let mut objects = Versions::new();
     let version = requests.list(Some(ANY_VERSION), times.patience, |object| {
         let Identity { uid, version, .. } = object.identity()?;
         objects.insert(uid, version);
         Ok(())
     });
-    Ok((version.await?, objects))
+    let version = version.await?;
+    Ok(Listed { asked, version, objects })
 }
 
 /// The number of objects that differ: held here and not listed, listed and not held here, or of another version.

@@ -11,8 +11,13 @@
 //! * A server may have been restored from a backup. After a watch was cut off, the versions held here are compared
 //!   with a metadata list. A difference that the watch does not resolve causes a [`Update::Set`].
 //!
+//! * A watch that was cut off, or that began late, first sends what was missed. At its first events, others may be still to come, so
+//!   nothing later counts as reported before a bookmark, which the server sends after all of them; or before the server's list has a
+//!   version that has arrived.
+//!
 //! Nothing that an object holds is in an error.
 
+mod arrival;
 mod compare;
 mod encoded;
 mod failure;
@@ -26,7 +31,7 @@ mod split;
 mod version;
 mod waits;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pod_index::PodUid;
 
@@ -53,6 +58,8 @@ pub(crate) enum Update<T> {
 pub(crate) trait Observer {
     /// The server has sent something.
     fn heard(&self) {}
+    /// Every change before this moment has been emitted, and whoever asks for updates has them.
+    fn reported(&self, _until: Instant) {}
     /// Nothing is requested for this long; `None`: the next request begins.
     fn pauses(&self, _pause: Option<Duration>) {}
     /// A watch has started: an earlier failure is over.

@@ -11,6 +11,7 @@ use kube::Resource;
 use pod_index::PodUid;
 use tokio::time;
 
+use super::arrival::Arrival;
 use super::compare::{Comparison, Listed, differing, finished};
 use super::encoded::{Decoders, Encoded, Event, EventKind, Identity};
 use super::failure::{Failure, FailureKind};
@@ -50,6 +51,7 @@ pub(crate) struct Reflector<K, T, O> {
     needs_latest: bool,
     /// The last watch was cut off. The server may have been restored since.
     is_cut: bool,
+    arrival: Arrival,
     comparison: Option<Comparison>,
     ready: VecDeque<Update<T>>,
     pause: Option<Duration>,
@@ -119,6 +121,7 @@ where
             latest: 0,
             needs_latest: false,
             is_cut: false,
+            arrival: Arrival::new(),
             comparison: None,
             ready: VecDeque::new(),
             pause: None,
@@ -143,6 +146,10 @@ where
         loop {
             if let Some(update) = self.ready.pop_front() {
                 return update;
+            }
+            // Whoever asks for the next update has taken the earlier ones.
+            if let Some(until) = self.arrival.take() {
+                self.observer.reported(until);
             }
             // Wait only now: changes before the failure are emitted at once.
             if let Some(pause) = self.pause.take() {
@@ -204,6 +211,7 @@ where
         if self.latest > ANY_VERSION {
             self.observer.relisting();
         }
+        let asked = Instant::now();
         let received = self.receive_list().await?;
         self.observer.heard();
         if self.is_set && (received.is_rewound || received.version < self.latest) {
@@ -211,6 +219,7 @@ where
             return Err(Failure::new(FailureKind::Restored, message));
         }
         self.apply_list(received);
+        self.arrival.listed(asked);
         Ok(())
     }
 
@@ -279,6 +288,7 @@ where
         let lifetime = self.lifetimes.next(&self.times, self.requests.is_http1.load(Ordering::Relaxed));
         let lines = self.requests.watch(self.latest, lifetime).await?;
         self.observer.watching();
+        self.arrival.continues(Instant::now(), self.is_cut);
         if mem::take(&mut self.is_cut) {
             self.comparison = Some(Comparison::begin(&self.requests, &self.times, self.latest));
         }
@@ -301,8 +311,11 @@ where
             }
         };
         self.observer.heard();
+        let heard = Instant::now();
         for taken in 1.. {
             let Some(event) = line else {
+                self.arrival.said(heard);
+                self.arrival.ended(Instant::now());
                 self.pause_after_short(&watch);
                 self.step = Step::Watch;
                 self.is_cut = watch.began.elapsed() + EARLY < watch.asked;
@@ -319,6 +332,7 @@ where
                 None => break,
             };
         }
+        self.arrival.said(heard);
         self.step = Step::Follow(watch);
         Ok(())
     }
@@ -354,7 +368,12 @@ where
             EventKind::Changed => self.apply(object),
             EventKind::Deleted => self.delete(object.identity()?),
             EventKind::Bookmark => {
-                self.latest = self.latest.max(object.identity()?.version.unwrap_or_default());
+                let version = object.identity()?.version.unwrap_or_default();
+                // It comes after all events that the server had for the watch.
+                if version >= self.latest {
+                    self.arrival.caught_up();
+                }
+                self.latest = self.latest.max(version);
                 Ok(())
             }
             EventKind::Error => {
@@ -434,14 +453,18 @@ where
     }
 
     /// Judges the server's list after a watch continued from where another was cut off.
-    fn compared(&mut self, (version, objects): &Listed) -> Result<(), Failure> {
+    fn compared(&mut self, Listed { asked, version, objects }: &Listed) -> Result<(), Failure> {
         let Some(Comparison { changed, resumed_from, .. }) = self.comparison.take() else { return Ok(()) };
         // The watch would be silent until the server's version has passed that of the watch.
-        let is_behind = *version < resumed_from;
+        let is_old = *version < resumed_from;
         let different = differing(&self.known, objects, &changed);
-        if different == 0 && !is_behind {
-            // Everything in the server's list has arrived here.
+        if different == 0 && !is_old {
+            // Everything in the server's list has arrived here. Not an object that came and went before it.
             self.observer.heard();
+            if *version <= self.latest {
+                self.arrival.caught_up();
+                self.arrival.said(*asked);
+            }
             return Ok(());
         }
         let message = format!(
@@ -653,7 +676,7 @@ mod tests {
     async fn an_object_that_is_deleted_during_the_comparison_is_no_difference() {
         let mut reflector = reflector();
         taken(&mut reflector, "ADDED", 10);
-        let listed = (10, reflector.known.clone());
+        let listed = Listed { asked: Instant::now(), version: 10, objects: reflector.known.clone() };
         reflector.comparison = Some(Comparison::begin(&reflector.requests, &reflector.times, 10));
         taken(&mut reflector, "DELETED", 11);
         assert!(reflector.compared(&listed).is_ok());

@@ -50,6 +50,11 @@ pub struct SourceStatus {
     /// kubelet's list may be incomplete.
     #[serde(skip)]
     pub last_complete_read: Option<Instant>,
+    /// Every change before this moment has been reported. Of an API server, after an outage, not before its watch has sent all that
+    /// was missed; of another source, when the last read began that found all pods. `None` before the first complete list. For
+    /// [what an index covers](pod_index::Moment::covering).
+    #[serde(skip)]
+    pub reported_until: Option<Instant>,
     /// When the first of the reads failed that have failed since the last successful one. `None` after a successful one.
     /// See [`failing`](Self::failing).
     #[serde(skip)]
@@ -214,6 +219,7 @@ impl StatusWriter {
             last_heard: None,
             last_read: None,
             last_complete_read: None,
+            reported_until: None,
             failing_since: None,
             next_try: None,
             problems: Vec::new(),
@@ -264,6 +270,7 @@ impl StatusWriter {
                     status.relists += u64::from(was_incomplete);
                     status.last_read = Some(began);
                     status.last_complete_read = Some(began);
+                    status.reported_until = status.reported_until.max(Some(began));
                     status.last_heard = Some(Instant::now());
                 }
                 ReadOutcome::Some { began } => {
@@ -302,6 +309,15 @@ impl StatusWriter {
         });
     }
 
+    /// Records that every change before this moment has been emitted, also without a read: of a source that follows its origin. Call it
+    /// when the next update is asked for, so that the earlier ones have been taken. Wakes nobody who waits for a change of the status.
+    pub fn reported(&self, until: Instant) {
+        self.status.send_if_modified(|status| {
+            status.reported_until = status.reported_until.max(Some(until));
+            false
+        });
+    }
+
     /// Records that the source is about to emit an update, after which it has this number of pods.
     pub fn updated(&self, pods: usize) {
         self.status.send_modify(|status| {
@@ -316,6 +332,10 @@ impl StatusWriter {
 impl Observer for StatusWriter {
     fn heard(&self) {
         Self::heard(self);
+    }
+
+    fn reported(&self, until: Instant) {
+        Self::reported(self, until);
     }
 
     fn pauses(&self, pause: Option<Duration>) {

@@ -26,6 +26,8 @@ pub enum Fault {
     CutInEvent(usize),
     /// A watch: ends normally after this many events.
     End(usize),
+    /// A watch: a pause before each event after the first, as of a server that a thousand clients ask at once.
+    Slow(Duration),
     /// A watch: its first event is an error with this code.
     ErrorEvent(u16),
     /// 200, with a body that is not JSON.

@@ -149,6 +149,7 @@ impl Watch {
                     return false;
                 }
                 Fault::End(after) if self.sent >= after => return true,
+                Fault::Slow(pause) if self.sent > 0 => time::sleep(pause).await,
                 _ => {}
             }
             if body.send(Ok(event)).await.is_err() {
