@@ -1,16 +1,20 @@
 //! How long restored pods stay, and which pods of manifests wait for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use pod_index::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Writer,
+    is_static_pod,
 };
 use pod_index_kubelet::checkpoint::{RESTORED_ANNOTATION, Restored, Unclaimed};
-use pod_index_kubelet::sources::Source;
+use pod_index_kubelet::sources::{Merge, NodeName, Source, SourceUpdate};
+use pod_index_test_support::dice::Dice;
+use serde_json::json;
 
 /// An index with the pods of the last run, written as by a program that merges its sources.
 struct Run {
@@ -167,4 +171,193 @@ fn a_restored_static_pod_keeps_the_kubelets_uid_without_a_mirror_pod_if_a_kubele
         "ordinary read",
         "it is no static pod"
     );
+}
+
+/// What exists on a node: static pods and pods of the API server, by name, with a number that each pod of a name has for itself.
+#[derive(Clone, Default)]
+struct Truth {
+    manifests: BTreeMap<String, u64>,
+    api_pods: BTreeMap<String, u64>,
+    pods_so_far: u64,
+}
+
+impl Truth {
+    fn at_random(dice: &mut Dice) -> Self {
+        let mut truth = Self::default();
+        (0..30).for_each(|_| truth.change(dice));
+        truth
+    }
+
+    fn change(&mut self, dice: &mut Dice) {
+        self.pods_so_far += 1;
+        let number = dice.roll(4);
+        let (pods, name) = match dice.roll(2) {
+            0 => (&mut self.manifests, format!("static-{number}")),
+            _ => (&mut self.api_pods, format!("ordinary-{number}")),
+        };
+        if dice.roll(2) == 0 {
+            pods.remove(&name);
+        } else {
+            pods.insert(name, self.pods_so_far);
+        }
+    }
+
+    /// All that this source has.
+    fn of(&self, source: Source) -> Vec<Arc<Pod>> {
+        let manifests = self.manifests.iter();
+        let api_pods = self.api_pods.iter().map(|(name, number)| of_api_server(name, *number));
+        match source {
+            Source::File => manifests.map(|(name, number)| of_manifest(name, *number)).collect(),
+            Source::Kubelet => {
+                manifests.map(|(name, number)| of_kubelet(name, *number)).chain(api_pods).collect()
+            }
+            Source::Api => manifests.map(|(name, number)| mirror(name, *number)).chain(api_pods).collect(),
+            Source::Http => Vec::new(),
+        }
+    }
+
+    /// The UIDs on the node.
+    fn uids(&self) -> BTreeSet<String> {
+        let of_kubelet = self.manifests.iter().map(|(name, number)| kubelets_uid(name, *number));
+        let of_api_server = self.api_pods.iter().map(|(name, number)| format!("{name}-{number}"));
+        of_kubelet.chain(of_api_server).collect()
+    }
+}
+
+fn kubelets_uid(name: &str, number: u64) -> String {
+    format!("kubelets-{name}-{number}")
+}
+
+fn parsed(metadata: &serde_json::Value) -> Arc<Pod> {
+    let container = json!({
+        "name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} },
+    });
+    let status = json!({
+        "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "containerStatuses": [container],
+    });
+    let spec = json!({ "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] });
+    Arc::new(serde_json::from_value(json!({ "metadata": metadata, "spec": spec, "status": status })).unwrap())
+}
+
+fn of_api_server(name: &str, number: u64) -> Arc<Pod> {
+    let annotations = json!({ CONFIG_SOURCE_ANNOTATION: "api", "kubernetes.io/config.seen": "seen" });
+    let uid = format!("{name}-{number}");
+    parsed(&json!({
+        "uid": uid, "name": name, "namespace": "ns", "resourceVersion": "5", "annotations": annotations,
+    }))
+}
+
+fn of_kubelet(name: &str, number: u64) -> Arc<Pod> {
+    let uid = kubelets_uid(name, number);
+    let annotations = json!({
+        CONFIG_SOURCE_ANNOTATION: "file", "kubernetes.io/config.seen": "seen", "kubernetes.io/config.hash": uid,
+    });
+    parsed(&json!({ "uid": uid, "name": name, "namespace": "ns", "annotations": annotations }))
+}
+
+fn of_manifest(name: &str, number: u64) -> Arc<Pod> {
+    let mut pod = Arc::unwrap_or_clone(of_kubelet(name, number));
+    pod.metadata.uid = Some(format!("manifests-{name}-{number}"));
+    pod.status = None;
+    Arc::new(pod)
+}
+
+fn mirror(name: &str, number: u64) -> Arc<Pod> {
+    let of = kubelets_uid(name, number);
+    let annotations = json!({
+        "kubernetes.io/config.hash": of, CONFIG_MIRROR_ANNOTATION: of,
+        "kubernetes.io/config.seen": "seen", CONFIG_SOURCE_ANNOTATION: "file",
+    });
+    let owner =
+        json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node", "controller": true });
+    parsed(&json!({
+        "uid": format!("mirror-{name}-{number}"), "name": name, "namespace": "ns", "resourceVersion": "5",
+        "creationTimestamp": "2026-01-01T00:00:05Z", "annotations": annotations, "ownerReferences": [owner],
+    }))
+}
+
+/// A program that merges these sources, and its index.
+struct Program {
+    merge: Merge,
+    run: Run,
+}
+
+impl Program {
+    fn after(pods: impl IntoIterator<Item = Pod>, sources: &[Source]) -> Self {
+        let merge = Merge::new(sources.iter().copied()).derive_static_pods(NodeName::new("n1"));
+        Self { merge, run: Run::after(pods, sources) }
+    }
+
+    /// A source reports. `is_complete`: these are all pods that it has.
+    fn told(&mut self, source: Source, pods: Vec<Arc<Pod>>, is_complete: bool) {
+        let update = if is_complete { SourceUpdate::Set(pods) } else { SourceUpdate::Incomplete(pods) };
+        let mut operations: Vec<_> = self.merge.update(source, update).into_operations().collect();
+        operations.extend(self.merge.read(source, Instant::now(), is_complete).into_operations());
+        let reported_all = if is_complete { &[source][..] } else { &[] };
+        let _ = self.run.write(operations, reported_all);
+    }
+
+    fn uids(&self) -> BTreeSet<String> {
+        self.run.reader.load().pods().map(|pod| pod.uid().to_owned()).collect()
+    }
+}
+
+/// Pods come, change and go while the program is away. Then its sources answer, in any order, a kubelet perhaps with a part first.
+#[test]
+fn after_a_restart_no_running_pod_is_missing_and_none_is_left_that_has_gone() {
+    let mut held_back = 0;
+    for seed in 0..2000 {
+        let mut dice = Dice(seed);
+        let mut sources = match dice.roll(3) {
+            0 => vec![Source::File, Source::Api],
+            1 => vec![Source::File, Source::Kubelet],
+            _ => vec![Source::File, Source::Kubelet, Source::Api],
+        };
+        let before = Truth::at_random(&mut dice);
+        let mut last_run = Program::after([], &sources);
+        for source in &sources {
+            last_run.told(*source, before.of(*source), true);
+        }
+        let checkpoints: Vec<_> = {
+            let snapshot = last_run.run.reader.load();
+            snapshot.pods().chain(snapshot.mirror_pods()).map(|pod| Pod::clone(pod)).collect()
+        };
+        let mut now = before.clone();
+        (0..dice.roll(6)).for_each(|_| now.change(&mut dice));
+        let lasting: BTreeSet<_> = before.uids().intersection(&now.uids()).cloned().collect();
+
+        let mut program = Program::after(checkpoints, &sources);
+        let mut history = vec![format!("seed {seed}: {:?}, lasting {lasting:?}", program.uids())];
+        while !sources.is_empty() {
+            let source = sources.remove(dice.index(sources.len()));
+            let all = now.of(source);
+            if source == Source::Kubelet && dice.roll(2) == 0 {
+                // As one that has just started: none, its static pods, and then those of the API server one by one.
+                let (static_pods, others): (Vec<_>, Vec<_>) =
+                    all.into_iter().partition(|pod| is_static_pod(&**pod));
+                let listed = dice.index(others.len() + 2);
+                let part = if listed == 0 {
+                    Vec::new()
+                } else {
+                    static_pods.into_iter().chain(others.into_iter().take(listed - 1)).collect()
+                };
+                program.told(source, part, false);
+                sources.push(source);
+                history.push(format!("a part of {source}: {:?}", program.uids()));
+            } else {
+                program.told(source, all, true);
+                history.push(format!("{source}: {:?}", program.uids()));
+            }
+            let known = program.uids();
+            let missing: Vec<_> = lasting.difference(&known).collect();
+            assert!(missing.is_empty(), "{missing:?} run:\n{}", history.join("\n"));
+            let names: BTreeSet<_> =
+                program.run.reader.load().pods().map(|pod| pod.name().to_owned()).collect();
+            assert_eq!(names.len(), known.len(), "a name is there twice:\n{}", history.join("\n"));
+            held_back += usize::from(!program.run.unclaimed.is_over());
+        }
+        assert!(program.run.unclaimed.is_over());
+        assert_eq!(program.uids(), now.uids(), "{}", history.join("\n"));
+    }
+    assert!(held_back > 1000, "hardly a restored pod waited for its source: {held_back}");
 }

@@ -5,7 +5,10 @@ use std::mem;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{CONFIG_MIRROR_ANNOTATION, FullName, Operation, PodMeta, PodUid, Snapshot, is_static_pod};
+use pod_index::{
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, FullName, Operation, PodMeta, PodUid, Snapshot,
+    is_mirror_pod, is_static_pod,
+};
 
 use super::{Restored, is_restored};
 use crate::HasPod;
@@ -18,10 +21,11 @@ use crate::sources::Source;
 /// stay. The manifest directory answers at once, so a restored pod whose manifest is gone can go. But the pods of the directory are not
 /// all to be believed: a manifest does not say which UID the kubelet has given to its pod, and a log path has the kubelet's.
 ///
-/// So this holds two rules:
+/// So this holds three rules:
 ///
 /// * **A restored pod goes once its source has reported all its pods**, and did not name it. Its source is the one in its annotation
 ///   `kubernetes.io/config.source`; if that is none of your sources, it goes after the last of them.
+/// * **A restored pod goes at once when a source names another pod of its name**: no two exist at a time.
 /// * **A restored static pod keeps the kubelet's UID** while no source [knows the node's UIDs](Source::knows_uids_of_node) that is
 ///   still expected to: the API server or the kubelet. Meanwhile, the pod of its manifest, which has another UID, is not published.
 ///
@@ -172,15 +176,25 @@ impl Unclaimed {
         }
     }
 
-    /// The restored pods to remove now, because the sources that have reported did not name them: those of these sources and, after
-    /// the last one, also those of sources that your program no longer follows.
+    /// The restored pods to remove now: those that the sources that have reported did not name; those in whose place a source names another
+    /// pod, because no two pods of a name exist at a time; and, after the last source, also those of sources that your program no
+    /// longer follows.
     #[must_use]
     pub fn gone<P: HasPod>(&self, snapshot: &Snapshot<P>) -> Vec<PodUid> {
+        let unclaimed = self.restored.unclaimed(None, snapshot);
         if self.is_over() {
-            return self.restored.unclaimed(None, snapshot);
+            return unclaimed;
         }
-        let of = |source: &Source| self.restored.unclaimed(Some(source.as_str()), snapshot);
-        self.reported.iter().flat_map(of).filter(|uid| !self.held_back.contains_key(uid)).collect()
+        unclaimed.into_iter().filter(|uid| self.is_gone(uid, snapshot)).collect()
+    }
+
+    /// Whether this restored pod, which no source has named, does not exist any more.
+    fn is_gone<P: HasPod>(&self, uid: &PodUid, snapshot: &Snapshot<P>) -> bool {
+        let stored = snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid));
+        let Some(stored) = stored.filter(|_| !self.held_back.contains_key(uid)) else { return false };
+        let source = stored.annotation(CONFIG_SOURCE_ANNOTATION);
+        self.reported.iter().any(|reported| Some(reported.as_str()) == source)
+            || has_successor(stored, snapshot)
     }
 
     /// Whether every source has reported all its pods. After one more [`hold_back`](Self::hold_back) and [`gone`](Self::gone),
@@ -202,6 +216,16 @@ fn restored_uid<P: HasPod>(pod: &Pod, snapshot: &Snapshot<P>) -> Option<PodUid> 
     };
     let is_known_so = of_kubelet.uid() != pod.uid() && is_static_pod(pod) && is_restored(&**of_kubelet);
     is_known_so.then(|| of_kubelet.uid().into())
+}
+
+/// Whether a source names another pod in the place of this one: of the same name, and of the same kind, so that nobody ends a static
+/// pod by an ordinary one of its name.
+fn has_successor<P: HasPod>(stored: &Arc<P>, snapshot: &Snapshot<P>) -> bool {
+    let name = FullName::new(stored.namespace(), stored.name()).ok();
+    let bearer = name.and_then(|name| snapshot.pod_by_full_name(name.as_str()));
+    let is_other = |bearer: &&Arc<P>| bearer.uid() != stored.uid() && !is_restored(&***bearer);
+    !is_mirror_pod(&**stored)
+        && bearer.filter(is_other).is_some_and(|bearer| is_static_pod(&**bearer) == is_static_pod(&**stored))
 }
 
 /// Whether a kubelet has reported this static pod, and so has said its UID. A manifest says nothing of when it started.
