@@ -37,7 +37,8 @@ fn a_long_list_is_sent_in_parts_and_never_whole_in_memory() {
         let downloads: Vec<_> = (0..4).map(|_| scope.spawn(|| download(agent.address))).collect();
         assert!(downloads.into_iter().all(|download| download.join().unwrap() == bytes));
     });
-    let grown = (agent.kib("VmHWM") - before) / 1024;
+    // The kernel counts the two a little apart, and an agent may need less than before.
+    let grown = agent.kib("VmHWM").saturating_sub(before) / 1024;
     let whole = (bytes >> 20) as u64;
     assert!(whole >= 16 && grown < whole / 2, "{grown} MiB for four lists of {whole} MiB");
 }
