@@ -510,6 +510,22 @@ async fn a_token_file_that_hangs_delays_one_request_by_a_second_and_no_other() {
     std::io::Write::write_all(&mut pipe, b"t").unwrap();
 }
 
+/// In a `select!`, a program polls only the branch that goes on.
+#[tokio::test]
+async fn a_request_that_nobody_polls_while_it_opens_the_connection_holds_up_no_other() {
+    let site = Site::new(true).await;
+    let pods: Api<Pod> = Api::all(site.client().await);
+    let all = ListParams::default();
+    let mut left = Box::pin(pods.list(&all));
+    while site.server.connections() == 0 {
+        assert!(futures_util::poll!(&mut left).is_pending(), "the handshake is not done yet");
+        tokio::task::yield_now().await;
+    }
+    tokio::time::timeout(DEADLINE, pods.list(&all)).await.expect("not held up").unwrap();
+    left.await.unwrap();
+    assert_eq!(site.server.connections(), 1, "both used the same");
+}
+
 /// As an embedder may mean it: no limit.
 #[tokio::test]
 async fn times_without_an_end_are_no_error() {

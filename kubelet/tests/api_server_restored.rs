@@ -58,6 +58,28 @@ async fn a_server_restored_from_a_backup_is_detected_although_its_watch_is_silen
     follows_on(&server, &mut followed).await;
 }
 
+/// The list of a comparison may be what opens the connection, or hold one of the few requests that are sent at a time. If it
+/// stood still while the watch is opened again, the watch might wait for it, and it for the watch.
+#[tokio::test]
+async fn a_comparison_goes_on_while_the_watch_is_opened_again() {
+    let (server, followed) = followed().await;
+    drop(followed);
+    let times = Times { compare_after: Duration::from_millis(500), ..quick() };
+    let followed = follow_with(&server, Source { times, ..source(&server) }).await;
+    let lists = server.requests(Verb::List);
+    let watches = server.requests(Verb::Watch);
+    // The watch goes on after the cut, and is to be compared. The next one waits.
+    server.fail(Verb::Watch, Fault::None);
+    server.fail_always(Verb::Watch, Fault::Delay(10 * DEADLINE));
+    server.cut_connections();
+    server.seen(Verb::Watch, watches + 1).await;
+    server.watched_by(1).await;
+    server.close_watches();
+    server.seen(Verb::Watch, watches + 2).await;
+    server.seen(Verb::List, lists + 1).await;
+    drop(followed);
+}
+
 /// The proxy keeps the client's connection, so that nothing but the silence is seen of the restoration.
 #[tokio::test]
 async fn a_server_restored_behind_a_silent_proxy_is_detected() {

@@ -1,7 +1,7 @@
 //! Assigns the requests of one client to connections and retires silent connections.
 
 use std::mem;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,9 @@ use std::time::Duration;
 use http::{Request, Response, Version};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper_util::client::legacy::connect::capture_connection;
+use hyper_util::client::legacy::{Error, ResponseFuture};
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::BoxError;
 
@@ -72,8 +74,7 @@ struct PooledConnection {
     streams: AtomicUsize,
     /// The last request was answered, so a connection exists.
     is_open: AtomicBool,
-    /// Held by the request that opens the connection. Without it, each of many concurrent requests would open
-    /// one.
+    /// Held while a request opens the connection: see [`opened`].
     opening: AsyncMutex<()>,
     /// The connection was silent for too long. New requests use another one.
     is_retired: AtomicBool,
@@ -93,35 +94,19 @@ impl Pool {
     /// Sends a request that already has its address and credentials.
     pub(super) async fn send(
         &self,
-        mut request: Request<kube::client::Body>,
+        request: Request<kube::client::Body>,
     ) -> Result<Response<Answer>, BoxError> {
         let permit = Arc::clone(&self.requests).acquire_owned().await?;
         let mut stream = self.stream(permit);
         let pooled = Arc::clone(&stream.pooled);
-        let mut turn = None;
-        // Requests are sent one by one only while there is no connection.
-        if !pooled.is_open.load(Ordering::Relaxed) {
-            turn = Some(pooled.opening.lock().await).filter(|_| !pooled.is_open.load(Ordering::Relaxed));
-        }
         stream.is_silent_from_now(self.silences.request);
-        let mut connected = capture_connection(&mut request);
-        let mut answer = pin!(pooled.connection.request(request));
-        let first = tokio::select! {
-            biased;
-            answer = &mut answer => Some(answer),
-            () = async { drop(connected.wait_for_connection_metadata().await) }, if turn.is_some() => None,
-        };
-        let answer = if let Some(answer) = first {
-            answer
+        let answer = if pooled.is_open.load(Ordering::Relaxed) {
+            pooled.connection.request(request).await
         } else {
-            // The others need not wait for the answer.
-            pooled.is_open.store(true, Ordering::Relaxed);
-            turn = None;
-            answer.await
+            sent_first(&pooled, request).await?
         };
         stream.since = None;
         pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
-        drop(turn);
         let answer = answer?;
         let is_http1 = answer.version() < Version::HTTP_2;
         stream.is_silent_from_now(if is_http1 { self.silences.http1_answer } else { self.silences.answer });
@@ -156,6 +141,54 @@ impl Pool {
         });
         pooled.streams.fetch_add(1, Ordering::Relaxed);
         Stream { pooled, since: None, most: Duration::ZERO, _permit: permit }
+    }
+}
+
+/// Sends a request over a connection that may have to be opened: by this request, or by another one that it waits for.
+///
+/// A task does this, because a program may stop polling a request for a while: in a `select!`, another branch may go on. The
+/// turn to open the connection would then never end, and every other request would wait for it.
+async fn sent_first(
+    pooled: &Arc<PooledConnection>,
+    request: Request<kube::client::Body>,
+) -> Result<Result<Response<Incoming>, Error>, BoxError> {
+    // Ends the task if the request is dropped.
+    let mut opening = JoinSet::new();
+    opening.spawn(opened(Arc::clone(pooled), request));
+    match opening.join_next().await {
+        Some(Ok(First::Answered(answer))) => Ok(answer),
+        Some(Ok(First::Sent(answer))) => Ok(answer.await),
+        Some(Err(error)) => Err(error.into()),
+        None => unreachable!("one task was spawned"),
+    }
+}
+
+/// How far a request has come when the connection is open.
+enum First {
+    Answered(Result<Response<Incoming>, Error>),
+    Sent(ResponseFuture),
+}
+
+/// Waits for the turn to open the connection, and opens it if nobody has meanwhile.
+async fn opened(pooled: Arc<PooledConnection>, mut request: Request<kube::client::Body>) -> First {
+    // Without turns, each of many concurrent requests would open a connection.
+    let _turn = pooled.opening.lock().await;
+    if pooled.is_open.load(Ordering::Relaxed) {
+        return First::Sent(pooled.connection.request(request));
+    }
+    let mut connected = capture_connection(&mut request);
+    let mut answer = pooled.connection.request(request);
+    tokio::select! {
+        biased;
+        answer = &mut answer => {
+            pooled.is_open.store(answer.is_ok(), Ordering::Relaxed);
+            First::Answered(answer)
+        }
+        // The others need not wait for the answer.
+        () = async { drop(connected.wait_for_connection_metadata().await) } => {
+            pooled.is_open.store(true, Ordering::Relaxed);
+            First::Sent(answer)
+        }
     }
 }
 

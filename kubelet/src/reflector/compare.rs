@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use pod_index::PodUid;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time;
 
 use super::Times;
@@ -26,7 +26,9 @@ pub(super) struct Listed {
 
 /// A running comparison and the events received meanwhile.
 pub(super) struct Comparison {
-    listed: BoxFuture<'static, Listed>,
+    listed: oneshot::Receiver<Listed>,
+    /// Runs the comparison: nobody polls a `Comparison` while a watch is opened. Dropping this ends it.
+    _task: JoinSet<()>,
     /// The version from which the watch continued.
     pub(super) resumed_from: u64,
     /// Objects with events since the watch continued. They need no comparison.
@@ -35,10 +37,14 @@ pub(super) struct Comparison {
 
 /// Waits for the comparison's end; forever if there is none.
 pub(super) async fn finished(comparison: &mut Option<Comparison>) -> Listed {
-    match comparison {
-        Some(comparison) => (&mut comparison.listed).await,
-        None => std::future::pending().await,
+    if let Some(Comparison { listed, .. }) = comparison {
+        match listed.await {
+            Ok(listed) => return listed,
+            // The task has panicked, or its runtime ends: there is nothing to compare with.
+            Err(_) => *comparison = None,
+        }
     }
+    std::future::pending().await
 }
 
 impl Comparison {
@@ -47,20 +53,24 @@ impl Comparison {
     pub(super) fn begin(requests: &Requests, times: &Times, resumed_from: u64) -> Self {
         let requests = Requests { is_metadata: true, accepts_protobuf: false, ..requests.clone() };
         let times = *times;
-        let listed = async move {
+        let (finished, listed) = oneshot::channel();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             loop {
                 time::sleep(times.compare_after.mul_f64(jitter())).await;
                 match list(&requests, &times).await {
                     Ok(listed) => {
                         // The list may show changes that the watch has not sent yet.
                         time::sleep(times.compare_after / 4).await;
-                        return listed;
+                        // Without a receiver, the comparison is not wanted any more.
+                        let _ = finished.send(listed);
+                        return;
                     }
                     Err(failure) => tracing::debug!("cannot be compared yet: {}", failure.message),
                 }
             }
-        };
-        Self { listed: listed.boxed(), resumed_from, changed: HashSet::new() }
+        });
+        Self { listed, _task: task, resumed_from, changed: HashSet::new() }
     }
 }
 
