@@ -191,7 +191,7 @@ impl<K: TableKey, V: Value> TableMut<'_, K, V> {
         let link = child_mut(chunk, rest, self.memory);
         let mut slots = Vec::with_capacity(MAX_LEN);
         link.take(&mut slots, self.memory);
-        self.memory.retire_slot(slots.swap_remove(index));
+        self.memory.let_entry_die(slots.swap_remove(index));
         *link = PageLink::new(&mut slots, self.memory);
         // A chunk of fewer entries than pages has empty pages.
         if *link == PageLink::EMPTY && chunk.bits() > 0 && count(chunk) < chunk.children().len() {
@@ -207,7 +207,7 @@ impl<K: TableKey, V: Value> TableMut<'_, K, V> {
     pub(crate) fn clear(&mut self, capacity: usize) {
         let root = std::mem::replace(&mut self.table.root, Array::EMPTY);
         self.table.len = 0;
-        self.memory.retire_tree(root);
+        self.memory.let_tree_die(root);
         self.presize(capacity);
     }
 

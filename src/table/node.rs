@@ -246,7 +246,7 @@ impl<T> Array<T> {
         // replaced by one to the copy.
         unsafe {
             ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
-            memory.retire(self.born(), Dead::Node(untagged(self.at), lines));
+            memory.let_die(self.born(), Dead::Node(untagged(self.at), lines));
         }
         let tag = tag(self.at);
         self.at = copy.map_addr(|address| address | tag);
@@ -265,7 +265,7 @@ impl<T> Array<T> {
         // SAFETY: the links are read once; afterwards only versions that have the node read them from it.
         let children = self.children().iter().map(|child| unsafe { ptr::read(child) }).collect();
         // SAFETY: this link, which is the draft's, ends here.
-        unsafe { memory.retire(self.born(), Dead::Node(untagged(self.at), array_lines(self.bits()))) };
+        unsafe { memory.let_die(self.born(), Dead::Node(untagged(self.at), array_lines(self.bits()))) };
         children
     }
 
@@ -363,7 +363,7 @@ impl<E> PageLink<E> {
                 if !Page::<E>::IS_LINE {
                     page.births(len).copy_to_nonoverlapping(Page::<E>::births(copy, len), len);
                 }
-                memory.retire(born, Dead::Node(page.at, page.lines));
+                memory.let_die(born, Dead::Node(page.at, page.lines));
             }
             self.at = copy.link();
         }
@@ -383,14 +383,14 @@ impl<E> PageLink<E> {
         let mut next = Some(mem::replace(self, Self::EMPTY).at);
         while let Some(at) = next {
             // SAFETY: the link was the draft's, or that of the page before in the chain, so the page exists; nothing uses
-            // it after it is retired below.
+            // it after it dies below.
             let page = unsafe { Page::<E>::at(at) };
             let head = page.read_head();
             // SAFETY: the copies in `slots` continue in the draft; those in the page belong to earlier
             // versions.
             slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
             // SAFETY: the draft's link to the page was taken from it above.
-            unsafe { memory.retire(head.born, Dead::Node(page.at, page.lines)) };
+            unsafe { memory.let_die(head.born, Dead::Node(page.at, page.lines)) };
             next = head.next;
         }
     }
@@ -418,7 +418,7 @@ impl<K: TableKey, V: Value> PageLink<Entry<K, V>> {
             *self = Self::new(&mut slots, memory);
             old
         };
-        memory.retire_slot(old);
+        memory.let_entry_die(old);
     }
 }
 

@@ -183,7 +183,7 @@ impl<S: State> Versions<S> {
     /// # Panics
     /// If the `Drop` of an item panics.
     pub(crate) fn reclaim_some(&mut self, count: usize) {
-        self.memory.drop_freed();
+        self.memory.drop_items();
         for _ in 0..count.min(self.retired.len()) {
             if self.next >= self.retired.len() {
                 self.next = 0;
@@ -199,7 +199,7 @@ impl<S: State> Versions<S> {
         self.reclaim_some(usize::MAX);
     }
 
-    /// Frees a retired version, unless it is in use.
+    /// Frees a retired version, and what only that one had, unless it is in use.
     fn reclaim(&mut self, at: usize) -> bool {
         if !self.retired.get_mut(at).is_some_and(|retired| sync::is_sole_owner(&mut retired.version)) {
             return false;
@@ -210,8 +210,8 @@ impl<S: State> Versions<S> {
         let older = older.map(|older| (older.version.generation(), &mut older.dead));
         // SAFETY: only this module held the version, and it is gone. Every remaining version is in the queue,
         // in order, or newer than the whole queue.
-        unsafe { self.memory.reclaim(dead, older) };
-        self.memory.drop_freed();
+        unsafe { self.memory.distribute(dead, older) };
+        self.memory.drop_items();
         true
     }
 }

@@ -246,7 +246,7 @@ impl Versions {
         let dead = self.memory.end();
         let old = std::mem::replace(&mut self.current, draft);
         self.retired.push((old, dead));
-        self.memory.drop_freed();
+        self.memory.drop_items();
     }
 
     /// Does what `versions` does when a version is no longer held.
@@ -256,8 +256,8 @@ impl Versions {
         let older = older.map(|(older, dead)| (older.generation, dead));
         drop(version);
         // SAFETY: the version is dropped, and the remaining ones are in order.
-        unsafe { self.memory.reclaim(dead, older) };
-        self.memory.drop_freed();
+        unsafe { self.memory.distribute(dead, older) };
+        self.memory.drop_items();
     }
 
     fn release_all(&mut self) {

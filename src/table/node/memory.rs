@@ -18,7 +18,7 @@ pub(crate) struct Memory<P> {
     /// What the draft's base version has and the draft does not.
     dead: DeadList<P>,
     /// Items to drop: those that no version has, and refused ones.
-    freed: Vec<Arc<P>>,
+    to_drop: Vec<Arc<P>>,
     /// An empty list, to reuse its memory.
     spare: DeadList<P>,
 }
@@ -44,7 +44,7 @@ pub(super) struct Sweep<'a, P> {
     first: u64,
     pool: &'a mut NodePool,
     older: &'a mut DeadList<P>,
-    freed: &'a mut Vec<Arc<P>>,
+    to_drop: &'a mut Vec<Arc<P>>,
 }
 
 // SAFETY: the list owns its content, including the entries of nodes.
@@ -62,7 +62,7 @@ impl<P> Default for Memory<P> {
     fn default() -> Self {
         let dead = DeadList::default();
         let spare = DeadList::default();
-        Self { generation: 0, pool: NodePool::default(), dead, freed: Vec::new(), spare }
+        Self { generation: 0, pool: NodePool::default(), dead, to_drop: Vec::new(), spare }
     }
 }
 
@@ -82,7 +82,7 @@ impl<P> Memory<P> {
         self.generation = generation;
     }
 
-    /// Ends a draft and returns what died in it. Its base version still has that. Call [`drop_freed`](Self::drop_freed) afterwards.
+    /// Ends a draft and returns what died in it. Its base version still has that. Call [`drop_items`](Self::drop_items) afterwards.
     pub(crate) fn end(&mut self) -> DeadList<P> {
         mem::replace(&mut self.dead, mem::take(&mut self.spare))
     }
@@ -91,7 +91,7 @@ impl<P> Memory<P> {
     /// dropped.
     pub(crate) fn cancel(&mut self) {
         self.dead.0.clear();
-        self.drop_freed();
+        self.drop_items();
     }
 
     /// Drops the items that no version has, and the refused ones. Their `Drop` is foreign code and may panic, so a new version
@@ -99,9 +99,9 @@ impl<P> Memory<P> {
     ///
     /// # Panics
     /// If the `Drop` of an item panics, after all are dropped.
-    pub(crate) fn drop_freed(&mut self) {
+    pub(crate) fn drop_items(&mut self) {
         let mut panic: Option<Box<dyn Any + Send>> = None;
-        for item in self.freed.drain(..) {
+        for item in self.to_drop.drain(..) {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(item))) {
                 match panic {
                     None => panic = Some(payload),
@@ -109,7 +109,7 @@ impl<P> Memory<P> {
                 }
             }
         }
-        self.freed.shrink_to(SPARE_LEN);
+        self.to_drop.shrink_to(SPARE_LEN);
         // During another panic, a second one would abort the process.
         match panic {
             Some(panic) if std::thread::panicking() => discard(panic),
@@ -118,45 +118,50 @@ impl<P> Memory<P> {
         }
     }
 
-    /// Keeps an item until [`drop_freed`](Self::drop_freed).
+    /// Keeps an item until [`drop_items`](Self::drop_items).
     pub(crate) fn drop_later(&mut self, item: Arc<P>) {
-        self.freed.push(item);
+        self.to_drop.push(item);
     }
 
     pub(super) fn allocate(&mut self, lines: usize) -> NonNull<Line> {
         NonNull::from(Box::leak(self.pool.take(lines))).cast()
     }
 
-    /// Something of the draft dies.
+    /// Something dies in the draft: what the draft made is freed, and all else goes to the draft's dead list.
     ///
     /// # Safety
     /// It has this birth. The draft had the only link to it that is not in a published node, and no longer follows it.
     #[inline]
-    pub(super) unsafe fn retire(&mut self, born: u64, dead: Dead<P>) {
+    pub(super) unsafe fn let_die(&mut self, born: u64, dead: Dead<P>) {
         // SAFETY: what was born in the draft, only the draft has ever reached, and it does so no more.
-        unsafe { self.sweep().end(born, dead) };
+        unsafe { self.sweep().free_or_list(born, dead) };
     }
 
     /// A sweep that frees what was born in the draft, and moves the rest to the draft's dead list.
     #[inline]
     pub(super) fn sweep(&mut self) -> Sweep<'_, P> {
-        let Self { generation, pool, dead, freed, .. } = self;
-        Sweep { first: *generation, pool, older: dead, freed }
+        let Self { generation, pool, dead, to_drop, .. } = self;
+        Sweep { first: *generation, pool, older: dead, to_drop }
     }
 
     /// The version of the dead list `dead` was dropped: frees what no version has any more. The rest moves to
     /// the dead list of the next older remaining version, `older`, given with its generation. Call
-    /// [`drop_freed`](Self::drop_freed) afterwards.
+    /// [`drop_items`](Self::drop_items) afterwards.
     ///
     /// # Safety
     /// The version must have been dropped, and no version between the two may remain.
-    pub(crate) unsafe fn reclaim(&mut self, mut dead: DeadList<P>, older: Option<(u64, &mut DeadList<P>)>) {
+    pub(crate) unsafe fn distribute(
+        &mut self,
+        mut dead: DeadList<P>,
+        older: Option<(u64, &mut DeadList<P>)>,
+    ) {
         let mut nobodys = DeadList::default();
         let (generation, older) = older.unwrap_or((0, &mut nobodys));
-        let mut sweep = Sweep { first: generation + 1, pool: &mut self.pool, older, freed: &mut self.freed };
+        let mut sweep =
+            Sweep { first: generation + 1, pool: &mut self.pool, older, to_drop: &mut self.to_drop };
         for (born, dead) in dead.0.drain(..) {
             // SAFETY: newer versions do not have it. Older ones have nothing that was born in `first` or later: rule 3.
-            unsafe { sweep.end(born, ManuallyDrop::into_inner(dead)) };
+            unsafe { sweep.free_or_list(born, ManuallyDrop::into_inner(dead)) };
         }
         if dead.0.capacity() <= SPARE_LEN {
             self.spare = dead;
@@ -193,16 +198,18 @@ impl<P> DeadList<P> {
     pub(crate) unsafe fn free(self) {
         let mut memory = Memory::default();
         // SAFETY: no version is left, neither the list's nor an older one.
-        unsafe { memory.reclaim(self, None) };
-        memory.drop_freed();
+        unsafe { memory.distribute(self, None) };
+        memory.drop_items();
     }
 }
 
 impl<P> Sweep<'_, P> {
+    /// Frees what died or, if an older version has it, puts it on that version's dead list.
+    ///
     /// # Safety
     /// It has this birth. If it was born in `first` or later, no version and no draft reaches it any more.
     #[inline]
-    pub(super) unsafe fn end(&mut self, born: u64, dead: Dead<P>) {
+    pub(super) unsafe fn free_or_list(&mut self, born: u64, dead: Dead<P>) {
         if born < self.first {
             return self.older.push(born, dead);
         }
@@ -211,7 +218,7 @@ impl<P> Sweep<'_, P> {
             Dead::Node(at, lines) => unsafe { self.free(at, lines) },
             // SAFETY: nothing follows a link to it, by this function's contract.
             Dead::Tree(link, take_apart) => unsafe { take_apart(link, self) },
-            Dead::Item(item) => self.freed.push(item),
+            Dead::Item(item) => self.to_drop.push(item),
             Dead::Text(text) => drop(text),
         }
     }

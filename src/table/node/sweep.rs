@@ -1,4 +1,4 @@
-//! The ends of entries and of whole trees: what of them is freed at once, and what moves to a dead list.
+//! How entries and whole trees die: what of them is freed at once, and what moves to a dead list.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -43,7 +43,7 @@ impl<T: Tree<P>, P> Tree<P> for Array<T> {
             let (born, dead) = child.dead();
             // SAFETY: the child is below this link, so of the versions that remain, only those follow it that are older than
             // `first`; a child that they have was born before, and is moved to their list.
-            unsafe { sweep.end(born, dead) };
+            unsafe { sweep.free_or_list(born, dead) };
         }
         // SAFETY: the tag of the link gives the size, and nothing follows the link.
         unsafe { sweep.free(untagged(link), array_lines(array.bits())) };
@@ -64,12 +64,12 @@ impl<K: TableKey, V: Value> Tree<V::Item> for PageLink<Entry<K, V>> {
         let page = unsafe { Page::<Entry<K, V>>::at(link) };
         for index in 0..page.len() {
             // SAFETY: the page is freed and not read again: rule 5.
-            unsafe { page.read(index) }.end(sweep);
+            unsafe { page.read(index) }.free_or_list(sweep);
         }
         if let PageHead { next: Some(next), .. } = page.read_head() {
             let (born, dead) = Self { at: next, entries: PhantomData }.dead();
             // SAFETY: `next` is the link of this page to the next page of its chain, and nothing follows a link of this page.
-            unsafe { sweep.end(born, dead) };
+            unsafe { sweep.free_or_list(born, dead) };
         }
         // SAFETY: the tag of the link gives the size, and nothing follows the link.
         unsafe { sweep.free(page.at, page.lines) };
@@ -77,29 +77,32 @@ impl<K: TableKey, V: Value> Tree<V::Item> for PageLink<Entry<K, V>> {
 }
 
 impl<K: TableKey, V: Value> Slot<Entry<K, V>> {
-    /// Ends the entry.
-    fn end(self, sweep: &mut Sweep<'_, V::Item>) {
+    /// What the entry owns is freed, or moves to the older dead list.
+    fn free_or_list(self, sweep: &mut Sweep<'_, V::Item>) {
         let Entry { key, value } = ManuallyDrop::into_inner(self.entry);
         let (item, text) = value.into_parts();
         // SAFETY: items and texts are owned, and of the copies of an entry only this one dies: rule 5.
-        let mut end = |dead| unsafe { sweep.end(self.born, dead) };
-        end(Dead::Item(item));
+        let mut free_or_list = |dead| unsafe { sweep.free_or_list(self.born, dead) };
+        free_or_list(Dead::Item(item));
         if let Some(text) = key.into_text() {
-            end(Dead::Text(text));
+            free_or_list(Dead::Text(text));
         }
         if let Some(text) = text {
-            end(Dead::Text(text.into()));
+            free_or_list(Dead::Text(text.into()));
         }
     }
 }
 
 impl<P> Memory<P> {
-    /// Marks the tree as dead.
+    /// The tree dies in the draft.
     #[expect(clippy::needless_pass_by_value, reason = "the link ends here")]
-    pub(in super::super) fn retire_tree<K: TableKey, V: Value<Item = P>>(&mut self, root: Root<Entry<K, V>>) {
+    pub(in super::super) fn let_tree_die<K: TableKey, V: Value<Item = P>>(
+        &mut self,
+        root: Root<Entry<K, V>>,
+    ) {
         let (born, dead) = root.dead();
         // SAFETY: the draft gave its root away.
-        unsafe { self.retire(born, dead) };
+        unsafe { self.let_die(born, dead) };
     }
 
     /// A new entry of the draft.
@@ -107,8 +110,11 @@ impl<P> Memory<P> {
         Slot { tag, born: self.generation, entry: ManuallyDrop::new(entry) }
     }
 
-    /// Marks the entry as dead.
-    pub(in super::super) fn retire_slot<K: TableKey, V: Value<Item = P>>(&mut self, slot: Slot<Entry<K, V>>) {
-        slot.end(&mut self.sweep());
+    /// The entry dies in the draft.
+    pub(in super::super) fn let_entry_die<K: TableKey, V: Value<Item = P>>(
+        &mut self,
+        slot: Slot<Entry<K, V>>,
+    ) {
+        slot.free_or_list(&mut self.sweep());
     }
 }
