@@ -1,13 +1,16 @@
 //! Which pod held a key at a time?
 //!
-//! [`AtTime`] has the rules; `pods::times` what the index learnt.
+//! [`AtTime`] has the rules; `window` the intervals in which pods held keys; `pods::times` what the index learnt.
+
+mod window;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fmt;
-use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
+
+use window::{Between, Range, Window, narrow};
 
 use crate::identity::{ContainerLog, Identity};
 use crate::moment::Coverage;
@@ -140,27 +143,6 @@ pub struct Bounds {
     pub earliest: Option<Time>,
     /// Not after.
     pub latest: Option<Time>,
-}
-
-/// Bounds of an interval.
-#[derive(Clone, Copy)]
-struct Window {
-    from: Between,
-    until: Between,
-}
-
-/// Bounds of a time. Open ones are the first and the last time.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Between {
-    earliest: Time,
-    latest: Time,
-}
-
-/// The times at which an event may have happened: its own, and those around it within the skew.
-#[derive(Clone, Copy)]
-struct Range {
-    first: Time,
-    last: Time,
 }
 
 /// What is known of the pods that had a key.
@@ -670,85 +652,6 @@ impl From<Between> for Bounds {
 
 fn exact<P>(found: Option<Found<'_, P>>) -> Holder<'_, P> {
     found.map_or(Holder::Unknown(NotFound::NoPod), Holder::Pod)
-}
-
-impl Window {
-    /// Whether the pod held the key at all these times, for all intervals within the bounds.
-    fn contains(&self, Range { first, last }: Range) -> bool {
-        self.from.latest <= first && last < self.until.earliest
-    }
-
-    /// Whether the pod held the key at some of these times, for some interval within the bounds.
-    fn touches(&self, Range { first, last }: Range) -> bool {
-        self.from.earliest <= last && first < self.until.latest && self.from.earliest < self.until.latest
-    }
-
-    /// Of the intervals within the bounds, the share that contains the time, in thousandths of thousandths. After an open
-    /// end it falls within half a minute.
-    fn likelihood(&self, time: Time, is_current: bool) -> u64 {
-        let half_a_minute = 30_000_000_000;
-        let earliest_start = if self.from.earliest <= Time::MIN {
-            self.from.latest.plus(-half_a_minute)
-        } else {
-            self.from.earliest
-        };
-        let latest_end = if self.until.latest >= Time::MAX {
-            self.until.earliest.plus(half_a_minute)
-        } else {
-            self.until.latest
-        };
-        let start = Between { earliest: earliest_start.min(self.from.latest), latest: self.from.latest };
-        let end = Between { earliest: self.until.earliest.min(latest_end), latest: latest_end };
-        // One that runs, as far as is known, has most likely not ended.
-        let ended = end.share_before(time).min(if is_current { 100 } else { 990 });
-        u64::try_from(start.share_before(time) * (1000 - ended)).unwrap_or_default()
-    }
-}
-
-impl Between {
-    /// How much of the times within the bounds is not after this time, in thousandths.
-    fn share_before(self, time: Time) -> i128 {
-        let time = time.as_nanos();
-        let earliest = self.earliest.as_nanos();
-        let latest = self.latest.as_nanos();
-        let width = i128::from(latest) - i128::from(earliest);
-        if width <= 0 {
-            return i128::from(time >= latest) * 1000;
-        }
-        (i128::from(time) - i128::from(earliest)).clamp(0, width) * 1000 / width
-    }
-}
-
-/// Narrows the bounds of each hold of a key by the other holds. One hold came before another if it may have ended before the
-/// other began and the reverse is impossible. Holds that must have overlapped do not narrow each other.
-fn narrow(windows: &mut [Window]) {
-    let mut by_latest_start = windows.to_vec();
-    let mut by_earliest_end = windows.to_vec();
-    by_latest_start.sort_unstable_by_key(|window| window.from.latest);
-    by_earliest_end.sort_unstable_by_key(|window| Reverse(window.until.earliest));
-    let mut holds: Vec<_> = windows.iter_mut().collect();
-
-    // The ends of those that began before the present one ended.
-    let mut others = by_latest_start.iter().peekable();
-    let mut ends = BTreeSet::new();
-    holds.sort_unstable_by_key(|window| window.until.earliest);
-    for Window { from, until } in &mut holds {
-        let more = iter::from_fn(|| others.next_if(|other| other.from.latest < until.earliest));
-        ends.extend(more.map(|other| other.until.earliest));
-        let end_before = ends.range(..=from.latest).next_back();
-        from.earliest = end_before.map_or(from.earliest, |end| from.earliest.max(*end));
-    }
-
-    // The starts of those that ended after the present one began.
-    let mut others = by_earliest_end.iter().peekable();
-    let mut starts = BTreeSet::new();
-    holds.sort_unstable_by_key(|window| Reverse(window.from.latest));
-    for Window { from, until } in &mut holds {
-        let more = iter::from_fn(|| others.next_if(|other| from.latest < other.until.earliest));
-        starts.extend(more.map(|other| other.from.latest));
-        let start_after = starts.range(until.earliest..).next();
-        until.latest = start_after.map_or(until.latest, |start| until.latest.min(*start));
-    }
 }
 
 impl<'a> Identity<'a> {
