@@ -16,9 +16,8 @@ pub(crate) struct Contenders {
     of_ips_and_containers: OrdSet<Contender>,
     /// For custom keys, which many pods share, and for names.
     of_texts: OrdSet<Contender>,
+    /// How many there are that [count](Contender::counts).
     numbers: KeyNumbers,
-    /// How many of those for IPs have not finished. A finished pod's IP may rightly be another pod's by now.
-    unfinished_ips: usize,
 }
 
 /// A pod that claims a key without holding it. Ordered by key, then by strength.
@@ -56,13 +55,9 @@ impl SortedByKey for Contender {
 }
 
 impl Contenders {
+    /// How many there are for keys of each kind, without those that do not contradict the holder.
     pub(crate) fn numbers(&self) -> KeyNumbers {
         self.numbers
-    }
-
-    /// How many pods that have not finished claim an IP that another pod holds.
-    pub(crate) fn unfinished_ips(&self) -> usize {
-        self.unfinished_ips
     }
 
     /// The contenders for a key, the strongest claim first.
@@ -82,20 +77,18 @@ impl Contenders {
     }
 
     pub(crate) fn insert(&mut self, contender: Contender) {
-        let number = number_of(contender.key());
-        let is_unfinished_ip = contender.is_unfinished_ip();
+        let number = KeyNumbers::number_of(contender.key());
+        let counts = contender.counts();
         let is_new = self.set_mut(contender.key()).insert(contender).is_none();
-        if is_new {
+        if is_new && counts {
             *number(&mut self.numbers) += 1;
-            self.unfinished_ips += usize::from(is_unfinished_ip);
         }
     }
 
     pub(crate) fn remove(&mut self, contender: &Contender) {
         let was_there = self.set_mut(contender.key()).remove(contender).is_some();
-        if was_there {
-            *number_of(contender.key())(&mut self.numbers) -= 1;
-            self.unfinished_ips -= usize::from(contender.is_unfinished_ip());
+        if was_there && contender.counts() {
+            *KeyNumbers::number_of(contender.key())(&mut self.numbers) -= 1;
         }
     }
 
@@ -115,18 +108,14 @@ impl Contenders {
     }
 }
 
-/// The number for keys of this kind.
-fn number_of(key: ClaimedKeyRef<'_>) -> fn(&mut KeyNumbers) -> &mut usize {
-    match key {
-        ClaimedKeyRef::ContainerId(_) => |numbers| &mut numbers.container_ids,
-        ClaimedKeyRef::Ip(_) => |numbers| &mut numbers.ips,
-        ClaimedKeyRef::Custom(..) => |numbers| &mut numbers.custom_keys,
-        ClaimedKeyRef::Name { .. } => |numbers| &mut numbers.names,
-    }
-}
-
 impl Contender {
-    fn is_unfinished_ip(&self) -> bool {
-        matches!(self.key, OwnedClaimedKey::Ip(_)) && !self.strength.is_finished()
+    /// Whether it contradicts the holder. A finished pod goes on naming its IP, which may rightly be another pod's by now.
+    fn counts(&self) -> bool {
+        match self.key {
+            OwnedClaimedKey::Ip(_) => !self.strength.is_finished(),
+            OwnedClaimedKey::ContainerId(_) | OwnedClaimedKey::Custom(..) | OwnedClaimedKey::Name { .. } => {
+                true
+            }
+        }
     }
 }

@@ -455,3 +455,77 @@ impl Clone for Times {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{KEYS_OF_A_POD, KeyNumbers};
+    use crate::pod::{ClaimedKeyRef, CustomKeyKind, Lasts, PodKeys, PodKind, PodMeta, Time};
+    use crate::{Moment, Operation, Options};
+
+    /// Its ended holds would push those of other pods out, and nothing else would show that.
+    #[test]
+    fn a_usual_pod_has_a_number_of_each_kind_of_key_that_has_times() {
+        let id = "3e5f0b1c".repeat(8).parse().expect("64 digits");
+        let name = ClaimedKeyRef::Name { kind: PodKind::Pod, namespace: "shop", name: "web-0" };
+        // All numbers are named, so that a new kind needs an example here.
+        let KeyNumbers { names, container_ids, ips, custom_keys } = KEYS_OF_A_POD;
+        for (number, key) in [
+            (names, name),
+            (container_ids, ClaimedKeyRef::ContainerId(id)),
+            (ips, ClaimedKeyRef::Ip(7)),
+            (custom_keys, ClaimedKeyRef::Custom(CustomKeyKind(1), b"team")),
+        ] {
+            assert_eq!(*KeyNumbers::number_of(key)(&mut { KEYS_OF_A_POD }), number, "{key:?}");
+            assert_eq!(number > 0, key.tenure().lasts != Lasts::Forever, "{key:?}");
+        }
+    }
+
+    /// A pod with two IPs, a container, and three custom keys.
+    struct Usual(u8);
+
+    impl PodMeta for Usual {
+        fn uid(&self) -> &str {
+            ["u0", "u1", "u2"][usize::from(self.0)]
+        }
+        fn name(&self) -> &str {
+            self.uid()
+        }
+        fn namespace(&self) -> &'static str {
+            "shop"
+        }
+        fn annotation(&self, _: &str) -> Option<&str> {
+            None
+        }
+        fn keys(&self, keys: &mut PodKeys<'_>) {
+            keys.container_id("web", &format!("{:064x}", self.0));
+            keys.ip([10, 0, 0, self.0].into());
+            keys.ip([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(self.0)].into());
+            for kind in 1..=3 {
+                keys.custom_key(CustomKeyKind(kind), [self.0]);
+            }
+        }
+    }
+
+    /// With a smaller number, an answer about a removed pod that is still kept would be "too early".
+    #[test]
+    fn as_many_ended_holds_are_kept_as_usual_removed_pods_have() {
+        const KEPT: u8 = 2;
+        let options = Options::new().keep_removed(Duration::from_secs(60), KEPT.into()).keep_times(true);
+        let (mut writer, _reader) = crate::with_options(options);
+        let start = Instant::now();
+        let mut ended_after = |operation| {
+            let moment = Moment::new(start, Time::from_seconds(1_000));
+            assert!(writer.apply_at(moment, [operation]).published);
+            let (_, ended) = writer.current().times.as_ref().expect("kept").counts();
+            ended
+        };
+        for number in 0..3 {
+            ended_after(Operation::Upsert(Usual(number).into()));
+            let ended = ended_after(Operation::Remove(Usual(number).uid().into()));
+            let kept = usize::from((number + 1).min(KEPT));
+            assert_eq!(ended, kept * KEYS_OF_A_POD.sum(), "{kept} removed pods");
+        }
+    }
+}

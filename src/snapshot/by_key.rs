@@ -217,13 +217,12 @@ impl<P: PodMeta> Snapshot<P> {
     #[must_use]
     pub fn key_counts(&self) -> KeyCounts {
         let KeyNumbers { names: _, container_ids, ips, custom_keys } = self.live.key_numbers();
-        let contenders = &self.live.contenders;
-        let contended = contenders.numbers();
+        let contended = self.live.contenders.numbers();
         KeyCounts {
             container_ids,
             ips,
             custom_keys,
-            contended_ips: contenders.unfinished_ips(),
+            contended_ips: contended.ips,
             contended_container_ids: contended.container_ids,
             contended_custom_keys: contended.custom_keys,
             contended_names: contended.names,
