@@ -51,6 +51,12 @@ impl Packed {
         unhex(*first, *second).packed(Form::Hex)
     }
 
+    /// The first eight digits, which are the same characters in both spellings, as a number in their order.
+    pub(crate) fn first_digits(self) -> u64 {
+        // They are in the lower halves of the first eight bytes.
+        (self.first & 0x0f0f_0f0f_0f0f_0f0f).swap_bytes()
+    }
+
     /// Writes the UID in its spelling and returns it. `buffer` is long enough for both spellings.
     pub(crate) fn spell(self, buffer: &mut [u8; 36]) -> &str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";

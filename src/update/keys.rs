@@ -118,10 +118,16 @@ impl<V: Claimant> TablesMut<'_, Tables<V>> {
     }
 
     fn add_contender(&mut self, key: ClaimedKeyRef<'_>, strength: Strength, uid: PodUid) {
-        // Contenders of one key share its bytes.
-        let first = self.contenders.first_of(key).map(|other| other.key.clone());
-        let owned = first.unwrap_or_else(|| OwnedClaimedKey::new(key));
-        self.contenders_mut().insert(Contender { key: owned, strength, uid });
+        let shared = match key {
+            // Contenders of one key share its bytes.
+            ClaimedKeyRef::Custom(..) | ClaimedKeyRef::Name { .. } => {
+                self.contenders.first_of(key).map(|other| other.key.clone())
+            }
+            // These have none.
+            ClaimedKeyRef::ContainerId(_) | ClaimedKeyRef::Ip(_) => None,
+        };
+        let key = shared.unwrap_or_else(|| OwnedClaimedKey::new(key));
+        self.contenders_mut().insert(Contender { key, strength, uid });
     }
 
     /// Stores a pod under a UID that the tables do not have. A mirror pod has a translation.
