@@ -189,10 +189,7 @@ impl<K: TableKey, V: Value> TableMut<'_, K, V> {
     pub(crate) fn remove(&mut self, Place { hash, index }: Place) {
         let (chunk, rest) = chunk_mut(&mut self.table.root, hash, self.memory);
         let link = child_mut(chunk, rest, self.memory);
-        let mut slots = Vec::with_capacity(MAX_LEN);
-        link.take(&mut slots, self.memory);
-        self.memory.let_entry_die(slots.swap_remove(index));
-        *link = PageLink::new(&mut slots, self.memory);
+        link.remove(index, self.memory);
         // A chunk of fewer entries than pages has empty pages.
         if *link == PageLink::EMPTY && chunk.bits() > 0 && count(chunk) < chunk.children().len() {
             halve_chunk(chunk, self.memory);

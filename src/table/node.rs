@@ -342,19 +342,18 @@ impl<E> PageLink<E> {
         }
     }
 
-    /// The page, to write to, with room for so many more entries. It is copied if it has no room or is not the draft's yet.
-    /// `None` if it would have more than [`MAX_LEN`] entries, or is in a chain.
-    fn own<P>(&mut self, more: usize, memory: &mut Memory<P>) -> Option<Page<'_, E>> {
+    /// The page, to write to, with its first `len` entries, and room for `room`. It is copied if it has another size or is not the
+    /// draft's yet. The tags are as before.
+    ///
+    /// # Safety
+    /// The page has `len` entries or more, there is room for them, and the page is in no chain.
+    unsafe fn own<P>(&mut self, len: usize, room: usize, memory: &mut Memory<P>) -> Page<'_, E> {
         let page = self.page();
-        let PageHead { born, next, .. } = self.page().read_head();
-        let len = page.len();
-        if len + more > MAX_LEN || next.is_some() {
-            return None;
-        }
-        if Page::<E>::lines(len + more) != page.lines || born != memory.generation {
-            let copy = Page::new(len + more, None, memory);
-            // SAFETY: by the rules the page exists. The copy is new and large enough. This link, which is the draft's, is
-            // replaced by one to the copy.
+        let born = page.read_head().born;
+        if Page::<E>::lines(room) != page.lines || born != memory.generation {
+            let copy = Page::new(room, None, memory);
+            // SAFETY: by the rules the page exists, and it has so many entries. The copy is new and large enough. This link, which
+            // is the draft's, is replaced by one to the copy.
             unsafe {
                 copy.head().cast::<[u8; TAGS]>().write(page.read_head().tags);
                 let from = page.entry(0).cast::<u8>();
@@ -367,14 +366,18 @@ impl<E> PageLink<E> {
             }
             self.at = copy.link();
         }
-        Some(self.page())
+        self.page()
     }
 
     /// Adds an entry. Returns it if the page is full.
     pub(super) fn push<P>(&mut self, slot: Slot<E>, memory: &mut Memory<P>) -> Result<(), Slot<E>> {
-        let Some(page) = self.own(1, memory) else { return Err(slot) };
-        // SAFETY: the page is the draft's, and has room.
-        unsafe { page.write(page.len(), slot) };
+        let len = self.page().len();
+        // As each page of a chain but the last.
+        if len == MAX_LEN {
+            return Err(slot);
+        }
+        // SAFETY: there is room for all entries and one more. Then the page is the draft's.
+        unsafe { self.own(len, len + 1, memory).write(len, slot) };
         Ok(())
     }
 
@@ -402,10 +405,13 @@ impl<K: TableKey, V: Value> PageLink<Entry<K, V>> {
         let replace = |old: &Slot<Entry<K, V>>, memory: &Memory<V::Item>| {
             memory.slot(old.tag, Entry { key: old.entry.key.clone(), value })
         };
-        let old = if let Some(page) = self.own(0, memory) {
-            assert!(index < page.len());
+        let page = self.page();
+        let len = page.len();
+        let old = if page.next().is_none() {
+            assert!(index < len);
             // SAFETY: the entry exists, and the page belongs to the draft. The old entry is moved out and dies: rule 5.
             unsafe {
+                let page = self.own(len, len, memory);
                 let old = page.read(index);
                 page.write(index, replace(&old, memory));
                 old
@@ -419,6 +425,35 @@ impl<K: TableKey, V: Value> PageLink<Entry<K, V>> {
             old
         };
         memory.let_entry_die(old);
+    }
+
+    /// Removes the entry at `index`, which counts across the pages of a chain: it dies, and the last entry gets its place.
+    pub(super) fn remove(&mut self, index: usize, memory: &mut Memory<V::Item>) {
+        let page = self.page();
+        let len = page.len();
+        let removed = if len > 1 && page.next().is_none() {
+            assert!(index < len);
+            let last = len - 1;
+            // SAFETY: both entries exist, and the page then belongs to the draft. The removed entry is moved out and dies, and a
+            // single copy of the last one goes on: rule 5.
+            unsafe {
+                let removed = page.read(index);
+                let moved = page.read(last);
+                let page = self.own(last, last, memory);
+                if index < last {
+                    page.write(index, moved);
+                }
+                page.clear_tag(last);
+                removed
+            }
+        } else {
+            let mut slots = Vec::new();
+            self.take(&mut slots, memory);
+            let removed = slots.swap_remove(index);
+            *self = Self::new(&mut slots, memory);
+            removed
+        };
+        memory.let_entry_die(removed);
     }
 }
 
@@ -527,10 +562,8 @@ impl<'a, E> Page<'a, E> {
     /// The next page of a chain. Only a full page has one.
     #[inline]
     pub(super) fn next(self) -> Option<Self> {
-        let PageHead { tags, next, .. } = self.read_head();
-        let next = if tags[MAX_LEN - 1] == 0 { None } else { next };
         // SAFETY: a page exists as long as the page before in its chain.
-        next.map(|next| unsafe { Self::at(next) })
+        self.read_head().next.map(|next| unsafe { Self::at(next) })
     }
 
     /// The entry with this tag for which `is` returns true, and its index in the chain.
@@ -569,6 +602,16 @@ impl<'a, E> Page<'a, E> {
                 entry: self.entry(index).cast().read(),
             }
         }
+    }
+
+    /// Ends the entries at this index.
+    ///
+    /// # Safety
+    /// The page belongs to the draft, and what was there was moved out.
+    unsafe fn clear_tag(self, index: usize) {
+        assert!(index < MAX_LEN);
+        // SAFETY: there are more tags than entries, and the page belongs to the draft.
+        unsafe { self.at.cast::<u8>().add(index).write(0) };
     }
 
     /// Stores an entry.
