@@ -166,10 +166,7 @@ impl Record {
     #[inline]
     #[must_use]
     pub fn attributes(&self) -> Attributes<'_> {
-        match &*self.containers {
-            [only] => self.attributes_of(Some(only), only.latest()),
-            _ => self.attributes_of(None, None),
-        }
+        Attributes::new(self, Subject::Pod)
     }
 
     /// The attributes of an event of this container of the pod, and of this run of it.
@@ -193,7 +190,7 @@ impl Record {
         container: Option<&'a Container>,
         run: Option<&'a Run>,
     ) -> Attributes<'a> {
-        Attributes { current: [].iter(), record: self, container, run, next: 0 }
+        Attributes::new(self, Subject::Container { container, run })
     }
 }
 
@@ -221,32 +218,63 @@ impl Container {
 pub struct Attributes<'a> {
     current: slice::Iter<'a, Attribute>,
     record: &'a Record,
-    container: Option<&'a Container>,
-    run: Option<&'a Run>,
+    subject: Subject<'a>,
     /// The number of the next layer.
     next: u8,
 }
 
+/// Of what an event is.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    /// Of the pod, and of its container if it has only one.
+    Pod,
+    Container {
+        container: Option<&'a Container>,
+        run: Option<&'a Run>,
+    },
+}
+
 impl<'a> Attributes<'a> {
-    /// The layer with this number, in the order of the processor: what comes first counts.
+    /// Has the first layer at hand. The others, and the container of a pod that has only one, are read when it is their turn:
+    /// whoever needs the pod's own attributes alone does not wait for that memory.
+    #[inline]
+    fn new(record: &'a Record, subject: Subject<'a>) -> Self {
+        let own = record.layers.own.as_deref().unwrap_or_default();
+        Attributes { current: own.iter(), record, subject, next: 1 }
+    }
+
+    /// The layer with this number, in the order of the processor: what comes first counts. [`new`](Self::new) has read the
+    /// first one, which has the number 0.
     #[inline]
     fn layer(&self, number: u8) -> Option<&'a [Attribute]> {
         let layers = &self.record.layers;
         let layer = match number {
-            0 => &layers.own,
-            1 => &layers.common,
-            2 => {
-                return Some(
-                    self.container.and_then(|container| container.attributes.as_deref()).unwrap_or_default(),
-                );
-            }
-            3 => return Some(self.run.and_then(|run| run.attributes.as_deref()).unwrap_or_default()),
-            4 => &layers.namespace,
-            5 => &layers.node,
-            6 => &layers.owners,
+            1 => layers.common.as_deref(),
+            2 => self.container().and_then(|container| container.attributes.as_deref()),
+            3 => self.run().and_then(|run| run.attributes.as_deref()),
+            4 => layers.namespace.as_deref(),
+            5 => layers.node.as_deref(),
+            6 => layers.owners.as_deref(),
             _ => return None,
         };
-        Some(layer.as_deref().unwrap_or_default())
+        Some(layer.unwrap_or_default())
+    }
+
+    #[inline]
+    fn container(&self) -> Option<&'a Container> {
+        match (self.subject, self.record.containers()) {
+            (Subject::Container { container, .. }, _) => container,
+            (Subject::Pod, [only]) => Some(only),
+            (Subject::Pod, _) => None,
+        }
+    }
+
+    #[inline]
+    fn run(&self) -> Option<&'a Run> {
+        match self.subject {
+            Subject::Container { run, .. } => run,
+            Subject::Pod => self.container()?.latest(),
+        }
     }
 }
 
