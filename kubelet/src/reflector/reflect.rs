@@ -179,6 +179,7 @@ where
         self.is_set = false;
         self.needs_latest = true;
         self.comparison = None;
+        self.arrival = Arrival::new();
         self.ready.clear();
         self.undecoded.clear();
     }
@@ -663,7 +664,9 @@ mod tests {
             .replace("\"metadata\"", "\"spec\":7,\"metadata\"");
         assert!(reflector.take(Encoded::json(faulty.as_bytes())).is_ok());
         assert_eq!((reflector.ready.len(), reflector.undecoded.len()), (1, 1));
+        reflector.arrival.said(Instant::now());
         reflector.begin_anew();
+        assert_eq!(reflector.arrival.take(), None, "what had arrived was not emitted");
         assert!(matches!(reflector.step, Step::List) && reflector.needs_latest);
         assert!(reflector.undecoded.is_empty() && reflector.comparison.is_none());
         reflector.apply_list(list("b"));
