@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
-use pod_index::{ENDED_ANNOTATION, PodMeta};
+use pod_index::{ENDED_ANNOTATION, PodMeta, PodUid};
 use pod_index_kubelet::protobuf::encode_pod;
 use pod_index_kubelet::sources::kubelet_socket::{KubeletSocket, follow};
 use pod_index_kubelet::sources::{Nudge, ProblemKind, SourceStatus, SourceUpdate, Updates};
@@ -239,6 +239,36 @@ async fn the_first_lists_of_a_new_kubelet_are_not_believed() {
     node.kubelet.answers(Answers::Pods);
     assert_eq!(names(&complete(&mut source).await), ["1"]);
     assert_eq!(source.status().borrow().problems, []);
+}
+
+fn static_pod(uid: &str) -> Vec<u8> {
+    let pod = json!({
+        "metadata": {"uid": uid, "name": uid, "namespace": "ns", "annotations": {"kubernetes.io/config.source": "file"}},
+        "spec": {"nodeName": "n1"}, "status": running("10.0.0.2"),
+    });
+    encode_pod(&serde_json::from_value(pod).unwrap())
+}
+
+/// The kubelet lists others of its files, so it has read these. Its API server is away, and not needed for that.
+#[tokio::test]
+async fn a_static_pod_that_a_new_kubelet_lacks_is_gone_once_its_other_static_pods_are_there() {
+    let mut node = Node::start();
+    node.kubelet.put("gone", &static_pod("gone"));
+    node.kubelet.put("kept", &static_pod("kept"));
+    node.kubelet.put("ordinary", &pod("ordinary", &running("10.0.0.1")));
+    let mut source = node.source();
+    assert_eq!(names(&complete(&mut source).await), ["gone", "kept", "ordinary"]);
+    node.kubelet.kill();
+    node.kubelet.remove("gone");
+    node.kubelet.remove("ordinary");
+    node.kubelet.restart();
+    let incomplete = source.next().await;
+    assert!(
+        matches!(&incomplete, Some(SourceUpdate::Incomplete(pods)) if names(pods) == ["kept"]),
+        "{incomplete:?}"
+    );
+    let gone = tokio::time::timeout(DEADLINE, source.next()).await.expect("an update in time");
+    assert!(matches!(&gone, Some(SourceUpdate::Remove(uids)) if *uids == [PodUid::from("gone")]), "{gone:?}");
 }
 
 #[tokio::test]
