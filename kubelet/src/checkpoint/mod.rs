@@ -35,9 +35,10 @@
 //! # When a restored pod is removed
 //! Each restored pod has a source: the one that the annotation `kubernetes.io/config.source` names. Once that source has been read
 //! completely and does not report the pod, the program removes it ([`Restored::unclaimed`]), even if other sources have not
-//! answered yet. A pod whose source is no longer configured goes once all sources have been read. Any goes at once when a source reports
-//! another pod of its name, because no two exist at a time. There is one exception: the static pod of a manifest stays with the kubelet's UID until a source has answered that knows these UIDs. With the feature
-//! `sources`, `Unclaimed` has all of these rules, for a program that merges its sources.
+//! answered yet. A pod whose source is no longer configured goes once all sources have been read. Any goes at once when a source
+//! reports another pod of its name, because no two exist at a time. There is one exception: the static pod of a manifest stays with
+//! the kubelet's UID until a source has answered that knows these UIDs. With the feature `sources`, `Unclaimed` has all of these rules,
+//! for a program that merges its sources.
 //!
 //! A read is complete if it had no error. It is incomplete if the manifest directory is missing or unreadable, if it
 //! holds an unusable file, or if the URL answers with an error. Until the first complete read, the pod stays
