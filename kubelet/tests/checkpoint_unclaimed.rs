@@ -9,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use pod_index::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Operation, PodMeta, PodUid, Reader, Writer,
-    is_static_pod,
 };
 use pod_index_kubelet::checkpoint::{RESTORED_ANNOTATION, Restored, Unclaimed};
 use pod_index_kubelet::sources::{Merge, NodeName, Source, SourceUpdate};
@@ -332,15 +331,8 @@ fn after_a_restart_no_running_pod_is_missing_and_none_is_left_that_has_gone() {
             let source = sources.remove(dice.index(sources.len()));
             let all = now.of(source);
             if source == Source::Kubelet && dice.roll(2) == 0 {
-                // As one that has just started: none, its static pods, and then those of the API server one by one.
-                let (static_pods, others): (Vec<_>, Vec<_>) =
-                    all.into_iter().partition(|pod| is_static_pod(&**pod));
-                let listed = dice.index(others.len() + 2);
-                let part = if listed == 0 {
-                    Vec::new()
-                } else {
-                    static_pods.into_iter().chain(others.into_iter().take(listed - 1)).collect()
-                };
+                // As one that has just started, which lists its static pods and then the others, one after the other.
+                let part = all.iter().take(dice.index(all.len() + 1)).cloned().collect();
                 program.told(source, part, false);
                 sources.push(source);
                 history.push(format!("a part of {source}: {:?}", program.uids()));

@@ -91,8 +91,25 @@ fn a_restarted_kubelet_refutes_no_mirror_pod_before_it_lists_a_pod() {
     assert!(merging.pods.contains_key("f"));
     assert_eq!(merging.read_at(Source::Kubelet, Instant::now() + Duration::from_secs(1), false), "");
     assert_eq!(merging.say(Source::Kubelet, incomplete([web()])), "~s");
-    assert_eq!(merging.read_at(Source::Kubelet, Instant::now() + Duration::from_secs(2), false), "-f");
+    assert_eq!(merging.read_at(Source::Kubelet, Instant::now() + Duration::from_secs(2), false), "");
+    assert_eq!(merging.read_at(Source::Kubelet, Instant::now() + Duration::from_secs(4), false), "-f");
     assert_eq!(merging.uids(), ["m", "n", "s"]);
+}
+
+/// It lists its static pods one after the other.
+#[test]
+fn a_new_kubelet_refutes_no_mirror_pod_within_a_second_of_its_first_static_pod() {
+    let mut merging = Merging::new([Source::Kubelet, Source::Api]);
+    merging.say(Source::Api, set([mirror("m", "web", "s", "n1"), mirror("o", "dns", "t", "n1")]));
+    merging.say(Source::Kubelet, incomplete([]));
+    let first = Instant::now();
+    assert_eq!(merging.read_at(Source::Kubelet, first, false), "");
+    merging.say(Source::Kubelet, incomplete([web()]));
+    let spoke = first + Duration::from_millis(300);
+    assert_eq!(merging.read_at(Source::Kubelet, spoke, false), "");
+    assert_eq!(merging.read_at(Source::Kubelet, spoke + Duration::from_millis(999), false), "");
+    assert_eq!(merging.uids(), ["m", "o", "s", "t"]);
+    assert_eq!(merging.read_at(Source::Kubelet, spoke + Duration::from_secs(1), false), "-t");
 }
 
 #[test]

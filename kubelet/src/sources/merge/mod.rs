@@ -112,6 +112,8 @@ pub struct Merge {
     claims: Claims,
     kept: KeptUids,
     last_reads: HashMap<Source, LastReads>,
+    /// When the kubelet was first read of its last reads that all had pods. `None`: the last one had none.
+    kubelet_spoke: Option<Instant>,
     node: NodeCheck,
     published: HashMap<PodUid, Arc<Pod>>,
     /// Published pods that no source reports any more, until all sources are seen.
@@ -124,6 +126,13 @@ struct LastReads {
     began: Instant,
     /// The start of the last one that found everything: a pod that it did not report did not exist.
     last_complete: Option<Instant>,
+}
+
+impl LastReads {
+    /// Whether the last one found everything.
+    fn is_complete(&self) -> bool {
+        self.last_complete == Some(self.began)
+    }
 }
 
 impl Merge {
@@ -142,6 +151,7 @@ impl Merge {
             claims: Claims::default(),
             kept: KeptUids::default(),
             last_reads: HashMap::new(),
+            kubelet_spoke: None,
             node: NodeCheck::default(),
             published: HashMap::new(),
             unreported: BTreeSet::new(),
@@ -217,9 +227,16 @@ impl Merge {
     /// # Complexity
     /// O(mirror pods).
     pub fn read(&mut self, source: Source, began: Instant, is_complete: bool) -> Merged {
-        let before = self.last_reads.get(&source).and_then(|reads| reads.last_complete);
-        let last_complete = if is_complete { Some(began) } else { before };
+        let before = self.last_reads.get(&source);
+        let was_complete = before.is_some_and(LastReads::is_complete);
+        let last_complete =
+            if is_complete { Some(began) } else { before.and_then(|reads| reads.last_complete) };
         self.last_reads.insert(source, LastReads { began, last_complete });
+        if source == Source::Kubelet {
+            // After a complete list, an incomplete one is another process's first.
+            let before = self.kubelet_spoke.filter(|_| is_complete || !was_complete);
+            self.kubelet_spoke = self.kubelet_speaks().then(|| before.unwrap_or(began));
+        }
         let keys = self.own_keys();
         self.settled(keys)
     }

@@ -14,6 +14,7 @@ use super::kept::KeptPod;
 use super::reported::{ReportedPod, described};
 use super::step::{Keys, Step};
 use super::{Merge, Merged};
+use crate::sources::completeness::SETTLED_AFTER;
 use crate::sources::pod::{differs_for_kubelet, is_mark, set_annotation, with_status_of};
 use crate::sources::static_pods::{
     CLAIMED_ANNOTATION, Claimed, MIRROR, OWNERS, Ownership, Stage, StaticPodClaim, UNCONFIRMED_ANNOTATION,
@@ -105,9 +106,17 @@ impl Merge {
     }
 
     /// Whether the kubelet's last list has pods, so that it has read its manifests.
-    fn kubelet_speaks(&self) -> bool {
+    pub(super) fn kubelet_speaks(&self) -> bool {
         let is_listed = |pod: &ReportedPod| !pod.is_missing;
         self.sources.get(&Source::Kubelet).is_some_and(|kubelet| kubelet.pods.values().any(is_listed))
+    }
+
+    /// Whether the kubelet's last list has all pods of its files. One that has just started lists no pod, and then one after the other.
+    fn kubelet_has_its_files(&self) -> bool {
+        let reads = self.last_reads.get(&Source::Kubelet).zip(self.kubelet_spoke);
+        reads.is_some_and(|(reads, spoke)| {
+            reads.is_complete() || reads.began.saturating_duration_since(spoke) >= SETTLED_AFTER
+        })
     }
 
     fn is_mirror(&self, uid: &PodUid) -> bool {
@@ -509,8 +518,8 @@ impl Merge {
         }
         let kubelet = self.last_reads.get(&Source::Kubelet);
         let is_kubelet_read = kubelet.is_some_and(|reads| Some(reads.began) > claimed.seen);
-        // A kubelet that has just started lists no pod, and deletes no mirror pod.
-        if is_kubelet_read && (self.kubelet_speaks() || claimed.claim.is_terminating) {
+        // A kubelet that has just started deletes no mirror pod.
+        if is_kubelet_read && (self.kubelet_has_its_files() || claimed.claim.is_terminating) {
             return Some("the node's kubelet does not list its static pod");
         }
         if self.manifests_read(claimed) && !self.has_manifest(&claimed.name) {

@@ -21,7 +21,8 @@
 //! A derived pod never displaces a UID that another source reports. Anyone who may create pods with owner
 //! references can still invent a static pod with a new UID. So what else is known of the own node decides:
 //! * If the kubelet is among the sources, a claim lasts until the kubelet was read and does not list that UID.
-//!   A kubelet that lists no pod at all has just started and decides only about mirror pods that are being deleted.
+//!   A kubelet that has just started lists no pod, and then one after the other: before it has listed any for a second, it decides only
+//!   about mirror pods that are being deleted.
 //! * If manifests are among the sources, and no problem hides one, a claim lasts until they were read and none has
 //!   that name. After an edit of the manifest, it is about the earlier one, until the kubelet replaces the mirror pod.
 //! * Where nothing confirms a claim, its static pod has [`CLAIMED_ANNOTATION`].
