@@ -120,6 +120,7 @@ struct FirstPage;
     feature = "file",
     feature = "http",
     feature = "kubelet",
+    feature = "kubelet-socket",
     feature = "process",
     feature = "watcher",
     target_os = "linux"
