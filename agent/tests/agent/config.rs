@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::api_server::{ApiServer, Verb};
 use crate::support::{
-    Agent, Directory, PATIENCE, binary, manifest, node_1, refused, run, run_within, serve, shipped, stderr,
-    stdout, succeeded,
+    Agent, Answer, Directory, PATIENCE, binary, manifest, node_1, refused, run, run_within, serve, shipped,
+    stderr, stdout, succeeded,
 };
 
 #[test]
@@ -261,10 +261,12 @@ fn files_and_a_url_fill_one_index_and_the_agent_is_ready_once_both_were_read() {
         directory.0.display()
     ));
     agent.has("/pods/default/from-file-node-1");
-    let answer = agent.get("/readyz");
-    assert_eq!(answer.code, 503);
-    assert!(answer.body.contains("http") && answer.body.contains(&url), "{}", answer.body);
-    assert!(!answer.body.contains("file"), "{}", answer.body);
+    // A source counts as read when its pods are in the index, a moment later.
+    let is_waiting_for_the_url_alone = |answer: &Answer| {
+        let body = &answer.body;
+        answer.code == 503 && body.contains("http") && body.contains(&url) && !body.contains("file")
+    };
+    agent.until("/readyz", is_waiting_for_the_url_alone);
     // The error names the reason.
     agent.until("/readyz", |answer| answer.body.contains("500"));
 
@@ -283,7 +285,7 @@ fn files_and_a_url_fill_one_index_and_the_agent_is_ready_once_both_were_read() {
 
     // A failing server removes no pods, and the failure is visible.
     body.lock().unwrap().clear();
-    let failing = |answer: &crate::support::Answer| {
+    let failing = |answer: &Answer| {
         let sources: Value = answer.json();
         !sources["sources"][1]["problems"].as_array().unwrap().is_empty()
     };
