@@ -58,7 +58,7 @@ fn a_mirror_pods_static_pod_is_found_by_its_ip_with_its_namespaces_label() {
         _ => None,
     };
     std::thread::sleep(Duration::from_millis(2));
-    source.heard();
+    source.reported(Instant::now());
     index.look();
     assert_eq!(uid_then(), None);
     index.look();
