@@ -192,6 +192,59 @@ fn every_module_uses_only_the_modules_that_the_page_of_the_code_allows_it() {
     assert_eq!(forbidden, [""; 0]);
 }
 
+/// The code spans of a text.
+fn spans(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// A walk that names a function which was moved or renamed sends its reader to the wrong file.
+#[test]
+fn each_function_of_a_walk_is_in_a_file_of_its_row() {
+    // The walks of a page: from this heading to the next one of its level.
+    let walks = [
+        (OF_THE_CODE, "## From the API server to an answer\n", "\n## "),
+        ("src/docs/performance.md", "# A lookup, load by load\n", "\n# "),
+        ("src/docs/table.md", "## What happens when, and on which thread\n", "\n## "),
+    ];
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (mut functions, mut missing) = (0, Vec::new());
+    for (page, heading, end) in walks {
+        let text = read(page);
+        let walk = text.split_once(heading).unwrap_or_else(|| panic!("{page} has no {heading}")).1;
+        let walk = walk.split(end).next().unwrap();
+        let mut code = String::new();
+        for row in walk.lines().filter(|line| line.starts_with('|')) {
+            let files: Vec<&str> = spans(row).filter(|span| span.ends_with(".rs")).collect();
+            // A row without a file goes on in those of the row before.
+            if !files.is_empty() {
+                code = files.into_iter().map(read).collect();
+            }
+            let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+            // In the other walks, functions without a type are in sentences, as other code is.
+            let has_column = page == OF_THE_CODE;
+            let named = if has_column { cells[cells.len() - 2] } else { row };
+            for name in spans(named) {
+                let (of, function) = name.rsplit_once("::").unwrap_or(("", name));
+                let is_method =
+                    of.starts_with(char::is_uppercase) && function.starts_with(char::is_lowercase);
+                if !is_method && !(has_column && of.is_empty()) {
+                    continue;
+                }
+                functions += 1;
+                let has_function = ["(", "<"].iter().any(|end| code.contains(&format!("fn {function}{end}")));
+                let mut blocks = code.lines().filter(|line| line.trim_start().starts_with("impl"));
+                let has_type =
+                    of.is_empty() || blocks.any(|line| line.split(|c| !is_part(c)).any(|word| word == of));
+                if !has_function || !has_type {
+                    missing.push(format!("{page}: {name}"));
+                }
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
+    assert!(functions > 60, "only {functions} functions were looked at");
+}
+
 /// A word that the code no longer has misleads, and a list that grows without bound is none that a newcomer reads.
 #[test]
 fn the_words_of_the_index_are_thirty_at_most_and_the_code_has_each() {
