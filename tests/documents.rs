@@ -728,7 +728,12 @@ fn whois_shows_only_fields_and_errors_that_the_program_writes() {
         let error = between(answer, r#""error":""#, '"').next().unwrap_or_default().trim_end_matches('\\');
         // Of one that names pods or a time, the beginning.
         let is_built = |start: &&str| error.starts_with(start);
-        let built = ["perhaps ", "one of ", "the time is before what the agent knows, which is since "];
+        let built = [
+            "perhaps ",
+            "one of ",
+            "not recognised; ",
+            "the time is before what the agent knows, which is since ",
+        ];
         let constant = built.iter().find(|start| is_built(start)).copied().unwrap_or(error);
         assert!(code.contains(constant), "no such error: {error}");
         // The names of labels and attributes are not ours.
