@@ -491,12 +491,26 @@ fn the_guides_figures_are_those_of_the_reports() {
     let sentence = format!("an update takes {alone} alone and {batch} in a batch of 1,000");
     assert!(guide.contains(&sentence), "docs/embedders.md: {sentence}");
 
+    // How many lookups several threads make: the guide has four of the six columns.
+    let of_report = rows(
+        &page,
+        "| threads | 1,000 pods: no writer | 1,000 updates/s | a writer at full speed | 100,000 pods: no writer | 1,000 updates/s | a writer at full speed |",
+    );
+    let told = rows(
+        &guide,
+        "| threads | 1,000 pods: no writer | 1,000 updates/s | 100,000 pods: no writer | 1,000 updates/s |",
+    );
+    let measured: Vec<_> =
+        of_report.iter().map(|row| [0, 1, 2, 4, 5].map(|column| row[column]).to_vec()).collect();
+    assert_eq!((told.len(), &told), (4, &measured));
+
     // How long a lookup waits for a writer with a lock.
     let figures = read("docs/performance/figures.tsv");
     let longest = |what: &str| {
         let name = format!("latency\t100000\t{what}\tkubelet's maps, parking_lot RwLock\t");
         let rest = figures.split(&*name).nth(1).unwrap_or_else(|| panic!("no {name}"));
-        rest.lines().next().unwrap().replace(',', "").parse::<f64>().unwrap()
+        let figure = rest.split('\t').next().unwrap();
+        figure.replace(',', "").parse::<f64>().unwrap()
     };
     let sentence = format!(
         "{:.0} ms (the 99.9th percentile: {:.1} µs)",
@@ -533,7 +547,7 @@ fn the_guide_has_the_percentiles_of_single_lookups() {
     let percentile = |pods: &str, situation: &str, percentile: &str| {
         let name = format!("latency\t{pods}\t{situation} {percentile}\tpod-index, cached\t");
         let rest = figures.split(&*name).nth(1).unwrap_or_else(|| panic!("no {name}"));
-        rest.lines().next().unwrap().trim_end_matches(".0").to_owned()
+        rest.split('\t').next().unwrap().trim_end_matches(".0").to_owned()
     };
     let told = rows(&guide, "| pods | beside it | half within | 99 % within | 99.9 % within |");
     for (row, (pods, situation)) in

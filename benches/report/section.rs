@@ -34,8 +34,10 @@ pub(crate) fn section(figures: &Figures, machine: &str) -> String {
         row(&mut text, name, &cells.map(Option::unwrap_or_default));
     }
     text.push('\n');
-    text +=
-        &wrapped(&format!("pod-index keeps six tables, the others one map by UID. Measured on: {machine}."));
+    text += &wrapped(&format!(
+        "pod-index keeps six tables, the others one map by UID. The two threads begin with cold caches; [with warm \
+             ones](docs/performance/README.md#how-many-threads) they make more. Measured on: {machine}."
+    ));
     text += "\n![Latency by percentile](docs/performance/latency.svg)\n";
     text
 }

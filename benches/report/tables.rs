@@ -24,6 +24,8 @@ pub(crate) const PEERS: [&str; 11] = [
     "kubelet's maps, parking_lot RwLock",
     "kube-runtime Store",
 ];
+/// The index, in three uses.
+pub(crate) const INDEX: [&str; 3] = [Cached::NAME, Load::NAME, Parsed::NAME];
 /// The situations of the latency bench.
 pub(crate) const SITUATIONS: [(&str, &str); 4] = [
     ("a", "idle"),
@@ -43,6 +45,34 @@ pub(crate) fn every_key(figures: &[Figure], situation: Situation) -> String {
             })
         });
         row(&mut text, key, &cells);
+    }
+    text
+}
+
+/// One row per number of threads: million lookups a second of the index, all threads together.
+pub(crate) fn by_threads(figures: &[Figure]) -> String {
+    let paces = ["no writer", "1,000 updates/s", "a writer at full speed"];
+    let columns = [1_000, 100_000].into_iter().flat_map(|n| paces.map(|pace| (n, pace)));
+    let columns: Vec<_> = columns.collect();
+    let heads: Vec<_> = columns
+        .iter()
+        .map(
+            |(n, pace)| {
+                if *pace == paces[0] { format!("{} pods: {pace}", grouped(*n)) } else { (*pace).to_owned() }
+            },
+        )
+        .collect();
+    let mut text = String::new();
+    header(&mut text, "threads", &heads);
+    for threads in [1, 2, 4, 8] {
+        let cells: Vec<_> = columns
+            .iter()
+            .map(|(n, pace)| {
+                value(figures, *n, &format!("{pace}, {threads} threads"), Cached::NAME)
+                    .map_or_else(String::new, short)
+            })
+            .collect();
+        row(&mut text, &threads.to_string(), &cells);
     }
     text
 }
@@ -122,11 +152,21 @@ pub(crate) fn latencies(figures: &[Figure]) -> String {
 
 /// All figures, for those who want more than the tables have.
 pub(crate) fn all(benches: &[(&str, &[Figure])]) -> String {
-    let mut text = "bench\tpods\twhat\tdesign\tvalue\n".to_owned();
+    let mut text = "bench\tpods\twhat\tdesign\tvalue\tunit\n".to_owned();
     for (bench, figures) in benches {
         for Figure { n, what, who, value } in *figures {
-            let _ = writeln!(text, "{bench}\t{n}\t{what}\t{who}\t{}", short(*value));
+            let _ = writeln!(text, "{bench}\t{n}\t{what}\t{who}\t{}\t{}", short(*value), unit(bench, what));
         }
     }
     text
+}
+
+/// The unit of a figure of this bench.
+fn unit(bench: &str, what: &str) -> &'static str {
+    match bench {
+        "contention" => "M/s",
+        "every_key" if what.contains(", two threads, ") => "M/s",
+        "memory" => "bytes",
+        _ => "ns",
+    }
 }
