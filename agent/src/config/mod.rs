@@ -197,12 +197,12 @@ impl Settings {
         rules::asks_a_server(&self.written)
     }
 
-    /// The configuration in a line.
+    /// What the user has written, the node, and where the agent serves, in a line. Other defaults are left out.
     pub(crate) fn words(&self) -> String {
         self.shown.iter().map(|(key, value)| format!("{key}: {value}")).collect::<Vec<_>>().join("; ")
     }
 
-    /// The configuration as a table.
+    /// The same as a table.
     pub(crate) fn summary(&self) -> String {
         table::table(["SETTING", "VALUE"], self.shown.iter().map(|(key, value)| [&**key, &**value]))
     }

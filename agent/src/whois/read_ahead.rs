@@ -12,7 +12,7 @@ use super::query::{self, Process};
 use crate::api::client::ClientLimits;
 
 /// The processes of so many queries are read at once.
-pub(super) const QUERIES: usize = 256;
+pub(super) const READ_AT_ONCE: usize = 256;
 
 /// The processes among the next queries.
 pub(super) struct ReadAhead {
@@ -25,8 +25,8 @@ impl ReadAhead {
     /// Reads the processes among the first of these queries.
     pub(super) async fn of(queries: &Queries, whois: &Whois, client: &ClientLimits) -> Self {
         let process = |query: Bytes| -> Option<Process> { query::process(str::from_utf8(&query).ok()?) };
-        let processes = queries.clone().take(QUERIES).filter_map(process).collect();
-        Self { placements: whois.processes.get(client, processes).await, queries: QUERIES }
+        let processes = queries.clone().take(READ_AT_ONCE).filter_map(process).collect();
+        Self { placements: whois.processes.get(client, processes).await, queries: READ_AT_ONCE }
     }
 
     /// How many queries may be answered before more processes must be read.

@@ -19,9 +19,10 @@ use crate::api::client::{Client, ClientLimits};
 use crate::api::refusal::{Reason, refused};
 
 /// Maximum number of queries in a GET.
-const QUERIES: usize = 100;
-/// So few queries are answered without a turn, or wait for their pods.
+const IN_A_GET: usize = 100;
+/// So few queries are answered without a turn, or wait for their pods. `pod-index whois --wait` sends up to so many in one GET.
 pub(crate) const FEW: usize = 4;
+const _: () = assert!(FEW <= IN_A_GET, "the command would be refused");
 /// Minimum time between two looks of a request that waits.
 const BETWEEN: Duration = Duration::from_millis(50);
 pub(super) const HEAD: [(header::HeaderName, &str); 2] =
@@ -42,8 +43,8 @@ async fn of_url(
     if count == 0 {
         return Err(bad("q is missing: /whois?q=WHATEVER"));
     }
-    if count > QUERIES {
-        return Err(bad(format!("q: at most {QUERIES} in one request; POST takes more")));
+    if count > IN_A_GET {
+        return Err(bad(format!("q: at most {IN_A_GET} in one request; POST takes more")));
     }
     let batch = Batch::new(queries, options);
     if wait > Duration::ZERO {

@@ -4,13 +4,13 @@
 //! tells, and a body has thousands of words. So what the searches visit is limited twice: for some hundred queries together, and for
 //! one part of the answers, after which the thread does other work.
 
-/// Pods that the searches for [`QUERIES`] queries visit.
+/// Pods that the searches for [`RENEWED_AFTER`] queries visit.
 pub(super) const VISITED: usize = 20_000;
 /// Pods that the searches of one part visit. A search that has begun goes through all pods, up to three times. Every part is a delay
 /// of a probe, and of several requests that take turns, each may add one.
 const VISITED_IN_PART: usize = 2_000;
 /// After so many queries, the budget is renewed.
-const QUERIES: usize = 256;
+const RENEWED_AFTER: usize = 256;
 /// After so many bytes of answers, the budget is renewed, too: long answers are those of pods, and a batch that asks for existing
 /// ones finds each.
 const ANSWERED: usize = 64 * 1024;
@@ -37,7 +37,7 @@ impl SearchBudget {
     pub(super) fn begin_query(&mut self, pods: usize) {
         if self.queries == 0 || self.answered >= ANSWERED {
             self.searches = searches_among(pods, VISITED);
-            self.queries = QUERIES;
+            self.queries = RENEWED_AFTER;
             self.answered = 0;
         }
         self.queries -= 1;
@@ -103,7 +103,7 @@ mod tests {
     #[tokio::test]
     async fn between_two_parts_few_pods_are_visited_and_the_searches_of_a_batch_stay_limited() {
         // Each is the start of a pod's name, which only a search finds.
-        let parts = parts("", "web\n".repeat(2 * QUERIES)).await;
+        let parts = parts("", "web\n".repeat(2 * RENEWED_AFTER)).await;
         let suggestions = |part: &String| part.lines().filter(|line| line.contains("did you mean")).count();
         let searched: Vec<usize> = parts.iter().map(suggestions).collect();
         let in_part = VISITED_IN_PART / PODS;
@@ -111,14 +111,14 @@ mod tests {
         assert_eq!(searched.iter().sum::<usize>(), 2 * VISITED / PODS, "{searched:?}");
     }
 
-    /// A search finds each. Answers of a usual size fill several chunks before `QUERIES` queries are answered.
+    /// A search finds each. Answers of a usual size fill several chunks before `RENEWED_AFTER` queries are answered.
     #[tokio::test]
     async fn a_batch_of_names_of_existing_pods_finds_each_of_them() {
-        let names = (Versions::PODS..PODS).cycle().take(3 * QUERIES);
+        let names = (Versions::PODS..PODS).cycle().take(3 * RENEWED_AFTER);
         let lines: Vec<_> = names.map(|number| format!("more-{number}\n")).collect();
         let answers = parts(&"x".repeat(1_000), lines.concat()).await.concat();
         let answers: Vec<&str> = answers.lines().collect();
-        assert_eq!(answers.len(), 3 * QUERIES);
+        assert_eq!(answers.len(), 3 * RENEWED_AFTER);
         let unfound = answers.iter().position(|answer| !answer.contains(r#""foundBy""#));
         assert_eq!(unfound.map(|number| answers[number]), None, "answer {unfound:?}");
     }

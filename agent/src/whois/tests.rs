@@ -21,7 +21,7 @@ use super::batch::Batch;
 use super::in_parts::ONE_MOMENT;
 use super::processes::{PATIENCE, Processes};
 use super::queries::{AnswerOptions, Parameters, Queries};
-use super::read_ahead::QUERIES;
+use super::read_ahead::READ_AT_ONCE;
 use crate::api::client::Clients;
 use crate::config::tests::settings_of;
 use crate::metrics::Metrics;
@@ -131,7 +131,7 @@ async fn the_answers_to_the_queries_of_a_url_are_of_one_moment() {
 async fn the_answers_to_a_body_are_of_one_moment_unless_its_client_is_slow() {
     let (whois, mut index) = whois();
     let limits = Clients::new().named("client");
-    let batch = batch_of_lines("web-0\n".repeat(3 * QUERIES));
+    let batch = batch_of_lines("web-0\n".repeat(3 * READ_AT_ONCE));
     for (pause, expected) in [(Duration::ZERO, 1), (ONE_MOMENT, 3)] {
         let response = Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch.clone(), None);
         let mut body = response.into_body();
@@ -142,7 +142,7 @@ async fn the_answers_to_a_body_are_of_one_moment_unless_its_client_is_slow() {
             index.next();
             tokio::time::advance(pause).await;
         }
-        assert_eq!(seen.len(), 2 * 3 * QUERIES);
+        assert_eq!(seen.len(), 2 * 3 * READ_AT_ONCE);
         seen.dedup();
         assert_eq!(seen.len(), expected, "{seen:?}");
     }

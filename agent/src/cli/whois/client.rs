@@ -231,7 +231,8 @@ struct Few<'a> {
     texts: Vec<&'a str>,
 }
 
-/// The lines that wait, if they are few and short enough for an URL.
+/// The lines that wait, if they are few and short enough for an URL. The agent lets so few wait; that a GET may have as many
+/// queries is asserted beside [`FEW`].
 fn few<'q>(lines: &[&'q [u8]], waiting: &[usize]) -> Option<Vec<&'q str>> {
     let length: usize = waiting.iter().map(|line| lines[*line].len()).sum();
     if waiting.len() > FEW || length > LONGEST_IN_URL {
