@@ -289,7 +289,7 @@ fn the_patches_in_the_documents_together_change_what_each_of_them_names() {
         include_str!("../../../docs/security.md"),
     ];
     let shown: Vec<String> = documents.into_iter().flat_map(patches_in).collect();
-    assert_eq!(shown.len(), 10, "{shown:#?}");
+    assert_eq!(shown.len(), 13, "{shown:#?}");
 
     let directory = Directory::new();
     let shipped = fs::read_to_string(deploy("kubernetes/kustomization.yaml")).unwrap();
