@@ -10,7 +10,7 @@ use pod_index_kubelet::records::Workload;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::query;
+use super::query_text;
 
 /// The start of a line whose pod was not found. The client looks for it instead of parsing each line.
 pub(crate) const NOT_FOUND: &[u8] = br#"{"found":false"#;
@@ -107,7 +107,7 @@ pub(super) fn full_name(pod: &Pod) -> String {
 /// The range in which a time lies.
 pub(super) fn range(Bounds { earliest, latest }: Bounds) -> Value {
     let ends = [("earliest", earliest), ("latest", latest)];
-    ends.into_iter().filter_map(|(name, time)| Some((name, query::written(time?)))).collect()
+    ends.into_iter().filter_map(|(name, time)| Some((name, query_text::written(time?)))).collect()
 }
 
 /// The time of a removal, in whole seconds.

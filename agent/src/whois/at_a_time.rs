@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Retry, full_name, range};
 use super::matched::{KeyTimes, Match};
-use super::query;
+use super::query_text;
 use super::sought::Sought;
 use super::unknown::Unknown;
 use crate::config::values::Tolerance;
@@ -67,7 +67,7 @@ impl Sought<'_> {
     fn unknown_at(&self, at: Time, error: String, then: &AtTime<'_, Record>) -> Unknown {
         let retry = if then.is_settled() { Retry::Never } else { Retry::Later };
         let mut unknown = Unknown { retry, ..Unknown::new(Some(self.taken_for().name), error) };
-        unknown.then.insert("at".to_owned(), query::written(at).into());
+        unknown.then.insert("at".to_owned(), query_text::written(at).into());
         // It ends before it begins until what is known is older than the delay of the sources: nothing is known yet.
         if let Some(Coverage { since, until }) = then.known().filter(|known| known.since <= known.until) {
             let known = range(Bounds { earliest: Some(since), latest: Some(until) });
@@ -91,7 +91,7 @@ fn shown(candidate: &Candidate<'_, Record>) -> Value {
 fn why_not(why: NotFound, known: Option<Coverage>) -> String {
     match why {
         NotFound::TooEarly => {
-            let since = known.map(|known| query::written(known.since)).unwrap_or_default();
+            let since = known.map(|known| query_text::written(known.since)).unwrap_or_default();
             format!("the time is before what the agent knows, which is since {since}")
         }
         NotFound::NoTimes => {

@@ -7,7 +7,7 @@ use pod_index_kubelet::sources::static_pods::CLAIMED_ANNOTATION;
 
 use super::answer::Retry;
 use super::matched::Match;
-use super::query;
+use super::query_text;
 use super::search::{FoundByStart, by_name_alone, by_short_id, suggestion};
 use super::search_budget::SearchBudget;
 use super::sought::{NO_CONTAINER_OR_SEVERAL, Sought, TakenFor};
@@ -109,7 +109,7 @@ impl Sought<'_> {
         let is_word = self.taken_for().name == "uid";
         let Some(word) = self.text.filter(|_| is_word) else { return Err(self.missing()) };
         let is_usual = Identity::parse(word).is_ok();
-        let is_short_id = query::is_short_id(word);
+        let is_short_id = query_text::is_short_id(word);
         let is_another_kind = is_usual && !is_short_id;
         if is_another_kind {
             return Err(self.missing());

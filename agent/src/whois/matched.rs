@@ -11,7 +11,7 @@ use pod_index_kubelet::records::{Attributes, Record};
 
 use super::answer::{Controller, Line, NO_ATTRIBUTES, Shown, full_name, is_passed_on, range, time_of};
 use super::attributes;
-use super::query;
+use super::query_text;
 use super::sought::Sought;
 
 /// A pod, and how it was found.
@@ -69,7 +69,7 @@ impl Match<'_> {
         // For a cgroup, for example, the pod's UID or the container's ID.
         line.put("foundBy", Some(found.by.as_str()));
         line.put("contradiction", sought.contradiction(query, found));
-        line.put("at", sought.at.map(query::written));
+        line.put("at", sought.at.map(query_text::written));
         line.put("from", had_key.map(|times| range(times.from)));
         line.put("until", had_key.map(|times| range(times.until)));
         let others: Vec<_> = self.other_claimants(snapshot).map(|other| full_name(other.pod)).collect();

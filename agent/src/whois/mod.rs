@@ -7,8 +7,8 @@
 //! | question | module |
 //! |---|---|
 //! | which requests are there, and what do they get? | [`routes`] |
-//! | what does a URL say, where does a query end? | [`queries`] |
-//! | what does one query mean? | [`query`], [`sought`] |
+//! | what does a URL say, where does a query end? | [`request`] |
+//! | what does one query mean? | [`query_text`], [`sought`] |
 //! | how is a batch answered, query by query? | [`batch`] |
 //! | how is a long answer divided, while its client reads? | [`in_parts`] |
 //! | how much may a batch search? | [`search_budget`] |
@@ -30,9 +30,9 @@ mod in_parts;
 mod lookups;
 mod matched;
 mod processes;
-pub(crate) mod queries;
-pub(crate) mod query;
+pub(crate) mod query_text;
 mod read_ahead;
+pub(crate) mod request;
 pub(crate) mod routes;
 mod search;
 mod search_budget;

@@ -17,7 +17,7 @@ use pod_index_kubelet::process::{PidResolver, Placement, ResolveError, Roots};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use super::query::Process;
+use super::query_text::Process;
 use crate::api::client::ClientLimits;
 
 /// Maximum number of threads that read processes.

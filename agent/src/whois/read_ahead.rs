@@ -7,8 +7,8 @@ use hyper::body::Bytes;
 
 use super::Whois;
 use super::processes::Placements;
-use super::queries::Queries;
-use super::query::{self, Process};
+use super::query_text::{self, Process};
+use super::request::Queries;
 use crate::api::client::ClientLimits;
 
 /// The processes of so many queries are read at once.
@@ -24,7 +24,7 @@ pub(super) struct ReadAhead {
 impl ReadAhead {
     /// Reads the processes among the first of these queries.
     pub(super) async fn of(queries: &Queries, whois: &Whois, client: &ClientLimits) -> Self {
-        let process = |query: Bytes| -> Option<Process> { query::process(str::from_utf8(&query).ok()?) };
+        let process = |query: Bytes| -> Option<Process> { query_text::process(str::from_utf8(&query).ok()?) };
         let processes = queries.clone().take(READ_AT_ONCE).filter_map(process).collect();
         Self { placements: whois.processes.get(client, processes).await, queries: READ_AT_ONCE }
     }

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::Whois;
 use super::batch::{Answered, Batch};
 use super::body::HeldBody;
-use super::queries::{Parameters, Queries};
 use super::read_ahead::ReadAhead;
+use super::request::{Parameters, Queries};
 use crate::api::client::{Client, ClientLimits};
 use crate::api::refusal::{Reason, refused};
 

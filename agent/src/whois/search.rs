@@ -6,7 +6,7 @@ use pod_index::{Found, PodMeta, Snapshot};
 use pod_index_kubelet::records::Record;
 
 use super::answer::full_name;
-use super::query;
+use super::query_text;
 use super::search_budget::VISITED;
 
 /// Maximum number of pods that are suggested.
@@ -52,7 +52,7 @@ pub(super) fn by_name_alone<'s>(snapshot: &'s Snapshot<Record>, name: &str) -> O
 
 /// The pod of the only container whose ID begins with the text, which is how `crictl ps` shows IDs. Goes through all pods.
 pub(super) fn by_short_id<'s>(snapshot: &'s Snapshot<Record>, start: &str) -> Option<FoundByStart<'s>> {
-    if !query::is_short_id(start) {
+    if !query_text::is_short_id(start) {
         return None;
     }
     let is_meant = |id: &&str| id.split_once("://").is_some_and(|(_, id)| id.starts_with(start));

@@ -6,7 +6,7 @@ use pod_index_kubelet::process::{Placement, Roots};
 
 use super::answer::Retry;
 use super::processes::Placements;
-use super::query::{self, Process};
+use super::query_text::{self, Process};
 use super::unknown::Unknown;
 
 const NOT_OF_KUBELET: &str =
@@ -74,9 +74,9 @@ impl<'a> Sought<'a> {
         roots: &Roots,
     ) -> Result<Self, Unknown> {
         let query = str::from_utf8(query).map_err(|_| Unknown::invalid("an identity must be UTF-8"))?;
-        let (text, own_time) = query::split(query).map_err(Unknown::invalid)?;
+        let (text, own_time) = query_text::split(query).map_err(Unknown::invalid)?;
         let at = own_time.or(at);
-        match query::process(query) {
+        match query_text::process(query) {
             Some(process) => Self::of_process(process, at, placements),
             None => Self::of_text(text.trim_ascii(), at, roots),
         }
@@ -84,8 +84,8 @@ impl<'a> Sought<'a> {
 
     /// The query that is this text, without its time.
     fn of_text(text: &'a str, at: Option<Time>, roots: &Roots) -> Result<Self, Unknown> {
-        let short_id = query::short_id_of_runtime(text);
-        let identity = match (query::address(text), short_id) {
+        let short_id = query_text::short_id_of_runtime(text);
+        let identity = match (query_text::address(text), short_id) {
             (Some(address), _) => Identity::Ip(address.map_err(Unknown::invalid)?),
             (None, Some(id)) => Identity::Uid(id.into()),
             (None, None) => {

@@ -17,8 +17,8 @@ use crate::cli::patience::{PATIENCE, Patience};
 use crate::cli::{DETAILS, FIELDS, WhoisArgs, format, runtime};
 use crate::config::failure::Failure;
 use crate::whois::answer::{Retry, is_passed_on};
-use crate::whois::queries::LONGEST_WAIT;
-use crate::whois::query;
+use crate::whois::query_text;
+use crate::whois::request::LONGEST_WAIT;
 use crate::whois::routes::FEW;
 
 /// Time before the first request for pods that have not come. Each later one comes after twice the time of the one before.
@@ -49,7 +49,11 @@ impl<'a> WhoisClient<'a> {
     pub(super) fn new(server: &'a Server, asked: &WhoisArgs, is_input: bool) -> Result<Self, Failure> {
         // Waiting must not move a time that is relative to now.
         let written = |at: &str| {
-            if at.starts_with('-') { query::time(at).map(query::written) } else { Ok(at.to_owned()) }
+            if at.starts_with('-') {
+                query_text::time(at).map(query_text::written)
+            } else {
+                Ok(at.to_owned())
+            }
         };
         let at = asked.at.as_deref().map(written).transpose().map_err(Failure::Usage)?;
         let is_detail = |field: &String| FIELDS.rsplit(',').take(DETAILS).any(|detail| detail == field);
@@ -246,7 +250,7 @@ fn line_of(query: &str) -> Cow<'_, str> {
     if !query.contains('\n') {
         return query.into();
     }
-    let text = query::of_json(query.as_bytes());
+    let text = query_text::of_json(query.as_bytes());
     json!({ "query": text.as_deref().unwrap_or(query) }).to_string().into()
 }
 

@@ -1,4 +1,4 @@
-//! What a query has besides the identity: the time of its event, or the start of its process.
+//! The text of one query: the time of its event, the start of its process, and the forms that no [`Identity`] has.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hyper::body::Bytes;
 use pod_index::Time;
 
-use super::query;
+use super::query_text;
 use crate::config::duration::go_duration;
 
 /// Longest time to wait for a pod.
@@ -41,7 +41,7 @@ impl Parameters {
         for (name, value) in form_urlencoded::parse(of_url.unwrap_or_default().as_bytes()) {
             match &*name {
                 "q" => queries.extend([value.as_bytes(), &[END]].concat()),
-                "at" => options.at = Some(query::time(&value)?),
+                "at" => options.at = Some(query_text::time(&value)?),
                 "details" => {
                     options.is_detailed = value.parse().map_err(|_| "details: true or false".to_owned())?;
                 }
@@ -88,7 +88,7 @@ impl Iterator for Queries {
         let end = self.text.iter().position(|byte| *byte == self.end);
         let mut query = self.text.split_to(end.map_or(self.text.len(), |end| end + 1));
         query.truncate(end.unwrap_or(query.len()));
-        Some(query::of_json(&query).map_or(query, Bytes::from))
+        Some(query_text::of_json(&query).map_or(query, Bytes::from))
     }
 }
 
