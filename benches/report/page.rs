@@ -81,6 +81,9 @@ The 99.9th percentile of each design:
 {}
 ![Latency by percentile](latency.svg)
 
+How many lookups by UID do all threads of a design make together? The scale is logarithmic, so growth cannot be read from it; [How many threads](#how-many-threads) has the index's
+figures, and what they do not say:
+
 ![Throughput by threads](throughput.svg)
 
 ## Memory
