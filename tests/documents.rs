@@ -909,3 +909,89 @@ fn documents_count_the_tables_of_the_index_rightly() {
         assert_says(file, &sentence.replace("NUMBER", number));
     }
 }
+
+/// What stands between two texts.
+fn block<'a>(text: &'a str, first: &str, last: &str) -> &'a str {
+    let (_, rest) = text.split_once(first).unwrap_or_else(|| panic!("no {first:?}"));
+    rest.split_once(last).unwrap_or_else(|| panic!("no {last:?} after {first:?}")).0
+}
+
+/// The kinds of keys, in words: `HostName` is "host name". Text is none, because it is parsed as one of the others.
+fn kinds_of_keys() -> Vec<String> {
+    let in_words = |variant: &str| {
+        variant.chars().fold(String::new(), |mut words, letter| {
+            if letter.is_uppercase() && !words.is_empty() {
+                words.push(' ');
+            }
+            words.push(letter.to_ascii_lowercase());
+            words
+        })
+    };
+    let source = read("src/pods/found.rs");
+    let lines = block(&source, "pub enum Key<'a> {\n", "\n}\n").lines();
+    let variants = lines
+        .filter_map(|line| line.strip_prefix("    "))
+        .filter(|line| line.starts_with(char::is_uppercase));
+    let names = variants.filter_map(|variant| variant.split(['(', ' ', ',']).next());
+    names.filter(|name| *name != "Text").map(in_words).collect()
+}
+
+/// Who adds a kind of key is told of these by nothing else.
+#[test]
+fn each_kind_of_key_stands_in_the_lists_of_kinds() {
+    let kinds = kinds_of_keys();
+    assert!(kinds.len() >= 5, "{kinds:?}");
+    let mut missing = Vec::new();
+    // What a list begins with, and what it ends with.
+    for (file, first, last) in [
+        ("src/lib.rs", "//! | a UID, a namespace and name", "[`Snapshot::get`]"),
+        ("src/lib.rs", "//! A snapshot holds all indices of one moment", "the translation"),
+        ("src/pods/found.rs", "/// | from | is |\n", "\n///\n"),
+        ("src/docs/internals.md", "tables of one shape", "\n\n"),
+        (OF_THE_CODE, "| key | by what a user looks a pod up", "| `Key` |"),
+    ] {
+        let text = read(file);
+        let list = format!("{first}{}", block(&text, first, last)).to_lowercase();
+        missing
+            .extend(kinds.iter().filter(|kind| !list.contains(*kind)).map(|kind| format!("{file}: {kind}")));
+    }
+    assert_eq!(missing, [""; 0]);
+}
+
+/// The words of `foundBy` and `kind` in an answer of `whois` come from two packages, and three places know them again.
+#[test]
+fn each_word_by_which_whois_says_what_it_found_by_is_printed_and_described() {
+    let found = read("src/pods/found.rs");
+    let of_keys: Vec<_> =
+        between(block(&found, "pub const fn as_str(self)", "\n    }\n"), "=> \"", '"').collect();
+    let sought = read("agent/src/whois/sought.rs");
+    let of_queries: Vec<_> = between(block(&sought, "fn taken_for(&self)", "};"), "(\"", '"').collect();
+    assert!(of_keys.len() > 6 && of_queries.len() > 8, "{of_keys:?} {of_queries:?}");
+    // A pod of Kubernetes is found by no custom key, and an agent calls "other" what it does not know yet.
+    let words_of_both: BTreeSet<_> =
+        of_keys.iter().chain(&of_queries).filter(|word| !["custom", "other"].contains(*word)).collect();
+
+    let page = read("agent/src/http/serve/page/ask.js");
+    let of_the_page = block(&page, "const WORDS = {", "};");
+    let printer = read("agent/src/cli/whois/printer.rs");
+    let of_the_printer = block(&printer, "fn words(name: &str)", "other => other");
+    let mut wrong = Vec::new();
+    let text_after = |text: &str, mark: String| between(text, &mark, '"').next().map(str::to_owned);
+    for word in words_of_both {
+        let of_the_page = text_after(of_the_page, format!(" {word}: \""));
+        let of_the_printer = text_after(of_the_printer, format!("\"{word}\" => \""));
+        // The command prints a word of which it knows no other form as it is.
+        if of_the_page.as_deref() != Some(of_the_printer.as_deref().unwrap_or(word)) {
+            wrong.push(format!("{word}: the page has {of_the_page:?}, the command {of_the_printer:?}"));
+        }
+    }
+    let whois = read("docs/whois.md");
+    for (field, words) in [("foundBy", of_keys), ("kind", of_queries)] {
+        let row = block(&whois, &format!("\n| `{field}` |"), "\n");
+        let untold = words
+            .iter()
+            .filter(|word| !["custom", "other"].contains(*word) && !row.contains(&format!("`{word}`")));
+        wrong.extend(untold.map(|word| format!("docs/whois.md, {field}: {word}")));
+    }
+    assert_eq!(wrong, [""; 0]);
+}
