@@ -8,47 +8,81 @@ use super::written::Written;
 use crate::config::failure::Failure;
 use pod_index_kubelet::sources::Source;
 
-/// The flags that make a source of this role. Each is enough.
-pub(crate) const fn flags_of(source: Source) -> &'static [&'static str] {
+/// A flag that makes a source.
+#[derive(Clone, Copy)]
+pub(crate) struct SourceFlag {
+    pub(crate) flag: &'static str,
+    /// Whether the pods come from a server, which `--check` does not ask.
+    asks_a_server: bool,
+}
+
+/// The flags that make a source of this role. Each is enough. What else the settings demand of sources follows from this list.
+pub(crate) const fn flags_of(source: Source) -> &'static [SourceFlag] {
     match source {
-        Source::File => &["pod-manifest-path"],
-        Source::Http => &["manifest-url"],
-        Source::Kubelet => &["kubelet", "kubelet-socket"],
-        Source::Api => &["kubeconfig", "api-server"],
+        Source::File => &[SourceFlag { flag: "pod-manifest-path", asks_a_server: false }],
+        Source::Http => &[SourceFlag { flag: "manifest-url", asks_a_server: true }],
+        Source::Kubelet => &[
+            SourceFlag { flag: "kubelet", asks_a_server: true },
+            SourceFlag { flag: "kubelet-socket", asks_a_server: true },
+        ],
+        Source::Api => &[
+            SourceFlag { flag: "kubeconfig", asks_a_server: true },
+            SourceFlag { flag: "api-server", asks_a_server: true },
+        ],
     }
+}
+
+fn all_flags() -> impl Iterator<Item = &'static SourceFlag> {
+    Source::ALL.into_iter().flat_map(flags_of)
+}
+
+/// Whether manifests of static pods are its pods, so that the agent itself can manage their mirror pods.
+fn has_manifests(source: Source) -> bool {
+    match source {
+        Source::File | Source::Http => true,
+        Source::Kubelet | Source::Api => false,
+    }
+}
+
+fn is_api_server(source: Source) -> bool {
+    source == Source::Api
+}
+
+/// Each two flags that would make two sources of one role, whose lists would remove each other's pods.
+fn two_of_one_role() -> impl Iterator<Item = [&'static str; 2]> {
+    // The flags of an API server make one source together.
+    let roles = Source::ALL.into_iter().filter(|source| !is_api_server(*source));
+    roles.map(flags_of).flat_map(|flags| {
+        let pairs = |(at, one): (usize, &'static SourceFlag)| {
+            flags[at + 1..].iter().map(move |other| [one.flag, other.flag])
+        };
+        flags.iter().enumerate().flat_map(pairs)
+    })
 }
 
 /// Whether a source is configured.
 pub(super) fn has_source(written: &Written) -> bool {
-    Source::ALL.into_iter().any(|source| is_configured(source, written))
+    all_flags().any(|source| written.is_on(source.flag))
 }
 
 /// Whether a source is a server.
 pub(super) fn asks_a_server(written: &Written) -> bool {
-    let is_server = |source: &Source| match source {
-        Source::File => false,
-        Source::Http | Source::Kubelet | Source::Api => true,
-    };
-    Source::ALL.into_iter().filter(is_server).any(|source| is_configured(source, written))
-}
-
-fn is_configured(source: Source, written: &Written) -> bool {
-    flags_of(source).iter().any(|flag| written.is_on(flag))
+    all_flags().filter(|source| source.asks_a_server).any(|source| written.is_on(source.flag))
 }
 
 /// The error without a source, and without a configuration file.
 pub(crate) fn no_sources() -> String {
-    let flags: Vec<_> = Source::ALL.into_iter().flat_map(flags_of).map(|flag| format!("--{flag}")).collect();
+    let flags: Vec<_> = all_flags().map(|source| format!("--{}", source.flag)).collect();
     format!("no pods to read: give {}", one_of(&flags))
 }
 
 /// The same with a configuration file: its keys can name the sources as well.
 pub(super) fn no_sources_in(file: &Path, definitions: &[&'static Definition]) -> String {
-    let key_of = |flag: &&str| {
+    let key_of = |SourceFlag { flag, .. }: &SourceFlag| {
         let definition = definitions.iter().find(|definition| definition.flag == *flag);
         definition.and_then(|definition| definition.key()).unwrap_or_else(|| format!("--{flag}"))
     };
-    let keys: Vec<_> = Source::ALL.into_iter().flat_map(flags_of).map(key_of).collect();
+    let keys: Vec<_> = all_flags().map(key_of).collect();
     format!("{}: no pods to read: set {}", file.display(), one_of(&keys))
 }
 
@@ -60,29 +94,50 @@ fn one_of(names: &[String]) -> String {
     }
 }
 
-/// The flags of an API server.
-const API: &[&str] = flags_of(Source::Api);
 /// The flags that make clients known.
 const CLIENTS: &[&str] = &["client-ca-file", "authentication-token-webhook"];
 
 /// A setting that does nothing without another.
 struct Need {
     flag: &'static str,
-    /// One of these is enough.
-    one_of: &'static [&'static str],
+    one_of: OneOf,
     /// Why, if the names do not say it.
     why: &'static str,
 }
 
+/// What a setting needs.
+enum OneOf {
+    /// One of these settings.
+    Flags(&'static [&'static str]),
+    /// A source of such a role.
+    Source(fn(Source) -> bool),
+}
+
+impl OneOf {
+    fn flags(&self) -> Vec<&'static str> {
+        match self {
+            Self::Flags(flags) => flags.to_vec(),
+            Self::Source(is_right) => {
+                let roles = Source::ALL.into_iter().filter(|source| is_right(*source));
+                roles.flat_map(flags_of).map(|source| source.flag).collect()
+            }
+        }
+    }
+}
+
 const fn need(flag: &'static str, one_of: &'static [&'static str]) -> Need {
-    Need { flag, one_of, why: "" }
+    Need { flag, one_of: OneOf::Flags(one_of), why: "" }
+}
+
+const fn needs_source(flag: &'static str, is_right: fn(Source) -> bool) -> Need {
+    Need { flag, one_of: OneOf::Source(is_right), why: "" }
 }
 
 /// A setting of clients that the API server decides about. Who reads the kubelet's socket alone may not expect that it is needed.
 const fn needs_reviews(flag: &'static str) -> Need {
     let why = ": the API server decides about clients, and no kubelet does; beside --kubelet-socket, add --api-server, and \
                give the agent's pod a token";
-    Need { flag, one_of: API, why }
+    Need { flag, one_of: OneOf::Source(is_api_server), why }
 }
 
 /// Mirror pods: without static pods, every mirror would be an orphan, and a guessed node name may be another node's.
@@ -96,13 +151,13 @@ const NEEDS: [Need; 18] = [
     needs_reviews("authorization-mode"),
     need("allowed-client-names", CLIENTS),
     need("allowed-client-groups", CLIENTS),
-    need("namespace", API),
-    need("pod-selector", API),
-    need("pod-field-selector", API),
-    need("serve-resources", API),
-    need("manage-mirror-pods", API),
+    needs_source("namespace", is_api_server),
+    needs_source("pod-selector", is_api_server),
+    needs_source("pod-field-selector", is_api_server),
+    needs_source("serve-resources", is_api_server),
+    needs_source("manage-mirror-pods", is_api_server),
     need("manage-mirror-pods", &["hostname-override"]),
-    need("manage-mirror-pods", &["pod-manifest-path", "manifest-url"]),
+    needs_source("manage-mirror-pods", has_manifests),
     need("checkpoint-all-pods", &["checkpoint-dir"]),
     need("socket-mode", &["socket", "pods-api-socket"]),
 ];
@@ -116,13 +171,12 @@ const CLIENT_NEEDS: [Need; 5] = [
     need("client-key", &["client-certificate"]),
 ];
 
-/// Settings that exclude each other. Mirror pods that a selector hides would seem missing.
-const EXCLUDE: [[&str; 2]; 5] = [
+/// Settings that exclude each other, besides [`two_of_one_role`]. Mirror pods that a selector hides would seem missing.
+const EXCLUDE: [[&str; 2]; 4] = [
     ["manage-mirror-pods", "namespace"],
     ["manage-mirror-pods", "pod-selector"],
     ["manage-mirror-pods", "pod-field-selector"],
     ["kubelet-insecure-skip-tls-verify", "kubelet-ca"],
-    ["kubelet", "kubelet-socket"],
 ];
 
 /// Checks the settings of an agent that serves. `is_on`: whether a setting does anything.
@@ -132,7 +186,7 @@ pub(super) fn check(
     is_on: impl Fn(&str) -> bool,
 ) -> Result<(), Failure> {
     check_needs(&NEEDS, written, definitions, &is_on)?;
-    for [one, other] in EXCLUDE {
+    for [one, other] in EXCLUDE.into_iter().chain(two_of_one_role()) {
         let holds = !(is_on(one) && is_on(other));
         rule(holds, format!("{} cannot be used with {}", written.name(one), written.name(other)))?;
     }
@@ -152,6 +206,7 @@ fn check_needs(
     is_on: &dyn Fn(&str) -> bool,
 ) -> Result<(), Failure> {
     for Need { flag, one_of, why } in needs {
+        let one_of = one_of.flags();
         if !is_on(flag) || one_of.iter().any(|needed| is_on(needed)) {
             continue;
         }
@@ -168,15 +223,47 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::config::tests::definitions_of_all;
+    use crate::config::tests::{definitions_of_all, resolved};
 
     #[test]
     fn the_rules_name_flags_that_exist() {
         let flags: BTreeSet<_> = definitions_of_all().iter().map(|definition| definition.flag).collect();
         let needs = NEEDS.iter().chain(&CLIENT_NEEDS);
-        let of_needs = needs.flat_map(|need| need.one_of.iter().chain([&need.flag]));
-        for flag in of_needs.chain(EXCLUDE.as_flattened()) {
+        let of_needs = needs.flat_map(|need| need.one_of.flags().into_iter().chain([need.flag]));
+        let of_sources = all_flags().map(|source| source.flag);
+        let excluded = EXCLUDE.as_flattened().iter().copied();
+        for flag in of_needs.chain(of_sources).chain(excluded) {
             assert!(flags.contains(flag), "{flag}");
+        }
+    }
+
+    /// A second source of a role would replace the pods of the first.
+    #[test]
+    fn an_agent_has_at_most_one_source_of_each_role_besides_the_api_server() {
+        for source in Source::ALL.into_iter().filter(|source| *source != Source::Api) {
+            let flags: Vec<_> = flags_of(source).iter().map(|source| source.flag).collect();
+            let pairs = flags.iter().flat_map(|one| flags.iter().map(move |other| [*one, *other]));
+            for [one, other] in pairs.filter(|[one, other]| one != other) {
+                let is_refused = two_of_one_role().any(|pair| pair == [one, other] || pair == [other, one]);
+                assert!(is_refused, "--{one} and --{other}");
+            }
+        }
+        let failure = resolved(&["--kubelet=http://127.0.0.1:1", "--kubelet-socket=/s"]).unwrap_err();
+        assert_eq!(failure.message(), Some("--kubelet cannot be used with --kubelet-socket"));
+    }
+
+    #[test]
+    fn mirror_pods_are_managed_for_manifests_of_every_source_that_has_some_and_for_no_other() {
+        for (flag, is_enough) in [
+            ("--pod-manifest-path=/p", true),
+            ("--manifest-url=http://127.0.0.1:1", true),
+            ("--kubelet-socket=/s", false),
+            ("--redact-env", false),
+        ] {
+            let failure = resolved(&["--manage-mirror-pods", flag]).err();
+            let said = failure.as_ref().and_then(Failure::message);
+            let needs = "--manage-mirror-pods needs --pod-manifest-path or --manifest-url";
+            assert_eq!(said, (!is_enough).then_some(needs), "{flag}");
         }
     }
 }

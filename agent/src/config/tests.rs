@@ -51,7 +51,7 @@ pub(super) fn definitions_of_all() -> Vec<&'static Definition> {
 }
 
 /// The settings of an agent that follows the API server, with these flags.
-fn resolved(flags: &[&str]) -> Result<Settings, Failure> {
+pub(super) fn resolved(flags: &[&str]) -> Result<Settings, Failure> {
     given(&[&["--api-server", "--node-name=n"], flags].concat()).resolve()
 }
 

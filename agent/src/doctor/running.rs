@@ -12,6 +12,7 @@ use crate::config::failure::Failure;
 use crate::config::subjects::{ClientTls, ServerAddress};
 use crate::config::written::Written;
 use crate::pipeline::readiness::FAILING_AFTER;
+use crate::pipeline::sources::period_of;
 use pod_index_kubelet::sources::Source;
 
 const AGENT: &str = "agent";
@@ -90,14 +91,12 @@ impl Reads {
     fn of(source: &SeenSource, settings: Option<&Settings>) -> Self {
         let role = Source::ALL.into_iter().find(|role| role.as_str() == source.source);
         let Some(role) = role else { return Self::Unknown };
-        let effective = settings.map(|settings| &settings.effective);
-        let period = match role {
-            Source::File => effective.map(|effective| effective.manifests.check_frequency),
-            Source::Http => effective.map(|effective| effective.manifest_url.check_frequency),
-            Source::Kubelet => effective.map(|effective| effective.kubelet.check_frequency),
-            Source::Api => return Self::Always,
-        };
-        period.map_or(Self::Unknown, |period| Self::Every(period.get()))
+        match role {
+            Source::File | Source::Http | Source::Kubelet => {
+                settings.map_or(Self::Unknown, |settings| Self::Every(period_of(settings, role)))
+            }
+            Source::Api => Self::Always,
+        }
     }
 }
 

@@ -198,7 +198,7 @@ mod tests {
     use pod_index_kubelet::sources::{NodeName, SourceUpdate};
 
     use super::*;
-    use crate::config::rules::flags_of;
+    use crate::config::rules::{SourceFlag, flags_of};
     use crate::config::tests::settings_of;
 
     #[tokio::test]
@@ -228,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn each_flag_of_a_source_opens_one_of_its_role() {
         for source in Source::ALL.into_iter().filter(|source| *source != Source::Api) {
-            for flag in flags_of(source) {
+            for SourceFlag { flag, .. } in flags_of(source) {
                 let value = match *flag {
                     "pod-manifest-path" | "kubelet-socket" => "/nowhere",
                     "manifest-url" | "kubelet" => "http://127.0.0.1:1/",
