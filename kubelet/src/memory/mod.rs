@@ -20,7 +20,7 @@ use reduce::{Rest, reduce};
 
 pub use estimate::memory_of;
 pub(crate) use estimate::{OBJECT, allocation, element, entries, items};
-pub(crate) use reduce::{IDENTITY, KEPT_ANNOTATIONS};
+pub(crate) use reduce::{KEPT_ANNOTATIONS, is_identity};
 
 /// The most memory that an object may take, in bytes. Pods of 1,000 variables take less, and so do pods of 30
 /// containers with 20 variables, probes, mounts and resources each.

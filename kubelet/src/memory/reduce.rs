@@ -10,8 +10,14 @@ use super::{LEFT_OUT, Reduced};
 use crate::text::shorten;
 
 /// The fields of `metadata` that always stay.
-pub(crate) const IDENTITY: [&str; 7] =
+const IDENTITY: [&str; 7] =
     ["name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"];
+
+/// Whether the field `section.name` of an object always stays, because it says which object this is. The rule for JSON and for
+/// protobuf.
+pub(crate) fn is_identity(section: &str, name: &str) -> bool {
+    section == "metadata" && IDENTITY.contains(&name)
+}
 
 /// The annotations that always stay: they say what kind of pod it is, and whether it is checkpointed.
 pub(crate) const KEPT_ANNOTATIONS: [&str; 5] = [
@@ -36,7 +42,7 @@ impl Field<'_> {
     fn is_identity(&self) -> bool {
         match &self.name {
             None => ["apiVersion", "kind"].contains(&self.section),
-            Some(name) => self.section == "metadata" && IDENTITY.contains(&&**name),
+            Some(name) => is_identity(self.section, name),
         }
     }
 

@@ -4,7 +4,7 @@
 use super::found::Found;
 use super::schema::{Field, Kind, Message, Shape};
 use super::wire::{Fields, Value, WireError};
-use crate::memory::{self, IDENTITY, KEPT_ANNOTATIONS, allocation, element, entries, items};
+use crate::memory::{self, KEPT_ANNOTATIONS, allocation, element, entries, items};
 
 /// Of how many values an object of this many bytes may consist. While a message is decoded, each of its values has a place in
 /// the list of the message's fields, six times as many bytes as this, which is free again as soon as the message is decoded. So
@@ -118,7 +118,7 @@ pub(super) struct Weighed {
 impl Weighed {
     /// It stays, whatever it takes.
     pub(super) fn is_identity(&self) -> bool {
-        self.section.name == "metadata" && IDENTITY.contains(&self.field.name)
+        memory::is_identity(self.section.name, self.field.name)
     }
 
     /// Which client wrote which field of the API server's object. No source keeps it.
