@@ -26,13 +26,14 @@ pub(crate) enum Unfinished {
     NotStarted(std::io::Error),
 }
 
+/// In words that fit any work: who asked for it says in front of them what it was about.
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Late(patience) => write!(f, "not read within {patience:?}"),
-            Self::Busy => f.write_str("an earlier attempt to read has not ended"),
-            Self::Panicked => f.write_str("reading it failed: it panicked"),
-            Self::NotStarted(error) => write!(f, "no thread to read it: {error}"),
+            Self::Late(patience) => write!(f, "no answer within {patience:?}"),
+            Self::Busy => f.write_str("an earlier attempt has not ended"),
+            Self::Panicked => f.write_str("the attempt panicked"),
+            Self::NotStarted(error) => write!(f, "no thread for it: {error}"),
         }
     }
 }

@@ -254,7 +254,8 @@ impl Credentials {
             let issued = Issued { service, token, certificate, expires };
             Ok((issued, connections.map(|connections| (connections, config))))
         });
-        renewed.await.map_err(|error| kube::Error::Service(error.to_string().into()))?
+        let unfinished = |why| kube::Error::Service(format!("the files of the credentials: {why}").into());
+        renewed.await.map_err(unfinished)?
     }
 
     /// Whether there are new credentials.
