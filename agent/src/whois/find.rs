@@ -60,6 +60,9 @@ impl Sought<'_> {
 
     /// Whether a mirror pod alone says that a pod has this word as its UID. Whoever may create a pod can forge one, and would answer for
     /// the name of any pod. A UID as the kubelet computes it is none that others ask for.
+    ///
+    /// A word of another form than a UID's, such as an IP, is never claimed: `is_uid` and `is_other_key` of
+    /// `kubelet/src/sources/static_pods/claim.rs` refuse it, also of a form that is new.
     fn is_only_claimed(&self, found: &Found<'_, Record>) -> bool {
         // Few pods have the annotation, and to parse the text once more takes longer than the look-up.
         let is_claimed = found.pod.pod().annotation(CLAIMED_ANNOTATION).is_some();

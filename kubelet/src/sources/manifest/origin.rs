@@ -7,6 +7,8 @@ use crate::sources::Source;
 /// Where a manifest came from. It becomes part of its pods' UIDs and of reported problems.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin<'a> {
+    // A new origin? `defaults.rs` then asks whether its UIDs depend on the node, as those of a file, which many nodes may have alike. It
+    // does not ask whether its pods get the toleration of a file's pods.
     /// A file, by its path.
     File(&'a Path),
     /// A URL.

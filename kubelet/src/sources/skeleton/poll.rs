@@ -21,7 +21,8 @@ const LEAST_PERIOD: Duration = Duration::from_millis(1);
 pub(in crate::sources) trait Read: Send + 'static {
     /// Reads the origin once. What may block (files, large bodies to decode) is done on `thread`, the only one of the source.
     ///
-    /// Keep a job that is late, and wait for it in the next read: a job that hangs keeps out all others.
+    /// Keep a job that is late, wait for it in the next read, and ask for that at once by [`Reading::again_within`] zero: a job that
+    /// hangs keeps out all others, and its result would otherwise wait for the period. `Manifests` in `file/source.rs` does so.
     fn read(&mut self, thread: &OneThread) -> impl Future<Output = Reading> + Send;
 
     /// Called after `read` has panicked, before it is called again: drops what may be half done, such as a job.

@@ -79,6 +79,9 @@ fn is_uid(text: &str) -> bool {
 
 /// Whether one may ask for something else with this text. Whoever may create a pod can forge a claim, and would answer for every
 /// address or container that no pod has.
+///
+/// A new form of a key needs nothing here if `Identity::parse_lenient` knows it. A word that is nothing else, such as `web`, is
+/// accepted, and `is_only_claimed` of `agent/src/whois/find.rs` leaves it out of answers.
 fn is_other_key(text: &str) -> bool {
     let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     // A container runtime prints the first digits of an ID.
