@@ -160,6 +160,8 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
                 to_remove.push(Removed { name, uid, pod });
             }
         }
+        // From here on, the disk may hang: the snapshot before is not held meanwhile, because it may keep much memory.
+        self.seen = None;
         let unwritten = self.write_all(to_write);
         self.remove_all(to_remove, &unwritten);
         self.seen = Some(now);

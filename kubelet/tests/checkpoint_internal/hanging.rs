@@ -2,6 +2,36 @@
 
 use super::*;
 
+/// The state that is being written has to stay. The one before it, with which it was compared, would be a second one in memory
+/// for as long as the disk hangs.
+#[tokio::test]
+async fn a_disk_that_hangs_holds_the_snapshot_that_is_written_and_no_other() {
+    let (hangs, hanging) = sync_channel(0);
+    let (resume, go_on) = sync_channel(0);
+    let disk = FakeDisk::new(&Arc::default(), move |step| {
+        if matches!(step, Step::Write) {
+            // Both fail when the test is over.
+            let _ = hangs.send(());
+            let _ = go_on.recv();
+        }
+        Ok(())
+    });
+    let (mut writer, reader) = pod_index::new::<Pod>();
+    let checkpointing = Checkpointing::start(Keeper::new(disk, Which::Annotated), reader).unwrap();
+    writer.upsert_pod(pod("a", 1, true)).unwrap();
+    hanging.recv_timeout(PATIENCE).unwrap();
+    resume.send(()).unwrap();
+    checkpointing.wait_for(1, PATIENCE).await.unwrap();
+
+    writer.upsert_pod(pod("a", 2, true)).unwrap();
+    hanging.recv_timeout(PATIENCE).unwrap();
+    for version in 3..=10 {
+        writer.upsert_pod(pod("a", version, true)).unwrap();
+    }
+    assert_eq!(writer.reclaim(), 1);
+    assert_eq!(writer.oldest_retired(), Some(2));
+}
+
 #[tokio::test]
 async fn a_disk_that_hangs_keeps_no_publication_waiting_and_what_gathers_is_written_once() {
     let platter = Arc::default();
