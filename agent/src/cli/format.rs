@@ -15,14 +15,22 @@ pub(crate) fn answer<T: Serialize>(
     value: &T,
     table: impl FnOnce(&T) -> String,
 ) -> Result<(), Failure> {
-    let text = match output {
+    print(&text(output, value, table)?)
+}
+
+/// The text of a response.
+pub(crate) fn text<T: Serialize>(
+    output: Output,
+    value: &T,
+    table: impl FnOnce(&T) -> String,
+) -> Result<String, Failure> {
+    Ok(match output {
         Output::Table | Output::Wide | Output::Name => table(value),
         Output::Json => {
             serde_json::to_string_pretty(value).map_err(|error| Failure::unable("JSON", error))? + "\n"
         }
         Output::Yaml => yaml(value)?,
-    };
-    print(&text)
+    })
 }
 
 /// Prints one batch of items after the other, in one form.

@@ -46,7 +46,7 @@ async fn once(settings: &Settings, reader: &Reader<Record>, readiness: &Readines
     }
     let output = settings.output;
     let reader = reader.clone();
-    printing(move || show(output, &reader)).await?;
+    printing(move || show(output, &reader, format::print)).await?;
     verdict(readiness)
 }
 
@@ -70,7 +70,7 @@ async fn while_serving(
     let reader = reader.clone();
     let serving = format!("\nServing {url}/pods until Ctrl-C.\n");
     printing(move || {
-        show(output, &reader)?;
+        show(output, &reader, format::print)?;
         if output == Output::Table { format::print(&serving) } else { Ok(()) }
     })
     .await
@@ -89,16 +89,26 @@ async fn printing(print: impl FnOnce() -> Result<(), Failure> + Send + 'static) 
     printed.await.unwrap_or_else(|error| Err(Failure::unable("cannot print the pods", error)))
 }
 
-/// Prints the pods in the index.
-fn show(output: Output, reader: &Reader<Record>) -> Result<(), Failure> {
-    let snapshot = reader.snapshot();
+/// Prints the pods in the index. It may take as long as a terminal stays stopped, so no snapshot is held meanwhile, which would
+/// keep replaced pods in memory.
+fn show(
+    output: Output,
+    reader: &Reader<Record>,
+    print: impl FnOnce(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let text = text(output, &reader.load())?;
+    print(&text)
+}
+
+/// What to print of the pods.
+fn text(output: Output, snapshot: &Snapshot<Record>) -> Result<String, Failure> {
     if output == Output::Table {
-        return format::print(&summary(&snapshot));
+        return Ok(summary(snapshot));
     }
     let mut items: Vec<Pod> = snapshot.pods().map(|record| Pod::clone(record)).collect();
     items
         .sort_unstable_by(|a, b| (a.namespace(), a.name(), a.uid()).cmp(&(b.namespace(), b.name(), b.uid())));
-    format::answer(output, &List { items, ..List::default() }, |_| String::new())
+    format::text(output, &List { items, ..List::default() }, |_| String::new())
 }
 
 /// The table and a summary line.
@@ -124,5 +134,37 @@ fn verdict(readiness: &Readiness) -> Result<(), Failure> {
         0 => Ok(()),
         1 => Err(Failure::No(Some("1 problem; see above".to_owned()))),
         many => Err(Failure::No(Some(format!("{many} problems; see above")))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::pipeline::records::alone;
+
+    fn pod(name: &str) -> Arc<Record> {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some("u1".to_owned());
+        pod.metadata.name = Some(name.to_owned());
+        pod.metadata.namespace = Some("shop".to_owned());
+        alone(pod)
+    }
+
+    #[test]
+    fn no_snapshot_is_held_while_the_terminal_has_stopped() {
+        let (mut writer, reader) = pod_index::new();
+        writer.upsert_pod(pod("before")).unwrap();
+        for output in [Output::Table, Output::Json, Output::Yaml] {
+            let printed = show(output, &reader, |text| {
+                assert!(text.contains("before"), "{text}");
+                // The terminal has stopped here.
+                writer.upsert_pod(pod("before")).unwrap();
+                assert_eq!(writer.reclaim(), 0);
+                Ok(())
+            });
+            printed.unwrap();
+        }
     }
 }
