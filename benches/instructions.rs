@@ -24,7 +24,7 @@ const PODS: usize = 10_000;
 const TIMES: usize = 1_000;
 
 /// Fails above 105 % of `counted`, the median of six runs.
-fn held_at(counted: u64) -> LibraryBenchmarkConfig {
+fn recorded(counted: u64) -> LibraryBenchmarkConfig {
     let mut callgrind = Callgrind::default();
     callgrind.hard_limits([(EventKind::Ir, counted + counted / 20)]);
     let mut config = LibraryBenchmarkConfig::default();
@@ -98,7 +98,7 @@ fn updates() -> Writes<Pod> {
 }
 
 /// As `updates`, beside a reader that holds the snapshot before them: nothing is freed.
-fn held_updates() -> Setup<Arc<Pod>> {
+fn updates_beside_a_held_snapshot() -> Setup<Arc<Pod>> {
     setup(|workload| workload.hits(TIMES, Pod::renewed))
 }
 
@@ -182,7 +182,7 @@ fn keyed_updates(containers: usize) -> Writes<Keyed> {
     Writes { writer, reader: None, pods: keys }
 }
 
-#[library_benchmark(setup = uids, config = held_at(129_250))]
+#[library_benchmark(setup = uids, config = recorded(129_250))]
 #[bench::cached()]
 fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -191,7 +191,7 @@ fn uid_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(184_270))]
+#[library_benchmark(setup = uids, config = recorded(184_270))]
 #[bench::load()]
 fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -200,7 +200,7 @@ fn uid_hit_by_load(on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = parsed_uids, config = held_at(66_510))]
+#[library_benchmark(setup = parsed_uids, config = recorded(66_510))]
 #[bench::cached()]
 fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     for uid in &on.keys {
@@ -209,7 +209,7 @@ fn parsed_uid_hit(mut on: Setup<PodUid>) -> Setup<PodUid> {
     on
 }
 
-#[library_benchmark(setup = unknown_uids, config = held_at(124_620))]
+#[library_benchmark(setup = unknown_uids, config = recorded(124_620))]
 #[bench::cached()]
 fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -218,7 +218,7 @@ fn uid_miss(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = mirror_uids, config = held_at(148_340))]
+#[library_benchmark(setup = mirror_uids, config = recorded(148_340))]
 #[bench::cached()]
 fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -227,7 +227,7 @@ fn translate_mirror(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = uids, config = held_at(132_680))]
+#[library_benchmark(setup = uids, config = recorded(132_680))]
 #[bench::cached()]
 fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for uid in &on.keys {
@@ -236,7 +236,7 @@ fn translate_pod(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = full_names, config = held_at(263_330))]
+#[library_benchmark(setup = full_names, config = recorded(263_330))]
 #[bench::cached()]
 fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     for name in &on.keys {
@@ -245,7 +245,7 @@ fn full_name_hit(mut on: Setup<Box<str>>) -> Setup<Box<str>> {
     on
 }
 
-#[library_benchmark(setup = names, config = held_at(185_440))]
+#[library_benchmark(setup = names, config = recorded(185_440))]
 #[bench::cached()]
 fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> {
     for (namespace, name) in &on.keys {
@@ -254,7 +254,7 @@ fn name_hit(mut on: Setup<(Box<str>, Box<str>)>) -> Setup<(Box<str>, Box<str>)> 
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(4_957_000))]
+#[library_benchmark(setup = updates, config = recorded(4_957_000))]
 #[bench::one_by_one()]
 fn update(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -264,7 +264,7 @@ fn update(mut on: Writes<Pod>) -> Writes<Pod> {
 }
 
 // As `update`, with a subscriber that is not asleep: it costs the writer nothing.
-#[library_benchmark(setup = updates, config = held_at(4_957_000))]
+#[library_benchmark(setup = updates, config = recorded(4_957_000))]
 #[bench::one_by_one()]
 fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     let changes = on.reader.as_ref().map(Reader::changes);
@@ -275,14 +275,14 @@ fn update_followed(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = held_updates, config = held_at(2_486_000))]
+#[library_benchmark(setup = updates_beside_a_held_snapshot, config = recorded(2_486_000))]
 #[bench::one_batch()]
 fn update_in_a_batch(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.apply(on.keys.iter().cloned().map(Operation::Upsert)));
     on
 }
 
-#[library_benchmark(setup = updates, config = held_at(2_917_000))]
+#[library_benchmark(setup = updates, config = recorded(2_917_000))]
 #[bench::batches_of_64()]
 fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     for batch in on.pods.chunks(64) {
@@ -291,14 +291,14 @@ fn update_in_batches(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = whole, config = held_at(21_100_000))]
+#[library_benchmark(setup = whole, config = recorded(21_100_000))]
 #[bench::of_10_000(10_000)]
 fn set_pods(mut on: Setup<Arc<Pod>>) -> Setup<Arc<Pod>> {
     let _ = black_box(on.writer.set_pods(on.keys.iter().cloned()));
     on
 }
 
-#[library_benchmark(setup = strangers, config = held_at(9_334_000))]
+#[library_benchmark(setup = strangers, config = recorded(9_334_000))]
 #[bench::one_by_one()]
 fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -308,7 +308,7 @@ fn add_and_remove(mut on: Writes<Pod>) -> Writes<Pod> {
     on
 }
 
-#[library_benchmark(setup = added, config = held_at(4_491_000))]
+#[library_benchmark(setup = added, config = recorded(4_491_000))]
 #[bench::one_by_one()]
 fn remove(mut on: Writes<Pod>) -> Writes<Pod> {
     for pod in &on.pods {
@@ -318,7 +318,7 @@ fn remove(mut on: Writes<Pod>) -> Writes<Pod> {
 }
 
 // Each pod claims an IP and a container ID that another pod holds.
-#[library_benchmark(setup = rivals, config = held_at(19_680_000))]
+#[library_benchmark(setup = rivals, config = recorded(19_680_000))]
 #[bench::one_by_one()]
 fn add_with_contested_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
@@ -327,7 +327,7 @@ fn add_with_contested_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     on
 }
 
-#[library_benchmark(setup = added_rivals, config = held_at(20_490_000))]
+#[library_benchmark(setup = added_rivals, config = recorded(20_490_000))]
 #[bench::one_by_one()]
 fn remove_with_contested_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
@@ -336,7 +336,7 @@ fn remove_with_contested_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     on
 }
 
-#[library_benchmark(setup = ips, config = held_at(74_080))]
+#[library_benchmark(setup = ips, config = recorded(74_080))]
 #[bench::cached()]
 fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -346,7 +346,7 @@ fn ip_hit(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
 }
 
 // As `ip_hit`, by the method for any key.
-#[library_benchmark(setup = ips, config = held_at(80_100))]
+#[library_benchmark(setup = ips, config = recorded(80_100))]
 #[bench::cached()]
 fn ip_get(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     for ip in &on.keys {
@@ -375,7 +375,7 @@ fn ips_of_long_ago() -> KeyedSetup<IpAddr> {
 }
 
 // The current pod had the IP then: at most one and a half times the work of `ip_hit`.
-#[library_benchmark(setup = ips_of_long_ago, config = held_at(106_100))]
+#[library_benchmark(setup = ips_of_long_ago, config = recorded(106_100))]
 #[bench::cached()]
 fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     let asked = *ASKED.get().expect("the setup has set it");
@@ -389,7 +389,7 @@ fn ip_hit_at_a_time(mut on: KeyedSetup<IpAddr>) -> KeyedSetup<IpAddr> {
     on
 }
 
-#[library_benchmark(setup = container_ids, config = held_at(91_150))]
+#[library_benchmark(setup = container_ids, config = recorded(91_150))]
 #[bench::cached()]
 fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> {
     for id in &on.keys {
@@ -398,7 +398,7 @@ fn container_id_hit(mut on: KeyedSetup<ContainerId>) -> KeyedSetup<ContainerId> 
     on
 }
 
-#[library_benchmark(setup = container_texts, config = held_at(191_160))]
+#[library_benchmark(setup = container_texts, config = recorded(191_160))]
 #[bench::cached()]
 fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
     for id in &on.keys {
@@ -409,8 +409,8 @@ fn container_text_hit(mut on: KeyedSetup<Box<str>>) -> KeyedSetup<Box<str>> {
 
 // As `update`, of pods whose keys stay the same.
 #[library_benchmark(setup = keyed_updates)]
-#[bench::an_ip(args = (0), config = held_at(7_110_000))]
-#[bench::an_ip_and_two_containers(args = (2), config = held_at(12_290_000))]
+#[bench::an_ip(args = (0), config = recorded(7_110_000))]
+#[bench::an_ip_and_two_containers(args = (2), config = recorded(12_290_000))]
 fn update_with_keys(mut on: Writes<Keyed>) -> Writes<Keyed> {
     for pod in &on.pods {
         let _ = black_box(on.writer.upsert_pod(Arc::clone(pod)));

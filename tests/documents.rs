@@ -567,7 +567,7 @@ fn instructions(bench: &str) -> u64 {
     let benches = read("benches/instructions.rs");
     let before = benches.split(&format!("\nfn {bench}(")).next().unwrap();
     assert_ne!(before, benches, "no bench {bench}");
-    let counted = before.rsplit("held_at(").next().unwrap().split(')').next().unwrap();
+    let counted = before.rsplit("recorded(").next().unwrap().split(')').next().unwrap();
     let counted: u64 = counted.replace('_', "").parse().unwrap();
     (counted + 500) / 1_000
 }

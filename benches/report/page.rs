@@ -116,8 +116,8 @@ instead. In `figures.tsv`, its situations are called a to d, in the order of the
         wrapped(&format!(
             "`cargo run --release -p pod-index-benches --bin report` wrote this page on: {machine}. Compare figures only \
              within a table: other machines have other figures, and other ratios for contention and cache misses. \
-             [`figures.tsv`](figures.tsv) has all figures: other lookups, misses, iteration, held snapshots, more \
-             threads, lookups beside a writer."
+             [`figures.tsv`](figures.tsv) has all figures: other lookups, misses, iteration, held snapshots (without their \
+             pods, and without the pages that the writer reuses), more threads, lookups beside a writer."
         )),
     );
     text
