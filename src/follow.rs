@@ -40,7 +40,8 @@ pub use crate::table::wake::WaitError;
 /// A waker must not write to the same index, and must not wait for a thread that does. Those of async runtimes
 /// do neither. If a waker panics, the others are woken and the write succeeds.
 ///
-/// A subscriber holds the memory of the snapshot that it saw last. Take steps regularly, or drop it.
+/// A subscriber holds the snapshot that it saw last; before its first step, none. One that waits moves on with each publication, so
+/// only one that is not polled [holds an old one](OwnedSnapshot#what-it-costs-to-hold-one). Take steps regularly, or drop it.
 ///
 /// # Examples
 /// ```
@@ -76,7 +77,7 @@ pub struct Changes<P> {
     seen: Option<OwnedSnapshot<P>>,
 }
 
-/// The difference between two snapshots that a subscriber saw.
+/// The difference between two snapshots that a subscriber saw. It holds both of them: drop it when you have read its changes.
 ///
 /// # Examples
 /// See [`Changes`].

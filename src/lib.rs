@@ -7,8 +7,8 @@
 //!              makes the next snapshot            loads the current one
 //! operations ─> Writer ─────> (one atomic cell) ─────> Reader ─> Guard           for one piece of work
 //!                 │ ^                                       ├──> CachedReader    for a thread that always asks
-//!                 v │ frees what no reader holds            └──> OwnedSnapshot   to keep
-//!            retire queue
+//!                 v │ frees what no reader holds            ├──> OwnedSnapshot   to keep
+//!            retire queue                                   └──> Changes         for what changes, step by step
 //! ```
 //!
 //! # Examples

@@ -1,6 +1,6 @@
-//! Readers: three ways to hold a snapshot, and their costs.
+//! Readers: three ways to hold a snapshot, and their costs. (A fourth is to follow the index: `follow`.)
 //!
-//! This module decides how long a snapshot is held. `snapshot` answers queries.
+//! This module decides how long a snapshot is held. `snapshot` answers queries. `docs::table` says what a held one keeps.
 
 use std::ops::Deref;
 
@@ -138,7 +138,8 @@ impl<P: PodMeta> Reader<P> {
 /// See [`Reader::load`].
 ///
 /// Dropping it frees nothing, however long it was held: the writer frees replaced snapshots. Exception: a
-/// guard that outlives all other handles of its index frees what is left of the index. Holding it for long costs what it costs to
+/// guard that outlives all other handles of its index frees what is left of the index. One that outlives a publication is counted
+/// from then on, and occupies no slot of its thread. So holding it for long costs what it costs to
 /// hold an [`OwnedSnapshot`](OwnedSnapshot#what-it-costs-to-hold-one).
 pub struct Guard<P>(sync::Guard<Version<Snapshot<P>>>);
 
@@ -158,16 +159,16 @@ impl<P> Deref for Guard<P> {
 ///
 /// # What it costs to hold one
 /// Memory, while it is held: what this snapshot has and the current one has no longer. That grows with each pod that is replaced,
-/// and is at most all of its pods and their index once more, however many snapshots come meanwhile. Beside that, the writer keeps a
-/// list of what to free, with 32 bytes for each page and for each key of each pod that was replaced.
+/// and is at most all of its pods and their index once more, however many snapshots come meanwhile.
 ///
 /// Time, when it is let go: not of the reader, but of the writer. Its next publication, or
 /// [`reclaim`](crate::Writer::reclaim), frees all of that in one go, and calls the `Drop` of each pod that only this snapshot had.
 /// So if 100,000 pods were replaced during an hour, one write drops 100,000 pods before it returns. Readers have its result
 /// by then: freeing comes last.
 ///
-/// [`Writer::oldest_retired`](crate::Writer::oldest_retired) shows that a snapshot is held for long. [`docs::table`](crate::docs::table)
-/// explains what is freed when, by an example.
+/// [`Writer::oldest_retired`](crate::Writer::oldest_retired) shows that a snapshot is held for long.
+/// [A held version, step by step](crate::docs::table#a-held-version-step-by-step) has an example, what is kept and freed when, and what
+/// each handle holds.
 ///
 /// # Examples
 /// See [`Reader::snapshot`].

@@ -471,7 +471,8 @@ impl<P> Writer<P> {
     /// were let go.
     ///
     /// After [`reclaim`](Self::reclaim), at most the number of live guards, cached readers, kept snapshots, and followers
-    /// ([`Changes`](crate::Changes), [`Step`](crate::Step)). Before, about a third more, because a publication checks only a few.
+    /// ([`Changes`](crate::Changes); a [`Step`](crate::Step) counts as two). Before, about a third more, because a publication checks
+    /// only a few.
     ///
     /// A growing number means that more and more are held. It counts snapshots: a reader that holds one for an hour counts as one,
     /// however much has changed since. [`oldest_retired`](Self::oldest_retired) notices that reader.

@@ -5,9 +5,11 @@
 //! says what each module may use.
 //!
 //! ```text
-//! file ─┐                                                               ┌─> HTTP
-//! http ─┼─> bounded channel ─> the one writer thread (merge) ─> Reader ─┤
-//! api  ─┘                                                               └─> the table
+//! manifests, a URL ─────────────┐                            thread `index`:                       ┌─> HTTP: /whois
+//! the kubelet's port or socket ─┼─> bounded channel of pods ─> merge ─> join ─> Writer ─> Reader ──┼─> thread `changes` ─> HTTP: /pods, watches
+//! the API server ─┬─────────────┘                                       ^                          ├─> the kubelet's Pods API, served
+//!                 └─ Namespaces, Nodes, owners ─────────────────────────┘                          ├─> checkpoints, mirror pods
+//!                                                                                                  └─> metrics, the table on a terminal
 //! ```
 //!
 //! # Signals

@@ -1,6 +1,7 @@
 //! Freed nodes, kept for reuse.
 //!
-//! A write takes a handful of nodes and frees as many of the same sizes a publication or two later. A general
+//! A write takes a handful of nodes and frees as many of the same sizes a publication or two later, unless a reader holds the version
+//! that has them. A general
 //! allocator needs more time for such large and aligned memory than the rest of the write: an update without the pool takes
 //! twice the instructions. So the writer of
 //! an index keeps freed nodes here, by size, until it is dropped.

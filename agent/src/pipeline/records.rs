@@ -1,8 +1,9 @@
 //! What the index stores: records, which are pods with what was joined to them.
 //!
 //! ```text
-//! sources ─> Report ───────────────────┐
-//! Namespaces, Nodes, owners ─> Feed ───┴─> writer thread: Join ─> index ─> whois, pod API, checkpoints, mirror pods
+//!                                          thread `index`
+//! sources ─> Report ───────────────────────> Merge ─┐
+//! Namespaces, Nodes, owners ─> Feed ────────────────┴─> Join ─> index ─> whois, pod API, checkpoints, mirror pods
 //! ```
 //! One index serves all, so an answer that takes one snapshot of it is of one moment. With `--extract`, records have
 //! attributes. Without it they have none, and need neither Namespaces nor Nodes; a pod's workload is joined in any case.

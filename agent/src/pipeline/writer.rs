@@ -1,5 +1,5 @@
-//! The writer thread: drains the queues, merges the reports, joins the pods with what else is told, publishes once, frees
-//! snapshots that readers have released.
+//! The writer thread, `index`: takes the waiting reports, merges them, joins the pods with what else is told, publishes once (and once
+//! more if restored pods go), frees snapshots that readers have released.
 //!
 //! This module knows the channels, the merge, the join and the writer. It must not know what sources read or who queries.
 

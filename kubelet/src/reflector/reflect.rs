@@ -224,7 +224,7 @@ where
         Ok(())
     }
 
-    /// Requests the list. Each object is decoded and kept on arrival, unless it is known in this version.
+    /// Requests the list. Each object is decoded on arrival, and kept unless it is known in this version.
     async fn receive_list(&mut self) -> Result<ReceivedList<T>, Failure> {
         let Self { requests, known, keep, undecoded, is_set, decoders, .. } = self;
         let least = (!self.needs_latest).then_some(self.latest);
