@@ -214,7 +214,8 @@ fn each_function_of_a_walk_is_in_a_file_of_its_row() {
         let walk = walk.split(end).next().unwrap();
         let mut code = String::new();
         for row in walk.lines().filter(|line| line.starts_with('|')) {
-            let files: Vec<&str> = spans(row).filter(|span| span.ends_with(".rs")).collect();
+            let files: Vec<&str> =
+                spans(row).filter(|span| Path::new(span).extension().is_some_and(|of| of == "rs")).collect();
             // A row without a file goes on in those of the row before.
             if !files.is_empty() {
                 code = files.into_iter().map(read).collect();
@@ -227,7 +228,8 @@ fn each_function_of_a_walk_is_in_a_file_of_its_row() {
                 let (of, function) = name.rsplit_once("::").unwrap_or(("", name));
                 let is_method =
                     of.starts_with(char::is_uppercase) && function.starts_with(char::is_lowercase);
-                if !is_method && !(has_column && of.is_empty()) {
+                let is_function = has_column && of.is_empty();
+                if !is_method && !is_function {
                     continue;
                 }
                 functions += 1;
