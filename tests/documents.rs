@@ -421,6 +421,24 @@ fn the_memory_of_the_agent_is_the_same_on_each_page() {
     assert!(read("deploy/kubernetes/base/daemonset.yaml").contains(at("110", 2)));
 }
 
+/// The guide has four of the six columns.
+#[test]
+fn the_guide_says_as_the_report_how_many_lookups_several_threads_make() {
+    let report = read("docs/performance/README.md");
+    let guide = read("docs/embedders.md");
+    let of_report = rows(
+        &report,
+        "| threads | 1,000 pods: no writer | 1,000 updates/s | a writer at full speed | 100,000 pods: no writer | 1,000 updates/s | a writer at full speed |",
+    );
+    let told = rows(
+        &guide,
+        "| threads | 1,000 pods: no writer | 1,000 updates/s | 100,000 pods: no writer | 1,000 updates/s |",
+    );
+    let measured: Vec<_> =
+        of_report.iter().map(|row| [0, 1, 2, 4, 5].map(|column| row[column]).to_vec()).collect();
+    assert_eq!((told.len(), &told), (4, &measured));
+}
+
 #[test]
 fn the_guides_figures_are_those_of_the_reports() {
     let report = read("docs/performance/README.md");
@@ -492,19 +510,6 @@ fn the_guides_figures_are_those_of_the_reports() {
     });
     let sentence = format!("an update takes {alone} alone and {batch} in a batch of 1,000");
     assert!(guide.contains(&sentence), "docs/embedders.md: {sentence}");
-
-    // How many lookups several threads make: the guide has four of the six columns.
-    let of_report = rows(
-        &page,
-        "| threads | 1,000 pods: no writer | 1,000 updates/s | a writer at full speed | 100,000 pods: no writer | 1,000 updates/s | a writer at full speed |",
-    );
-    let told = rows(
-        &guide,
-        "| threads | 1,000 pods: no writer | 1,000 updates/s | 100,000 pods: no writer | 1,000 updates/s |",
-    );
-    let measured: Vec<_> =
-        of_report.iter().map(|row| [0, 1, 2, 4, 5].map(|column| row[column]).to_vec()).collect();
-    assert_eq!((told.len(), &told), (4, &measured));
 
     // How long a lookup waits for a writer with a lock.
     let figures = read("docs/performance/figures.tsv");
@@ -994,6 +999,79 @@ fn each_word_by_which_whois_says_what_it_found_by_is_printed_and_described() {
             .iter()
             .filter(|word| !["custom", "other"].contains(*word) && !row.contains(&format!("`{word}`")));
         wrong.extend(untold.map(|word| format!("docs/whois.md, {field}: {word}")));
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+/// Users plan by these numbers. Another value in the code? Then change the pages, and the value here.
+#[test]
+fn the_limits_of_whois_are_those_of_the_code() {
+    let whois = "agent/src/whois";
+    let mut wrong = Vec::new();
+    for (file, constant, pages, sentence) in [
+        ("routes.rs", "IN_A_GET: usize = 100;", &["docs/reference.md"][..], "| queries in a GET | 100 |"),
+        ("routes.rs", "IN_A_GET: usize = 100;", &["docs/whois.md"], "no `q`, or more than 100."),
+        (
+            "routes.rs",
+            "FEW: usize = 4;",
+            &["docs/reference.md", "docs/whois.md"],
+            "a GET of up to four queries",
+        ),
+        ("routes.rs", "FEW: usize = 4;", &["docs/languages.md"], "One to four queries: add `wait=2s`"),
+        (
+            "body.rs",
+            "BODY: usize = 128 << 10;",
+            &["docs/reference.md"],
+            "| body of a POST | 128 KiB, else 413;",
+        ),
+        (
+            "body.rs",
+            "TIMEOUT: Duration = Duration::from_secs(10);",
+            &["docs/reference.md"],
+            "received within 10 s, else 408",
+        ),
+        (
+            "batch.rs",
+            "ANSWERS: usize = 64 << 20;",
+            &["docs/reference.md"],
+            "| answers to one request | 64 MiB;",
+        ),
+        ("batch.rs", "ECHO: usize = 4096;", &["docs/reference.md"], "repeats at most 4,096 bytes of it"),
+        ("processes.rs", "READERS: usize = 2;", &["docs/reference.md"], "two threads read `/proc`"),
+        (
+            "processes.rs",
+            "PATIENCE: Duration = Duration::from_secs(5);",
+            &["docs/reference.md"],
+            "has not shown within 5 s",
+        ),
+        (
+            "request.rs",
+            "LONGEST_WAIT: Duration = Duration::from_secs(10);",
+            &["docs/reference.md", "docs/whois.md"],
+            "at most 10 s",
+        ),
+        (
+            "search_budget.rs",
+            "RENEWED_AFTER: usize = 256;",
+            &["docs/reference.md"],
+            "in each 256 queries of a request",
+        ),
+        (
+            "search_budget.rs",
+            "VISITED: usize = 20_000;",
+            &["docs/reference.md"],
+            "20,000 divided by the number of pods",
+        ),
+    ] {
+        if !read(&format!("{whois}/{file}")).contains(&format!("const {constant}")) {
+            wrong.push(format!("{file} has no longer {constant} Correct: {pages:?}, {sentence}"));
+        }
+        wrong.extend(
+            pages
+                .iter()
+                .filter(|page| !read(page).contains(sentence))
+                .map(|page| format!("{page}: {sentence}")),
+        );
     }
     assert_eq!(wrong, [""; 0]);
 }
