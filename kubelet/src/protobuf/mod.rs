@@ -272,4 +272,22 @@ mod tests {
         // The value of a label is a number.
         assert_eq!(compare(b"\x0a\x09\x5a\x07\x0a\x03c/d\x10\x07").as_deref(), Some("metadata.labels.c/d"));
     }
+
+    /// In both encodings, although the other field is smaller.
+    #[test]
+    fn what_says_which_object_it_is_stays_however_large_it_is() {
+        for identity in ["name", "generateName", "namespace", "uid", "resourceVersion"] {
+            let mut large = json!({ "metadata": { "labels": { "app": "x".repeat(290_000) } } });
+            let value = "i".repeat(300_000);
+            large["metadata"][identity] = value.as_str().into();
+            let pod: Pod = serde_json::from_value(large.clone()).unwrap();
+            let of_json = memory::decode_within(memory::LIMIT, &serde_json::to_vec(&large).unwrap()).unwrap();
+            let of_protobuf = decode_pod_within(memory::LIMIT, &encode_pod(&pod)).unwrap();
+            for Bounded { object, reduced } in [of_json, of_protobuf] {
+                assert_eq!(reduced.unwrap().field, "metadata.labels", "{identity}");
+                let left = serde_json::to_value::<Pod>(object).unwrap();
+                assert_eq!(left["metadata"][identity], value, "{identity}");
+            }
+        }
+    }
 }
