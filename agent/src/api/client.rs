@@ -24,11 +24,11 @@ use super::refusal::{Reason, Refusal};
 /// Parts computed at once. Fewer than the runtime has threads.
 const TURNS: usize = 1;
 /// Places: of one client, and of all. See [`Place`].
-const PLACES: usize = 16;
-const ALL_PLACES: usize = 64;
+pub(crate) const PLACES: usize = 16;
+pub(crate) const ALL_PLACES: usize = 64;
 /// Large responses in memory: of one client, and of all. One may take 5 MB.
-const LARGE: usize = 2;
-const ALL_LARGE: usize = 8;
+pub(crate) const LARGE: usize = 2;
+pub(crate) const ALL_LARGE: usize = 8;
 /// Known clients that are gone, before they are forgotten.
 const GONE: usize = 256;
 

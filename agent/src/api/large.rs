@@ -20,7 +20,7 @@ use super::refusal::{Reason, Refusal};
 /// What is smaller than this as JSON is computed at once. As YAML it takes up to 2 ms.
 const SMALL: usize = 16 * 1024;
 /// How long a request waits for permission to have a large response.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Whether the value is large as JSON. Stops counting there, so it takes microseconds.
 pub(crate) fn is_large(value: &impl Serialize) -> bool {

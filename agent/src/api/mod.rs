@@ -1,6 +1,8 @@
 //! The types and texts of the agent's HTTP interface, for the server and the commands. It must not know either.
 
 pub(crate) mod client;
+#[cfg(test)]
+pub(crate) mod documented;
 mod encoder;
 pub(crate) mod gzip;
 pub(crate) mod headers;

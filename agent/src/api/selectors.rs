@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use pod_index_kubelet::names;
 
 /// Maximum number of keys and values together.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 
 const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 

@@ -32,7 +32,7 @@ mod routes;
 mod selection;
 mod shape;
 mod status;
-mod watch;
+pub(crate) mod watch;
 pub(crate) mod watch_limits;
 mod write;
 

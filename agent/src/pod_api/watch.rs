@@ -29,10 +29,10 @@ use crate::api::refusal::Refusal;
 /// Interval between bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Minimum duration of a watch that sets no timeout. The maximum is twice as long.
-const LEAST: Duration = Duration::from_secs(30 * 60);
+pub(crate) const LEAST: Duration = Duration::from_secs(30 * 60);
 
 /// Maximum duration of a watch. Clients ask for five to ten minutes.
-const MOST: Duration = Duration::from_secs(2 * 60 * 60);
+pub(crate) const MOST: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Starts a watch.
 pub(super) async fn response_body(

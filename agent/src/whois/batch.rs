@@ -17,11 +17,11 @@ use super::sought::Sought;
 use super::unknown::Unknown;
 
 /// Answers repeat at most this many bytes of a query. Paths of cgroups and logs are shorter.
-const ECHO: usize = 4096;
+pub(super) const ECHO: usize = 4096;
 /// The response is sent in parts of about this many bytes.
-const CHUNK: usize = 64 * 1024;
+pub(super) const CHUNK: usize = 64 * 1024;
 /// Bytes of the answers to one request, after which queries get an error.
-const ANSWERS: usize = 64 << 20;
+pub(super) const ANSWERS: usize = 64 << 20;
 const TOO_LARGE: &str =
     "the answers to one request are limited to 64 MiB; send this query in another request";
 /// Why the agent knows nothing of an earlier time.

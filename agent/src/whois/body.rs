@@ -12,9 +12,9 @@ use crate::api::client::{ClientLimits, Place};
 use crate::api::refusal::{Reason, Refusal, refused};
 
 /// Maximum size of a body, in bytes.
-const BODY: usize = 128 << 10;
+pub(super) const BODY: usize = 128 << 10;
 /// Timeout for a place, and for the body.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A body in memory.
 pub(super) struct HeldBody {

@@ -21,7 +21,7 @@ use super::query_text::Process;
 use crate::api::client::ClientLimits;
 
 /// Maximum number of threads that read processes.
-const READERS: usize = 2;
+pub(super) const READERS: usize = 2;
 /// Timeout of the processes of one part of an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 

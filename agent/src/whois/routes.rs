@@ -19,7 +19,7 @@ use crate::api::client::{Client, ClientLimits};
 use crate::api::refusal::{Reason, refused};
 
 /// Maximum number of queries in a GET.
-const IN_A_GET: usize = 100;
+pub(super) const IN_A_GET: usize = 100;
 /// So few queries are answered without a turn, or wait for their pods. `pod-index whois --wait` sends up to so many in one GET.
 pub(crate) const FEW: usize = 4;
 const _: () = assert!(FEW <= IN_A_GET, "the command would be refused");

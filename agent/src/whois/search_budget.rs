@@ -10,7 +10,7 @@ pub(super) const VISITED: usize = 20_000;
 /// of a probe, and of several requests that take turns, each may add one.
 const VISITED_IN_PART: usize = 2_000;
 /// After so many queries, the budget is renewed.
-const RENEWED_AFTER: usize = 256;
+pub(super) const RENEWED_AFTER: usize = 256;
 /// After so many bytes of answers, the budget is renewed, too: long answers are those of pods, and a batch that asks for existing
 /// ones finds each.
 const ANSWERED: usize = 64 * 1024;
@@ -71,7 +71,7 @@ impl SearchBudget {
 }
 
 /// How many searches visit this number of the pods: one at least.
-fn searches_among(pods: usize, visited: usize) -> usize {
+pub(super) fn searches_among(pods: usize, visited: usize) -> usize {
     (visited / pods.max(1)).max(1)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use pod_index::identity::{Identity, ParseIdentityError};
 use pod_index::{Moment, Operation, Options, Time, Writer};
 use pod_index_kubelet::owners::Owners;
 use pod_index_kubelet::records::{Change, Join, Record, Rules};
@@ -17,12 +18,17 @@ use serde_json::{Value, from_value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Whois;
-use super::batch::Batch;
+use super::batch::{ANSWERS, Batch, CHUNK, ECHO};
+use super::body::{BODY, TIMEOUT};
 use super::in_parts::ONE_MOMENT;
-use super::processes::{PATIENCE, Processes};
+use super::processes::{PATIENCE, Processes, READERS};
 use super::read_ahead::READ_AT_ONCE;
-use super::request::{AnswerOptions, Parameters, Queries};
-use crate::api::client::Clients;
+use super::request::{AnswerOptions, LONGEST_WAIT, Parameters, Queries};
+use super::routes::{FEW, IN_A_GET};
+use super::search_budget::{RENEWED_AFTER, VISITED, searches_among};
+use crate::api::client::{ALL_PLACES, Clients, PLACES};
+use crate::api::documented::{assert_states, bytes, count, status, too_many};
+use crate::api::refusal::Reason;
 use crate::config::tests::settings_of;
 use crate::metrics::Metrics;
 use crate::pipeline::readiness::Readiness;
@@ -282,4 +288,50 @@ async fn after_a_step_of_the_clock_nothing_is_known_for_a_while_and_no_setting_i
     let Asked { error, known, .. } = asked(1_300).await;
     assert!(error.ends_with("Z: the wall clock was set then"), "{error}");
     assert!(known["earliest"].as_str() < known["latest"].as_str(), "{known}");
+}
+
+#[test]
+fn the_reference_has_the_limits_of_whois() {
+    /// Of the index, whose constant is private.
+    const LONGEST_QUERY: usize = 64 << 10;
+    let is_too_long =
+        |length| matches!(Identity::parse(&"x".repeat(length)), Err(ParseIdentityError::TooLong));
+    assert_eq!([LONGEST_QUERY, LONGEST_QUERY + 1].map(is_too_long), [false, true]);
+    // What fits into the head of a request, with some room for its headers: a test of the agent's binary sends so much.
+    let longest_in_url = bytes(12 << 10);
+    let of_body =
+        [bytes(BODY), status(Reason::RequestEntityTooLarge), TIMEOUT.into(), status(Reason::Timeout)];
+    let of_all = bytes(ALL_PLACES * (BODY + CHUNK));
+    let of_bodies = [count(PLACES), count(ALL_PLACES), of_all, TIMEOUT.into(), too_many()];
+    let searches = |pods| [count(searches_among(pods, VISITED)), count(pods)];
+    let of_searches = [count(RENEWED_AFTER), count(VISITED)].into_iter();
+    let of_searches = of_searches.chain(searches(110)).chain(searches(5_000)).chain([count(VISITED)]);
+    assert_states(
+        "| limit | value |",
+        &[
+            ("queries in a GET", vec![count(IN_A_GET)]),
+            ("body of a POST", of_body.to_vec()),
+            ("bodies at once", of_bodies.to_vec()),
+            ("answers to one request", vec![bytes(ANSWERS)]),
+            ("one query", vec![bytes(LONGEST_QUERY), longest_in_url, bytes(ECHO)]),
+            ("process IDs", vec![count(READERS), PATIENCE.into()]),
+            ("queries that need a search", of_searches.collect()),
+        ],
+    );
+}
+
+#[test]
+fn the_reference_has_the_limits_of_a_request_that_waits() {
+    let ago_in_an_example = count(75_u64);
+    let bad = status(Reason::BadRequest);
+    assert_states(
+        "| parameter | it does |",
+        &[
+            ("`q=KEY`", vec![]),
+            ("`at=TIME`", vec![ago_in_an_example]),
+            ("`details=true`", vec![bad]),
+            ("`fields=attributes`", vec![]),
+            ("`wait=2s`", vec![count(FEW), bad, LONGEST_WAIT.into()]),
+        ],
+    );
 }

@@ -18,8 +18,10 @@
 mod attacks;
 mod decisions;
 mod digest;
+#[cfg(test)]
+mod documented;
 mod identity;
-mod rate_limit;
+pub(super) mod rate_limit;
 mod reviews;
 mod webhook;
 

@@ -25,21 +25,21 @@ use tokio::time::Instant;
 use super::digest::Digest;
 
 /// Rejected tokens of one client, and of all, in each period.
-const OF_ONE: u32 = 10;
-const OF_ALL: u32 = 50;
+pub(in crate::http) const OF_ONE: u32 = 10;
+pub(in crate::http) const OF_ALL: u32 = 50;
 /// Of these, what is kept for clients without a rejected token in this period. Each of them can take one. So who wants to take
 /// all needs this many addresses, besides the four that spend the rest.
-const RESERVED: u32 = 10;
+pub(super) const RESERVED: u32 = 10;
 /// Rejected tokens of all clients that had been refused before and came back, in each period.
-const OF_RETURNING: u32 = 25;
-const PERIOD: Duration = Duration::from_secs(10);
+pub(super) const OF_RETURNING: u32 = 25;
+pub(in crate::http) const PERIOD: Duration = Duration::from_secs(10);
 
 /// A refused token is remembered for this long. Clients that scrape metrics come back after up to a minute.
 const REMEMBERED: Duration = Duration::from_secs(65);
 /// A token that is not sent again within this time keeps no other one waiting. Clients are told to come back after 5 s.
 const WAITS: Duration = Duration::from_secs(15);
 /// Maximum number of remembered tokens, of 200 bytes each. If there are more, those of the client that has most are forgotten.
-const MOST: usize = 1024;
+pub(super) const MOST: usize = 1024;
 
 /// Counts the reviews of unknown tokens in the current period.
 pub(super) struct RateLimit(Mutex<Window>);

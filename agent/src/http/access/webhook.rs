@@ -21,13 +21,13 @@ use super::reviews::{Lifetimes, Limited, Reviews, Verdict};
 use crate::pipeline::api_clients::answer;
 
 /// Kubelet: `authentication.webhook.cacheTTL`.
-const TOKENS: Lifetimes = Lifetimes {
+pub(super) const TOKENS: Lifetimes = Lifetimes {
     renew_after: Duration::from_secs(60),
     accepted: Duration::from_secs(120),
     rejected: Duration::from_secs(120),
 };
 /// Kubelet: `authorization.webhook.cacheAuthorizedTTL`, `cacheUnauthorizedTTL`.
-const RIGHTS: Lifetimes = Lifetimes {
+pub(super) const RIGHTS: Lifetimes = Lifetimes {
     renew_after: Duration::from_secs(150),
     accepted: Duration::from_secs(300),
     rejected: Duration::from_secs(30),

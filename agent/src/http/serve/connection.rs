@@ -29,11 +29,11 @@ use crate::http::access::Identity;
 use crate::http::tls::Tls;
 
 /// Timeout of the TLS handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of the head; hyper's minimum is 8 KiB.
-const HEAD_BYTES: usize = 16 * 1024;
+pub(super) const HEAD_BYTES: usize = 16 * 1024;
 /// Maximum number of headers.
-const HEADERS: usize = 64;
+pub(super) const HEADERS: usize = 64;
 
 /// A client's connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}

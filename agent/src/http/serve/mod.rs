@@ -17,6 +17,8 @@
 mod activity;
 mod connection;
 mod connections;
+#[cfg(test)]
+mod documented;
 mod host;
 mod measure;
 mod page;

@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Maximum time in which the peer reads nothing.
-const STALL: Duration = Duration::from_secs(10);
+pub(super) const STALL: Duration = Duration::from_secs(10);
 /// Minimum bytes per second while there are bytes to send.
-const RATE: u32 = 64 * 1024;
+pub(super) const RATE: u32 = 64 * 1024;
 /// How far the peer may fall behind that rate. The half minute covers the socket's buffer of several megabytes, which
 /// hides steady progress: it accepts more only when a third of it is empty.
-const CREDIT: Duration = Duration::from_secs(30);
+pub(super) const CREDIT: Duration = Duration::from_secs(30);
 
 /// Fails a write whose peer is slower than the limits. Counts only the time during which a write is pending. The rest
 /// passes through: reads, and flushing and shutting down, for which a socket does not wait.

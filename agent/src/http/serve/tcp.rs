@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// A client that is gone without closing its connection is noticed after this time: nothing was acknowledged, neither what was
 /// sent nor the probes. The same as for the agent's own connections to the API server.
-const SILENCE: Duration = Duration::from_secs(40);
+pub(super) const SILENCE: Duration = Duration::from_secs(40);
 const PROBES: u32 = 3;
 
 /// The next connection on the port.
