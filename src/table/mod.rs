@@ -27,7 +27,7 @@ pub(crate) use declare::tables;
 pub(crate) use hash::Hashing;
 pub(crate) use hash_table::{Place, Side, Table, TableMut};
 pub(crate) use im::{OrdMap, OrdSet};
-pub(crate) use node::{DeadList, Memory};
+pub(crate) use node::{DeadList, Memory, OlderVersion};
 pub(crate) use sync::AtomicI64;
 
 /// An entry of a page: a key and its value.

@@ -44,7 +44,7 @@ use wide::u8x16;
 use super::pool::Line;
 use super::{Entry, TableKey, Value};
 use memory::Dead;
-pub(crate) use memory::{DeadList, Memory};
+pub(crate) use memory::{DeadList, Memory, OlderVersion};
 
 /// The low bits of a link are free, because nodes are aligned to lines.
 const TAG: usize = size_of::<Line>() - 1;
@@ -246,7 +246,7 @@ impl<T> Array<T> {
         // replaced by one to the copy.
         unsafe {
             ptr::copy_nonoverlapping(untagged(self.at).as_ptr(), copy.as_ptr(), lines);
-            memory.let_die(self.born(), Dead::Node(untagged(self.at), lines));
+            memory.let_die(Dead::node(self.born(), untagged(self.at), lines));
         }
         let tag = tag(self.at);
         self.at = copy.map_addr(|address| address | tag);
@@ -265,7 +265,7 @@ impl<T> Array<T> {
         // SAFETY: the links are read once; afterwards only versions that have the node read them from it.
         let children = self.children().iter().map(|child| unsafe { ptr::read(child) }).collect();
         // SAFETY: this link, which is the draft's, ends here.
-        unsafe { memory.let_die(self.born(), Dead::Node(untagged(self.at), array_lines(self.bits()))) };
+        unsafe { memory.let_die(Dead::node(self.born(), untagged(self.at), array_lines(self.bits()))) };
         children
     }
 
@@ -362,7 +362,7 @@ impl<E> PageLink<E> {
                 if !Page::<E>::IS_LINE {
                     page.births(len).copy_to_nonoverlapping(Page::<E>::births(copy, len), len);
                 }
-                memory.let_die(born, Dead::Node(page.at, page.lines));
+                memory.let_die(Dead::node(born, page.at, page.lines));
             }
             self.at = copy.link();
         }
@@ -393,7 +393,7 @@ impl<E> PageLink<E> {
             // versions.
             slots.extend((0..page.len()).map(|index| unsafe { page.read(index) }));
             // SAFETY: the draft's link to the page was taken from it above.
-            unsafe { memory.let_die(head.born, Dead::Node(page.at, page.lines)) };
+            unsafe { memory.let_die(Dead::node(head.born, page.at, page.lines)) };
             next = head.next;
         }
     }

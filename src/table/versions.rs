@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::{mem, ptr, thread};
 
 use crate::table::sync::{self, Published};
-use crate::table::{DeadList, Hashing, Memory, Table, TableKey, TableMut, Value};
+use crate::table::{DeadList, Hashing, Memory, OlderVersion, Table, TableKey, TableMut, Value};
 
 /// What a version consists of: any number of tables, and data that can be cloned.
 ///
@@ -207,7 +207,10 @@ impl<S: State> Versions<S> {
         let Some(Retired { version, dead }) = self.retired.remove(at) else { return false };
         drop(version);
         let older = at.checked_sub(1).and_then(|older| self.retired.get_mut(older));
-        let older = older.map(|older| (older.version.generation(), &mut older.dead));
+        let older = older.map(|retired| OlderVersion {
+            generation: retired.version.generation(),
+            dead: &mut retired.dead,
+        });
         // SAFETY: only this module held the version, and it is gone. Every remaining version is in the queue,
         // in order, or newer than the whole queue.
         unsafe { self.memory.distribute(dead, older) };

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::super::pool as audit;
 use super::{Array, Chunk, Entry, Hashing, MAX_LEN, Memory, PRESIZE_LOAD, Side, Table, TableMut, each_entry};
-use crate::table::{DeadList, Place, TableKey, any_tag};
+use crate::table::{DeadList, OlderVersion, Place, TableKey, any_tag};
 
 #[path = "../../../tests/support/seeded.rs"]
 mod seeded;
@@ -253,7 +253,7 @@ impl Versions {
     fn release(&mut self, at: usize) {
         let (version, dead) = self.retired.remove(at);
         let older = at.checked_sub(1).map(|older| &mut self.retired[older]);
-        let older = older.map(|(older, dead)| (older.generation, dead));
+        let older = older.map(|(older, dead)| OlderVersion { generation: older.generation, dead });
         drop(version);
         // SAFETY: the version is dropped, and the remaining ones are in order.
         unsafe { self.memory.distribute(dead, older) };

@@ -27,16 +27,36 @@ pub(crate) struct Memory<P> {
 const SPARE_LEN: usize = 1 << 12;
 
 /// What a version has and the next newer one that remains does not, each with its birth. Dropping the list leaks its content.
-pub(crate) struct DeadList<P>(Vec<(u64, ManuallyDrop<Dead<P>>)>);
+pub(crate) struct DeadList<P> {
+    list: Vec<ManuallyDrop<Dead<P>>>,
+}
 
-/// What can die.
-pub(super) enum Dead<P> {
-    /// The memory of a node, and its number of lines.
-    Node(NonNull<Line>, usize),
+/// A part of a tree that died, and the generation in which it was born.
+pub(super) struct Dead<P> {
+    pub(super) born: u64,
+    pub(super) what: Part<P>,
+}
+
+/// What of a tree can die.
+pub(super) enum Part<P> {
+    /// The memory of a node.
+    Node {
+        at: NonNull<Line>,
+        lines: usize,
+    },
     /// A node with everything below it, and what takes it apart.
-    Tree(NonNull<Line>, unsafe fn(NonNull<Line>, &mut Sweep<'_, P>)),
+    Tree {
+        at: NonNull<Line>,
+        take_apart: unsafe fn(NonNull<Line>, &mut Sweep<'_, P>),
+    },
     Item(Arc<P>),
     Text(Arc<[u8]>),
+}
+
+/// The dead list of the next older version that remains, and that version's generation.
+pub(crate) struct OlderVersion<'a, P> {
+    pub(crate) generation: u64,
+    pub(crate) dead: &'a mut DeadList<P>,
 }
 
 /// Frees what was born in generation `first` or later, and moves the rest to another list.
@@ -54,7 +74,7 @@ unsafe impl<P: Send + Sync> Sync for DeadList<P> {}
 
 impl<P> Default for DeadList<P> {
     fn default() -> Self {
-        Self(Vec::new())
+        Self { list: Vec::new() }
     }
 }
 
@@ -78,7 +98,7 @@ impl<P> Memory<P> {
     /// No draft is going on. The generation is higher than that of every version.
     pub(crate) unsafe fn begin(&mut self, generation: u64) {
         // A draft that was forgotten (`mem::forget`) leaks what it has. What it dropped is still in the current version.
-        self.dead.0.clear();
+        self.dead.list.clear();
         self.generation = generation;
     }
 
@@ -90,7 +110,7 @@ impl<P> Memory<P> {
     /// Ends a draft that is not published and whose tables were cleared. The published version still has what the draft
     /// dropped.
     pub(crate) fn cancel(&mut self) {
-        self.dead.0.clear();
+        self.dead.list.clear();
         self.drop_items();
     }
 
@@ -132,9 +152,9 @@ impl<P> Memory<P> {
     /// # Safety
     /// It has this birth. The draft had the only link to it that is not in a published node, and no longer follows it.
     #[inline]
-    pub(super) unsafe fn let_die(&mut self, born: u64, dead: Dead<P>) {
+    pub(super) unsafe fn let_die(&mut self, dead: Dead<P>) {
         // SAFETY: what was born in the draft, only the draft has ever reached, and it does so no more.
-        unsafe { self.sweep().free_or_list(born, dead) };
+        unsafe { self.sweep().free_or_list(dead) };
     }
 
     /// A sweep that frees what was born in the draft, and moves the rest to the draft's dead list.
@@ -145,27 +165,33 @@ impl<P> Memory<P> {
     }
 
     /// The version of the dead list `dead` was dropped: frees what no version has any more. The rest moves to
-    /// the dead list of the next older remaining version, `older`, given with its generation. Call
-    /// [`drop_items`](Self::drop_items) afterwards.
+    /// the dead list of the next older remaining version, `older`. Call [`drop_items`](Self::drop_items) afterwards.
     ///
     /// # Safety
     /// The version must have been dropped, and no version between the two may remain.
-    pub(crate) unsafe fn distribute(
-        &mut self,
-        mut dead: DeadList<P>,
-        older: Option<(u64, &mut DeadList<P>)>,
-    ) {
+    pub(crate) unsafe fn distribute(&mut self, mut dead: DeadList<P>, older: Option<OlderVersion<'_, P>>) {
         let mut nobodys = DeadList::default();
-        let (generation, older) = older.unwrap_or((0, &mut nobodys));
-        let mut sweep =
-            Sweep { first: generation + 1, pool: &mut self.pool, older, to_drop: &mut self.to_drop };
-        for (born, dead) in dead.0.drain(..) {
+        let older = older.unwrap_or(OlderVersion { generation: 0, dead: &mut nobodys });
+        let mut sweep = Sweep {
+            first: older.generation + 1,
+            pool: &mut self.pool,
+            older: older.dead,
+            to_drop: &mut self.to_drop,
+        };
+        for died in dead.list.drain(..) {
             // SAFETY: newer versions do not have it. Older ones have nothing that was born in `first` or later: rule 3.
-            unsafe { sweep.free_or_list(born, ManuallyDrop::into_inner(dead)) };
+            unsafe { sweep.free_or_list(ManuallyDrop::into_inner(died)) };
         }
-        if dead.0.capacity() <= SPARE_LEN {
+        if dead.list.capacity() <= SPARE_LEN {
             self.spare = dead;
         }
+    }
+}
+
+impl<P> Dead<P> {
+    /// The memory of a node, without what the node holds or links to.
+    pub(super) fn node(born: u64, at: NonNull<Line>, lines: usize) -> Self {
+        Self { born, what: Part::Node { at, lines } }
     }
 }
 
@@ -175,20 +201,20 @@ impl<P> DeadList<P> {
     /// # Safety
     /// Both are lists of one index.
     pub(crate) unsafe fn append(&mut self, mut other: Self) {
-        self.0.append(&mut other.0);
+        self.list.append(&mut other.list);
     }
 
-    pub(super) fn push(&mut self, born: u64, dead: Dead<P>) {
+    pub(super) fn push(&mut self, dead: Dead<P>) {
         // The statics of an empty table never die.
-        if born > 0 {
-            self.0.push((born, ManuallyDrop::new(dead)));
+        if dead.born > 0 {
+            self.list.push(ManuallyDrop::new(dead));
         }
     }
 
     /// Number of dead nodes.
     #[cfg(test)]
     pub(in super::super) fn nodes(&self) -> usize {
-        self.0.iter().filter(|(_, dead)| matches!(**dead, Dead::Node(..))).count()
+        self.list.iter().filter(|dead| matches!(dead.what, Part::Node { .. })).count()
     }
 
     /// Frees everything.
@@ -209,17 +235,17 @@ impl<P> Sweep<'_, P> {
     /// # Safety
     /// It has this birth. If it was born in `first` or later, no version and no draft reaches it any more.
     #[inline]
-    pub(super) unsafe fn free_or_list(&mut self, born: u64, dead: Dead<P>) {
-        if born < self.first {
-            return self.older.push(born, dead);
+    pub(super) unsafe fn free_or_list(&mut self, dead: Dead<P>) {
+        if dead.born < self.first {
+            return self.older.push(dead);
         }
-        match dead {
+        match dead.what {
             // SAFETY: nothing follows a link to it, by this function's contract.
-            Dead::Node(at, lines) => unsafe { self.free(at, lines) },
+            Part::Node { at, lines } => unsafe { self.free(at, lines) },
             // SAFETY: nothing follows a link to it, by this function's contract.
-            Dead::Tree(link, take_apart) => unsafe { take_apart(link, self) },
-            Dead::Item(item) => self.to_drop.push(item),
-            Dead::Text(text) => drop(text),
+            Part::Tree { at, take_apart } => unsafe { take_apart(at, self) },
+            Part::Item(item) => self.to_drop.push(item),
+            Part::Text(text) => drop(text),
         }
     }
 

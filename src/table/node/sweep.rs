@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use super::super::pool::Line;
 use super::super::{Entry, TableKey, Value};
-use super::memory::{Dead, Memory, Sweep};
+use super::memory::{Dead, Memory, Part, Sweep};
 use super::{Array, Page, PageHead, PageLink, Root, Slot, array_lines, untagged};
 
 /// A link to a node with everything below it.
@@ -22,9 +22,10 @@ pub(super) trait Tree<P>: Sized {
     /// later. The node itself was.
     unsafe fn take_apart(link: NonNull<Line>, sweep: &mut Sweep<'_, P>);
 
-    /// The tree as something that can die, with its birth. A parent is never older than its children: rule 4.
-    fn dead(&self) -> (u64, Dead<P>) {
-        (self.born(), Dead::Tree(self.at(), Self::take_apart))
+    /// The tree as something that died. A parent is never older than its children: rule 4.
+    fn dead(&self) -> Dead<P> {
+        let what = Part::Tree { at: self.at(), take_apart: Self::take_apart };
+        Dead { born: self.born(), what }
     }
 }
 
@@ -40,10 +41,9 @@ impl<T: Tree<P>, P> Tree<P> for Array<T> {
     unsafe fn take_apart(link: NonNull<Line>, sweep: &mut Sweep<'_, P>) {
         let array = Self { at: link, children: PhantomData };
         for child in array.children() {
-            let (born, dead) = child.dead();
             // SAFETY: the child is below this link, so of the versions that remain, only those follow it that are older than
             // `first`; a child that they have was born before, and is moved to their list.
-            unsafe { sweep.free_or_list(born, dead) };
+            unsafe { sweep.free_or_list(child.dead()) };
         }
         // SAFETY: the tag of the link gives the size, and nothing follows the link.
         unsafe { sweep.free(untagged(link), array_lines(array.bits())) };
@@ -67,9 +67,9 @@ impl<K: TableKey, V: Value> Tree<V::Item> for PageLink<Entry<K, V>> {
             unsafe { page.read(index) }.free_or_list(sweep);
         }
         if let PageHead { next: Some(next), .. } = page.read_head() {
-            let (born, dead) = Self { at: next, entries: PhantomData }.dead();
+            let next = Self { at: next, entries: PhantomData };
             // SAFETY: `next` is the link of this page to the next page of its chain, and nothing follows a link of this page.
-            unsafe { sweep.free_or_list(born, dead) };
+            unsafe { sweep.free_or_list(next.dead()) };
         }
         // SAFETY: the tag of the link gives the size, and nothing follows the link.
         unsafe { sweep.free(page.at, page.lines) };
@@ -82,13 +82,13 @@ impl<K: TableKey, V: Value> Slot<Entry<K, V>> {
         let Entry { key, value } = ManuallyDrop::into_inner(self.entry);
         let (item, text) = value.into_parts();
         // SAFETY: items and texts are owned, and of the copies of an entry only this one dies: rule 5.
-        let mut free_or_list = |dead| unsafe { sweep.free_or_list(self.born, dead) };
-        free_or_list(Dead::Item(item));
+        let mut free_or_list = |what| unsafe { sweep.free_or_list(Dead { born: self.born, what }) };
+        free_or_list(Part::Item(item));
         if let Some(text) = key.into_text() {
-            free_or_list(Dead::Text(text));
+            free_or_list(Part::Text(text));
         }
         if let Some(text) = text {
-            free_or_list(Dead::Text(text.into()));
+            free_or_list(Part::Text(text.into()));
         }
     }
 }
@@ -100,9 +100,8 @@ impl<P> Memory<P> {
         &mut self,
         root: Root<Entry<K, V>>,
     ) {
-        let (born, dead) = root.dead();
         // SAFETY: the draft gave its root away.
-        unsafe { self.let_die(born, dead) };
+        unsafe { self.let_die(root.dead()) };
     }
 
     /// A new entry of the draft.
