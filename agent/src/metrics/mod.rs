@@ -38,7 +38,7 @@ impl Metrics {
         metrics
     }
 
-    /// Adds metrics that `show` reads on each scrape. Their names begin with `pod_index_`.
+    /// Adds metrics that `show` reads on each scrape. It names them without `pod_index_`, which is put in front of each.
     pub(crate) fn collect(&mut self, show: impl Fn(&mut Scrape<'_>) + Send + Sync + 'static) {
         self.ours().register_collector(collected(show));
     }

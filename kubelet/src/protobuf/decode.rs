@@ -138,8 +138,8 @@ impl<'de> Deserializer<'de> for Object<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let values = [Value::Bytes(self.bytes)];
-        let fields = FieldsOf::read(self.decoding, self.message, values.into_iter(), false)?;
+        let mut parts = std::iter::once(Value::Bytes(self.bytes));
+        let fields = FieldsOf::read(self.decoding, self.message, &mut parts, false)?;
         visitor.visit_map(FieldsOf { is_outermost: true, ..fields })
     }
 
@@ -162,10 +162,13 @@ struct FieldsOf<'a> {
 impl<'a> FieldsOf<'a> {
     /// Finds the fields. If a message occurs several times where it may occur once, its parts make one message, as protobuf
     /// demands.
+    ///
+    /// `parts` is no type parameter: its type depends on that of the caller's visitor, and the sort below was in the released
+    /// binary 153 times, once for each type of Kubernetes.
     fn read(
         decoding: &'a Decoding,
         message: &'static Message,
-        parts: impl Iterator<Item = Value<'a>>,
+        parts: &mut dyn Iterator<Item = Value<'a>>,
         is_section: bool,
     ) -> Result<Self, Error> {
         let mut found = Vec::new();
@@ -268,8 +271,8 @@ impl<'de> Deserializer<'de> for FieldValue<'de, '_> {
             Shape::Map => visitor.visit_map(Entries { decoding, found, entry: None }),
             Shape::Value | Shape::Kept | Shape::Inlined => match last.field.kind {
                 Kind::Message(message) => {
-                    let parts = found.iter().map(|found| found.value);
-                    visitor.visit_map(FieldsOf::read(decoding, message, parts, is_section)?)
+                    let mut parts = found.iter().map(|found| found.value);
+                    visitor.visit_map(FieldsOf::read(decoding, message, &mut parts, is_section)?)
                 }
                 kind => One { decoding, kind, value: last.value }.deserialize_any(visitor),
             },
@@ -415,7 +418,8 @@ impl<'de> Deserializer<'de> for One<'de> {
             Kind::Int32 => visitor.visit_i32(value.varint()?.cast_signed() as i32),
             Kind::Int64 => visitor.visit_i64(value.varint()?.cast_signed()),
             Kind::Message(message) => {
-                visitor.visit_map(FieldsOf::read(decoding, message, std::iter::once(value), false)?)
+                let mut parts = std::iter::once(value);
+                visitor.visit_map(FieldsOf::read(decoding, message, &mut parts, false)?)
             }
             Kind::Time => {
                 let seconds = number(value.bytes()?, 1)?;

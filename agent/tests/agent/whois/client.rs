@@ -92,19 +92,22 @@ fn a_query_of_the_command_line_bears_a_refusal_for_as_long_as_it_may_wait() {
     assert_eq!(agent.requests().len(), 1);
     let output = agent.ask(&["u-1", "--wait", "1500ms"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!((3..=4).contains(&agent.requests().len()), "after 0, 1 and 1.5 s: {:?}", agent.requests());
+    // One of the first command, and of the second at most those after 0, 1 and 1.5 s. A busy machine may send fewer.
+    assert!((2..=4).contains(&agent.requests().len()), "{:?}", agent.requests());
 }
 
-/// Each query is refused at first. If each had a patience of its own, all would be answered after three seconds.
+/// Each query is refused at first. If each had a patience of its own, all would be answered after twelve seconds.
 #[test]
 fn the_queries_of_a_command_line_share_one_patience() {
     let agent = FakeAgent::start(|number, queries| match number % 2 {
         0 => refusal(429),
         _ => answers(queries, |_| true),
     });
-    let output = agent.ask(&["u-1", "u-2", "u-3", "--wait", "1500ms"]);
+    let queries: Vec<_> = (0..12).map(|number| format!("u-{number}")).collect();
+    let queries: Vec<_> = queries.iter().map(String::as_str).collect();
+    let output = agent.ask(&[&queries[..], &["--wait", "5s"]].concat());
     assert_eq!(output.status.code(), Some(3), "{} {:?}", stdout(&output), agent.requests());
-    assert_eq!(stderr(&output).matches("asks again for up to 1.5s").count(), 1, "{}", stderr(&output));
+    assert_eq!(stderr(&output).matches("asks again for up to 5s").count(), 1, "{}", stderr(&output));
 }
 
 #[test]
@@ -129,7 +132,7 @@ fn a_refusal_while_waiting_ends_the_wait_and_the_answers_so_far_are_printed() {
         0..6 => found(queries),
         _ => refusal(429),
     });
-    let output = agent.ask(&[&["--wait", "1500ms"], &many[..]].concat());
+    let output = agent.ask(&[&["--wait", "5s"], &many[..]].concat());
     assert_eq!(output.status.code(), Some(1), "{} {:?}", stderr(&output), agent.requests());
     let queries: Vec<_> =
         stdout(&output).lines().map(|line| line.split('"').nth(5).unwrap().to_owned()).collect();
@@ -143,7 +146,7 @@ fn a_refusal_while_waiting_ends_the_wait_and_the_answers_so_far_are_printed() {
         2 => found(queries),
         _ => refusal(503),
     });
-    let output = agent.ask(&["--wait", "1500ms", "there", "u-1"]);
+    let output = agent.ask(&["--wait", "5s", "there", "u-1"]);
     assert_eq!(output.status.code(), Some(1), "{} {:?}", stderr(&output), agent.requests());
     assert_eq!(stdout(&output).matches(r#""found":true"#).count(), 1, "{}", stdout(&output));
 
@@ -194,12 +197,12 @@ fn not_known_until(known: usize) -> impl Fn(usize, &[String]) -> (&'static str, 
 #[test]
 fn what_is_not_known_yet_of_a_time_is_asked_again_until_the_wait_is_over() {
     let agent = FakeAgent::start(not_known_until(3));
-    let output = agent.ask(&["--wait", "10s", "--at", "2026-01-02T03:04:05Z", "10.0.0.7"]);
+    let output = agent.ask(&["--wait", "60s", "--at", "2026-01-02T03:04:05Z", "10.0.0.7"]);
     assert!(output.status.success(), "{} {:?}", stdout(&output), agent.requests());
     assert_eq!(agent.requests().len(), 4, "{:?}", agent.requests());
 
     let agent = FakeAgent::start(not_known_until(3));
-    let output = agent.pipe(&["--wait", "10s", "--at", "2026-01-02T03:04:05Z"], "10.0.0.7\n10.0.0.8\n");
+    let output = agent.pipe(&["--wait", "60s", "--at", "2026-01-02T03:04:05Z"], "10.0.0.7\n10.0.0.8\n");
     assert!(output.status.success(), "{} {:?}", stdout(&output), agent.requests());
     assert_eq!(agent.requests().len(), 4, "{:?}", agent.requests());
 
@@ -207,7 +210,7 @@ fn what_is_not_known_yet_of_a_time_is_asked_again_until_the_wait_is_over() {
     let agent = FakeAgent::start(not_known_until(usize::MAX));
     let output = agent.ask(&["--wait", "1s", "--at", "2026-01-02T03:04:05Z", "10.0.0.7"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!((2..=5).contains(&agent.requests().len()), "{:?}", agent.requests());
+    assert!((1..=5).contains(&agent.requests().len()), "{:?}", agent.requests());
 }
 
 /// Whoever listens on the port of an agent that is down may answer anything.
@@ -244,18 +247,23 @@ fn a_pipe_goes_on_when_nobody_reads_its_errors() {
     assert!(stdout(&output).contains("there"), "{}", stdout(&output));
 }
 
-/// Without end, until the time is over: less and less often, without the line that is found.
+/// Less and less often, without the line that is found, until all are found or the time is over.
 #[test]
 fn many_queries_wait_gently() {
+    let agent = FakeAgent::start(|number, queries| answers(queries, |query| number >= 2 || query == "there"));
+    let output = agent.pipe(&["--wait", "60s"], "u-1\nthere\nu-2\nu-3\nu-4\nu-5\n");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let again = "POST /whois? u-1 u-2 u-3 u-4 u-5";
+    assert_eq!(agent.requests(), ["POST /whois? u-1 there u-2 u-3 u-4 u-5", again, again]);
+
     let agent = FakeAgent::start(|_, queries| answers(queries, |query| query == "there"));
     let output = agent.pipe(&["--wait", "1s"], "u-1\nthere\nu-2\nu-3\nu-4\nu-5\n");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert_eq!(stdout(&output).lines().count(), 6);
     let requests = agent.requests();
-    // After 0, 0.2, 0.6 and 1 s.
-    assert!((2..=4).contains(&requests.len()), "{requests:?}");
-    assert_eq!(requests[0], "POST /whois? u-1 there u-2 u-3 u-4 u-5");
-    assert!(requests[1..].iter().all(|again| again == "POST /whois? u-1 u-2 u-3 u-4 u-5"), "{requests:?}");
+    // After 0, 0.2, 0.6 and 1 s. A busy machine may send fewer.
+    assert!((1..=4).contains(&requests.len()), "{requests:?}");
+    assert!(requests[1..].iter().all(|request| request == again), "{requests:?}");
 }
 
 /// How long the agent may wait in each request, in milliseconds.
@@ -277,9 +285,9 @@ fn a_refusal_takes_its_time_from_the_wait_of_the_next_attempt() {
     let output = agent.ask(&["--wait", "1500ms", "u-1"]);
     assert_eq!(output.status.code(), Some(1), "{} {:?}", stderr(&output), agent.requests());
     let waits = waits(&agent.requests());
-    // After 0, 0, 1 and 1.5 s. A busy machine may send fewer.
-    assert!((2..=4).contains(&waits.len()), "{waits:?}");
-    assert_eq!(waits.last(), Some(&None), "when the time is over, no request waits: {waits:?}");
+    // After 0, 0, 1 and 1.5 s. A busy machine may send fewer, or end while the third one waits.
+    assert!((1..=4).contains(&waits.len()), "{waits:?}");
+    assert!(waits.iter().skip(3).all(Option::is_none), "when the time is over, no request waits: {waits:?}");
     let after_a_refusal = waits.iter().skip(2).flatten();
     assert!(after_a_refusal.clone().all(|wait| *wait <= 500), "a second has passed: {waits:?}");
 }
@@ -287,16 +295,15 @@ fn a_refusal_takes_its_time_from_the_wait_of_the_next_attempt() {
 /// One request for all: if a few after the other were asked for, the last would come long after the time. One key has several lines.
 #[test]
 fn many_queries_of_a_command_line_wait_together() {
-    let agent = FakeAgent::start(|_, queries| answers(queries, |query| query == "there"));
+    let agent = FakeAgent::start(|number, queries| answers(queries, |query| number >= 8 || query == "there"));
     let lines = "1:cpu:/a\n2:memory:/a";
-    let output = agent.ask(&["--wait", "1s", lines, "there", "u-1", "u-2", "u-3", "u-4"]);
-    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let output = agent.ask(&["--wait", "60s", lines, "there", "u-1", "u-2", "u-3", "u-4"]);
+    assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output).lines().count(), 6, "{}", stdout(&output));
     let requests = agent.requests();
     let (alone, together) = requests.split_at(6);
     assert!(alone.iter().all(|request| request.starts_with("GET /whois?q=")), "{requests:?}");
-    // After 0.2, 0.6 and 1 s.
-    assert!((1..=3).contains(&together.len()), "{requests:?}");
+    assert_eq!(together.len(), 3, "{requests:?}");
     let expected = format!("POST /whois? {} u-1 u-2 u-3 u-4", json!({ "query": lines }));
     assert!(together.iter().all(|request| *request == expected), "{requests:?}");
 }
