@@ -53,9 +53,12 @@ pub(crate) fn assert_states(header: &str, expected: &[Row]) {
     }
 }
 
+/// What a number means with its unit.
+type OfUnit = fn(u64) -> Stated;
+
 /// The numbers of a text. The targets of links are left out.
 fn stated(text: &str) -> Vec<Stated> {
-    const UNITS: [(&str, fn(u64) -> Stated); 7] = [
+    const UNITS: [(&str, OfUnit); 7] = [
         ("bytes", Stated::Bytes),
         ("KiB", |number| Stated::Bytes(number << 10)),
         ("KiB/s", |number| Stated::Bytes(number << 10)),
