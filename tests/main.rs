@@ -16,7 +16,7 @@ mod broken_pods;
 mod conformance;
 #[path = "corners.rs"]
 mod corners;
-#[path = "documents.rs"]
+#[path = "documents/main.rs"]
 mod documents;
 #[path = "follow.rs"]
 mod follow;

@@ -1,0 +1,85 @@
+//! Relative links, headings, and files named as `code` exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::{between, files, prose, root};
+
+/// First components of paths in this repository.
+const ROOTS: [&str; 12] = [
+    ".ci/",
+    "agent/",
+    "benches/",
+    "deploy/",
+    "docs/",
+    "examples/",
+    "fuzz/",
+    "kubelet/",
+    "loom-tests/",
+    "src/",
+    "test-support/",
+    "tests/",
+];
+
+/// The anchors of a document's headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).filter(|line| line.starts_with('#'));
+    headings
+        .map(|heading| {
+            let title = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_relative_link_leads_to_an_existing_file_and_heading() {
+    let (mut links, mut broken) = (0, Vec::new());
+    for document in files(root(), "md") {
+        let text = fs::read_to_string(&document).unwrap();
+        for link in prose(&text).flat_map(|line| between(line, "](", ')')) {
+            if link.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (path, anchor) =
+                link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor)));
+            let target =
+                if path.is_empty() { document.clone() } else { document.parent().unwrap().join(path) };
+            let is_there = match anchor {
+                None => target.exists(),
+                Some(anchor) => fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor)),
+            };
+            if !is_there {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert_eq!(broken, [""; 0]);
+    assert!(links > 20, "only {links} links were looked at");
+}
+
+#[test]
+fn every_named_file_exists() {
+    let (mut names, mut missing) = (0, Vec::new());
+    let documents = files(root(), "md").into_iter().chain(files(root(), "rs"));
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        let is_code = document.extension().is_some_and(|of| of == "rs");
+        for line in prose(&text).filter(|line| !is_code || line.trim_start().starts_with("//")) {
+            for name in line.split('`').skip(1).step_by(2) {
+                let is_path = ROOTS.iter().any(|root| name.starts_with(root));
+                if !is_path || name.contains([' ', '*', '{', '<', '…', '(']) {
+                    continue;
+                }
+                names += 1;
+                if !root().join(name).exists() {
+                    missing.push(format!("{}: {name}", document.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
+    assert!(names > 50, "only {names} names were looked at");
+}
