@@ -124,25 +124,30 @@ impl SourceStatus {
 }
 
 /// Writes the status of a source, for those who implement a source of their own. It counts reads and updates, and logs
-/// each problem once, when it comes and when it is solved.
+/// each problem once, when it comes and when it is solved. It has no part in the pods: a status changes none of them.
 ///
 /// A source calls [`read`](Self::read), [`read_incompletely`](Self::read_incompletely) or [`failed`](Self::failed) after each
 /// read, [`updated`](Self::updated) before each update that it emits, and [`heard`](Self::heard) when its origin has said
 /// something that is no list of pods. Whoever has an [`Updates`](super::Updates) sees the status by
-/// [`Updates::status`](super::Updates::status).
+/// [`Updates::status`](super::Updates::status). The list of what a source of your own has to guarantee is in
+/// `docs/sources.md`, under "A source of your own".
 ///
 /// # Examples
-/// Pods from a program's own inventory, which is read once a minute:
+/// Pods from a program's own inventory, which is read once a minute. They are ordinary pods, so the source has the role of the
+/// API server: in the merge, [`Source::File`] and [`Source::Http`] would mark them as static pods.
 /// ```
 /// use std::sync::Arc;
 /// use std::time::{Duration, Instant};
 ///
 /// use futures_util::{StreamExt, stream};
 /// use k8s_openapi::api::core::v1::Pod;
-/// use pod_index_kubelet::sources::{Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
+/// use pod_index_kubelet::sources::{Merge, Problem, ProblemKind, Source, SourceUpdate, StatusWriter, Updates};
+/// use tokio::time;
 ///
-/// fn inventory() -> Result<Vec<Arc<Pod>>, String> {
-///     // As a part of the example. A real one reads a database, say.
+/// const PERIOD: Duration = Duration::from_secs(60);
+///
+/// async fn inventory() -> Result<Vec<Arc<Pod>>, String> {
+///     // As a part of the example. A real one asks a database, say.
 ///     let mut pod = Pod::default();
 ///     pod.metadata.name = Some("web-0".to_owned());
 ///     pod.metadata.namespace = Some("shop".to_owned());
@@ -151,33 +156,48 @@ impl SourceStatus {
 /// }
 ///
 /// fn follow_inventory() -> Updates<Pod> {
-///     // In the merge it has the place of a URL.
-///     let status = StatusWriter::new(Source::Http, "inventory");
+///     let status = StatusWriter::new(Source::Api, "inventory");
 ///     let receiver = status.subscribe();
-///     let updates = stream::unfold(status, async |status| loop {
+///     let first = time::Instant::now();
+///     let updates = stream::unfold((status, first), async |(status, mut due)| loop {
+///         // Before every read, also after one that succeeded: whoever takes an update asks for the next one at once.
+///         time::sleep_until(due).await;
+///         due = time::Instant::now() + PERIOD;
 ///         let began = Instant::now();
-///         match inventory() {
+///         match inventory().await {
 ///             Ok(pods) => {
 ///                 status.read(began, Vec::new());
 ///                 status.updated(pods.len());
-///                 return Some((SourceUpdate::Set(pods), status));
+///                 return Some((SourceUpdate::Set(pods), (status, due)));
 ///             }
+///             // No update: the last pods stay.
 ///             Err(message) => {
 ///                 status.failed(vec![Problem::new(ProblemKind::Request, "inventory", None, None, message)]);
-///                 tokio::time::sleep(Duration::from_secs(60)).await;
 ///             }
 ///         }
 ///     });
 ///     Updates::new(updates, receiver)
 /// }
 ///
-/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// # let mut runtime = tokio::runtime::Builder::new_current_thread();
+/// # // The minute passes at once.
+/// # runtime.enable_time().start_paused(true).build()?.block_on(async {
 /// let mut source = follow_inventory();
+/// let status = source.status();
+/// let mut merge = Merge::new([Source::Api]);
 /// let (mut writer, reader) = pod_index::new::<Pod>();
-/// let Some(SourceUpdate::Set(pods)) = source.next().await else { panic!("it begins with all pods") };
-/// let _ = writer.set_pods(pods);
-/// assert!(reader.load().pod_by_name("shop", "web-0").is_some());
-/// assert_eq!(source.status().borrow().checks, 1);
+///
+/// let Some(update) = source.next().await else { panic!("a source never ends") };
+/// let _ = writer.apply(merge.update(Source::Api, update).into_operations());
+/// let pods = reader.load();
+/// let pod = pods.pod_by_name("shop", "web-0").expect("it begins with all pods");
+/// assert!(!pod_index::is_static_pod(&**pod));
+/// assert_eq!(status.borrow().checks, 1);
+///
+/// let taken = time::Instant::now();
+/// let _ = source.next().await; // a minute later
+/// assert_eq!(status.borrow().checks, 2);
+/// assert!(taken.elapsed() >= PERIOD);
 /// # });
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -202,8 +222,10 @@ enum ReadOutcome {
 }
 
 impl StatusWriter {
-    /// The status of a source that has not read anything yet. `source`: its place in the merge, which decides between two
-    /// sources that have the same pod. `origin`: what it reads, for people, such as a path or a URL without a password.
+    /// The status of a source that has not read anything yet. `source`: its role in the merge, which decides between two
+    /// sources that have the same pod, and whether its pods are static. Without a merge, the role changes no pod: it is only a
+    /// name in the status and the log, and decides what [`has_reported_all`](SourceStatus::has_reported_all) asks for.
+    /// `origin`: what it reads, for people, such as a path or a URL without a password.
     #[must_use]
     pub fn new(source: Source, origin: impl Into<String>) -> Self {
         let status = watch::Sender::new(SourceStatus {
