@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::{between, block, read, root, rows, words_with};
+use super::{between, block, files, read, root, rows, spans, words_with};
 
 /// The variants of an enum, in the agent's spelling.
 fn words(file: &str, name: &str) -> Vec<String> {
@@ -37,6 +37,40 @@ fn operators_docs_list_every_state_and_every_kind_of_problem() {
         );
     }
     assert_eq!(untold, [""; 0]);
+}
+
+/// The modules of the library that log, each with the levels that it uses, by its code before its tests.
+fn logged_levels() -> BTreeSet<(String, &'static str)> {
+    let source = root().join("kubelet/src");
+    let mut found = BTreeSet::new();
+    for path in files(&source, "rs") {
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let module =
+            path.strip_prefix(&source).unwrap().with_extension("").to_string_lossy().replace('/', "::");
+        for level in ["error", "warn", "info", "debug", "trace"] {
+            if code.contains(&format!("tracing::{level}!(")) {
+                found.insert((module.clone(), level));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn embedders_have_each_module_of_the_library_that_logs_with_its_levels() {
+    let page = read("docs/embedders.md");
+    let mut listed = BTreeSet::new();
+    for row in rows(&page, "| target: `pod_index_kubelet::` and | `ERROR` | `WARN` | `INFO` | `DEBUG` |") {
+        let levels = ["error", "warn", "info", "debug"].into_iter().zip(&row[1..]);
+        for (level, _) in levels.filter(|(_, cell)| !cell.trim().is_empty()) {
+            listed.extend(
+                spans(row[0]).filter(|span| span.contains("::")).map(|module| (module.to_owned(), level)),
+            );
+        }
+    }
+    assert!(listed.len() > 10, "{listed:?}");
+    assert_eq!(listed, logged_levels());
 }
 
 /// What operators read. The reference itself is compared with the program.
