@@ -97,7 +97,7 @@ impl<K: ReferencedKind> Manager<K> {
     }
 
     /// Registers a pod with all objects that it names, replacing those that it named before. Unregisters a
-    /// pod that has ended. Never waits for the network.
+    /// pod that has ended. Never waits for the network. An object that another pod names already is not fetched again.
     ///
     /// Kubelet: `RegisterPod`.
     #[doc(alias = "RegisterPod")]

@@ -34,7 +34,7 @@ roles! {
     /// A role that a source has in the [merge](super::Merge): it decides which of two sources counts if both have the same pod.
     ///
     /// There are fewer roles than modules: a kubelet's port and its socket have the same role. A source of your own takes the one
-    /// whose rules suit it, such as [`Http`](Self::Http) for static pods that you manage yourself; see
+    /// whose rules suit it: [`Api`](Self::Api) for ordinary pods, [`Http`](Self::Http) for static pods that you manage yourself; see
     /// [`StatusWriter`](super::StatusWriter).
     ///
     /// **One role, one source.** Two sources with the same role replace each other's pods: the merge keeps one set of pods for each

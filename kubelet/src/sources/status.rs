@@ -22,7 +22,8 @@ pub struct SourceStatus {
     pub source: Source,
     /// What it reads: a path or a URL.
     pub origin: String,
-    /// Whether it has reported its pods at least once.
+    /// Whether it has reported its pods at least once, also by a list that may lack some. See
+    /// [`has_reported_all`](Self::has_reported_all).
     pub seen: bool,
     /// Number of pods it reports now.
     pub pods: usize,

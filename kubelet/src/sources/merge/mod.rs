@@ -33,9 +33,9 @@ use super::{NodeName, Problem, Source, SourceUpdate, pod};
 ///
 /// # One pod from several sources is one pod
 /// A pod is identified by its UID. Its metadata and spec come from the API server, else from the kubelet,
-/// else from the manifest. Its status comes from the kubelet, else from the API server; if both have a
-/// version of an API server pod, the status of the newer version is used. A pod is removed when no source
-/// reports it. Over its socket, the kubelet is believed more than this: see [`trust_kubelet`](Self::trust_kubelet).
+/// else from the manifest. Its status comes from the one of the kubelet and the API server that reports the pod. If both
+/// do, the status of an ordinary pod is that of the newer version, by `resourceVersion`, and the kubelet's if one of them has
+/// none; that of a static pod is the kubelet's. A pod is removed when no source reports it. Over its socket, the kubelet is believed more than this: see [`trust_kubelet`](Self::trust_kubelet).
 ///
 /// A static pod has one UID in the kubelet and may have another in a manifest read by this library. If the
 /// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that pod is used. Spec and
@@ -177,7 +177,8 @@ impl Merge {
     }
 
     /// Tells the merge whether another program than a kubelet manages the own node's mirror pods. There, a mirror pod
-    /// without a manifest is an orphan, so no static pods are derived from them.
+    /// without a manifest is an orphan, so no static pods are derived from them. Of use only with
+    /// [`derive_static_pods`](Self::derive_static_pods): `true` before the first update, `false` when a kubelet has taken over.
     pub fn manage_own_mirror_pods(&mut self, managed: bool) -> Merged {
         self.manages_own = managed;
         let names: BTreeSet<_> = self.claims.by_mirror.values().map(|claimed| claimed.name.clone()).collect();
@@ -300,6 +301,11 @@ impl Merge {
     }
 
     /// Whether each configured source has reported its pods. Once true, it stays true.
+    ///
+    /// A first list counts also if it is an [`Incomplete`](SourceUpdate::Incomplete) one: a kubelet that has just started may have
+    /// more pods. Whoever must not act before the first whole list also asks
+    /// [`has_reported_all`](super::SourceStatus::has_reported_all) of each source's status. Ask after the operations were
+    /// written, so that the pods are in the index.
     ///
     /// Kubelet: `SeenAllSources`.
     #[doc(alias = "SeenAllSources")]
