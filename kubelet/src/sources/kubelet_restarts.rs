@@ -30,8 +30,15 @@ struct Node {
 struct Process {
     /// When its container runtime answers. Before that, it reads no source.
     ready: Duration,
-    /// The pods that the API server has told it, and when it first did.
-    told: Option<(Duration, BTreeSet<String>)>,
+    /// What it has of the API server. `None` until that has answered it once.
+    of_api_server: Option<Known>,
+}
+
+/// The API server's pods that a kubelet knows.
+struct Known {
+    /// When the API server first answered it.
+    since: Duration,
+    pods: BTreeSet<String>,
 }
 
 impl Node {
@@ -46,8 +53,8 @@ impl Node {
         if !self.has_api_server || self.now < kubelet.ready {
             return;
         }
-        let since = kubelet.told.take().map_or(self.now, |(since, _)| since);
-        kubelet.told = Some((since, self.api_pods.clone()));
+        let since = kubelet.of_api_server.as_ref().map_or(self.now, |known| known.since);
+        kubelet.of_api_server = Some(Known { since, pods: self.api_pods.clone() });
     }
 
     /// What the kubelet lists now. `None`: it does not run.
@@ -56,8 +63,9 @@ impl Node {
         let Some(age) = self.now.checked_sub(kubelet.ready) else { return Some(Vec::new()) };
         let taken_over = |age: Duration| 1 + usize::try_from(age.as_millis() / PER_POD.as_millis()).unwrap();
         let mut pods: Vec<_> = self.manifests.iter().take(taken_over(age)).cloned().collect();
-        if let Some((since, told)) = &kubelet.told {
-            pods.extend(told.iter().take(taken_over(self.now.saturating_sub(*since))).cloned());
+        if let Some(known) = &kubelet.of_api_server {
+            let age = self.now.saturating_sub(known.since);
+            pods.extend(known.pods.iter().take(taken_over(age)).cloned());
         }
         Some(pods)
     }
@@ -128,7 +136,8 @@ fn happens(node: &mut Node, reader: &mut Reader, dice: &mut Dice) -> &'static st
         0 | 1 => {
             // A runtime that hangs for a minute is not rare.
             let delay = if dice.roll(3) == 0 { 60_000 } else { dice.roll(2000) };
-            node.kubelet = Some(Process { ready: node.now + Duration::from_millis(delay), told: None });
+            node.kubelet =
+                Some(Process { ready: node.now + Duration::from_millis(delay), of_api_server: None });
             // The connection is another one.
             reader.completeness.interrupted();
             "the kubelet is restarted"
@@ -167,7 +176,8 @@ fn happens(node: &mut Node, reader: &mut Reader, dice: &mut Dice) -> &'static st
 
 #[test]
 fn no_running_pod_is_removed_and_each_one_that_has_gone_goes_once_the_kubelet_can_know_it() {
-    let (mut gone_early, mut unconfirmed) = (0, 0);
+    let mut gone_early = 0;
+    let mut unconfirmed = 0;
     for seed in 0..3000 {
         let mut dice = Dice(seed);
         let mut reader = Reader::new();
@@ -199,7 +209,7 @@ fn no_running_pod_is_removed_and_each_one_that_has_gone_goes_once_the_kubelet_ca
             assert!(wrongly_lost.is_empty(), "seed {seed}: {wrongly_lost:?} run\n{}", history.join("\n"));
         }
         // The kubelet is left alone. A manifest is enough for it to show that it has read them all.
-        node.kubelet.get_or_insert(Process { ready: node.now, told: None });
+        node.kubelet.get_or_insert(Process { ready: node.now, of_api_server: None });
         let pod = node.new_pod("file");
         node.manifests.insert(pod);
         let is_whole = dice.roll(2) == 0;
