@@ -90,6 +90,10 @@ fn looks(agent: &Agent, more: u64) {
 /// rightly, and is told that the mirror exists.
 const LATE: Duration = Duration::from_secs(30);
 
+/// A request that has no answer for this long is dropped, and its connection retired. A watch over that connection begins anew,
+/// rightly.
+const SILENT: Duration = Duration::from_secs(10);
+
 /// The agent must have made these numbers of requests: creations, replacements and deletions.
 fn assert_counts(site: &Site, since: Instant, expected: [usize; 3]) {
     let counts = site.counts();
@@ -118,6 +122,8 @@ async fn a_hundred_static_pods_take_a_hundred_creations_nothing_at_rest_and_two_
             expected.contains(&gets),
             "{gets} in {seconds} s: the node for each mirror, and the lease from time to time"
         );
+    }
+    if began.elapsed() < SILENT {
         assert_eq!(requests, [1, 1]);
     }
 
