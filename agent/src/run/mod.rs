@@ -24,15 +24,13 @@ use tokio::task::block_in_place;
 use tokio::time::{sleep, timeout};
 
 use self::guard::Deadline;
-use self::reload::{ChangingParts, Reload};
+use self::reload::Reload;
 use self::signals::{HangUp, Signals};
 use self::start::{Started, start};
-use crate::config::changing::Changing;
 use crate::config::descriptors;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
 use crate::config::shutdown::{BUDGET, STUCK};
-use crate::config::values::AllowedClients;
 use crate::config::{Invocation, Settings};
 use crate::http::build::RunningServer;
 use crate::pipeline::writer::Command;
@@ -84,22 +82,8 @@ async fn live(invocation: Invocation, settings: Arc<Settings>, log: Log) -> Resu
         never = report_late_start() => match never {},
         never = &mut beats => match never {},
     };
-    let Started {
-        mut tasks,
-        reader,
-        readiness,
-        access,
-        most_watches,
-        server,
-        commands,
-        checkpoints,
-        follower,
-    } = started;
-    // Without `access`, clients need not identify themselves, and no list of allowed clients can be set: see `rules`.
-    let allowed_clients =
-        access.map_or_else(|| Changing::new(AllowedClients::default()), |access| access.allowed());
-    let parts = ChangingParts { log, allowed_clients, most_watches };
-    let reload = block_in_place(|| Reload::new(invocation, &settings, parts));
+    let Started { mut tasks, reader, readiness, changing, server, commands, checkpoints, follower } = started;
+    let reload = block_in_place(|| Reload::new(invocation, &settings, changing));
     let reload = reload.follow(signals.reload());
     tasks.spawn("the reader of the configuration", async { match reload.await {} });
     let url = server.as_ref().map(|server| &*server.url);

@@ -15,14 +15,14 @@ use pod_index_kubelet::records::Record;
 use tokio::sync::watch;
 use tokio::task::block_in_place;
 
+use super::reload::ChangingParts;
 use super::systemd;
 use crate::config::Settings;
 use crate::config::changing::Changing;
 use crate::config::failure::Failure;
 use crate::config::log::Log;
-use crate::config::values::MostWatches;
+use crate::config::values::AllowedClients;
 use crate::http;
-use crate::http::access::Access;
 use crate::http::build::{RunningServer, Server};
 use crate::http::listeners::Listeners;
 use crate::kubelet_api::KubeletApi;
@@ -42,10 +42,7 @@ pub(super) struct Started {
     pub(super) tasks: Tasks,
     pub(super) reader: Reader<Record>,
     pub(super) readiness: Arc<Readiness>,
-    /// Which clients are served. `None` if they need not identify themselves.
-    pub(super) access: Option<Arc<Access>>,
-    /// How many watches clients may have, of each API.
-    pub(super) most_watches: Changing<MostWatches>,
+    pub(super) changing: ChangingParts,
     /// `None` with `--once`.
     pub(super) server: Option<RunningServer>,
     /// Tells the writer of the index.
@@ -77,7 +74,7 @@ struct Subsystems {
     pod_api: pod_api::build::Built,
     server: Server,
     kubelet_api: Option<KubeletApi>,
-    most_watches: Changing<MostWatches>,
+    changing: ChangingParts,
 }
 
 impl Subsystems {
@@ -87,7 +84,7 @@ impl Subsystems {
         let reader = index.reader.clone();
         let feed = index.feed.clone();
         let mut metrics = Metrics::new(&reader);
-        measure(&vitals, log, &mut metrics);
+        measure(&vitals, log.clone(), &mut metrics);
         let clients = ApiClients::build(settings, &mut metrics).await?;
         let clients = clients.as_ref();
         let pipeline = block_in_place(|| Pipeline::build(settings, index, clients, &vitals, &mut metrics))?;
@@ -116,7 +113,12 @@ impl Subsystems {
         };
         let reviews = clients.map(|clients| &clients.reviews);
         let server = Server::build(settings, server_inputs, reviews, metrics)?;
-        Ok(Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api, most_watches })
+        // Without `access`, clients need not identify themselves, and no list of allowed clients can be set: see `rules`.
+        let allowed_clients = server
+            .access()
+            .map_or_else(|| Changing::new(AllowedClients::default()), |access| access.allowed());
+        let changing = ChangingParts { log, allowed_clients, most_watches };
+        Ok(Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api, changing })
     }
 
     /// Spawns the subsystems; the sources last, because an agent that cannot serve requests no pods.
@@ -127,8 +129,7 @@ impl Subsystems {
         mut tasks: Tasks,
         stopped: watch::Receiver<bool>,
     ) -> Result<Started, Failure> {
-        let Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api, most_watches } = self;
-        let access = server.access();
+        let Self { reader, readiness, pipeline, mirrors, pod_api, server, kubelet_api, changing } = self;
         let RunningPipeline { commands, checkpoints, sources } = pipeline.spawn(&mut tasks)?;
         mirrors.spawn(&mut tasks);
         let follower = pod_api.spawn(&mut tasks)?;
@@ -144,17 +145,7 @@ impl Subsystems {
             None => None,
         };
         sources.spawn(&mut tasks);
-        Ok(Started {
-            tasks,
-            reader,
-            readiness,
-            access,
-            most_watches,
-            server,
-            commands,
-            checkpoints,
-            follower,
-        })
+        Ok(Started { tasks, reader, readiness, changing, server, commands, checkpoints, follower })
     }
 }
 
