@@ -99,10 +99,17 @@ impl<T> Job<T> {
     /// # Panics
     /// If the work has panicked, with its message. The job is over then.
     pub(crate) async fn within(&mut self, patience: Duration) -> Result<T, Unfinished> {
-        let ended = tokio::time::timeout(patience, &mut self.result).await;
-        let ended = ended.map_err(|_elapsed| Unfinished::Late(patience))?;
-        match ended {
-            Ok(Ok(result)) => Ok(result),
+        let ended = tokio::time::timeout(patience, self.ended()).await;
+        ended.map_err(|_elapsed| Unfinished::Late(patience))
+    }
+
+    /// Waits for the result, however long that takes.
+    ///
+    /// # Panics
+    /// As [`within`](Self::within).
+    pub(crate) async fn ended(&mut self) -> T {
+        match (&mut self.result).await {
+            Ok(Ok(result)) => result,
             Ok(Err(panic)) => resume_unwind(panic),
             Err(_closed) => unreachable!("the thread sends an outcome, also of work that panics"),
         }

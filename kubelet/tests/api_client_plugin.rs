@@ -284,6 +284,26 @@ async fn the_answer_of_a_plugin_that_leaves_a_process_behind_is_used() {
     pods.list(&ListParams::default()).await.unwrap();
 }
 
+/// The beginning of an answer in YAML is valid YAML: here half a token.
+#[tokio::test]
+async fn the_beginning_of_an_answer_that_a_process_left_behind_may_go_on_writing_is_no_answer() {
+    let site = Site::new().await;
+    let options = ConnectionOptions {
+        plugin: PluginTimes { request: DEADLINE, run: DEADLINE },
+        ..ConnectionOptions::default()
+    };
+    for beginning in [r"status:\n  token: o", r#"{"status": {"token": "one"}"#] {
+        let leave = "cd \"$(dirname \"$0\")\"\nsetsid sleep 1000 & echo $! > left";
+        site.directory.write("plugin", format!("#!/bin/sh\n{leave}\nprintf '{beginning}'\n"));
+        let error = site.try_client(&options).await.err();
+        let left = std::fs::read_to_string(site.directory.at("left")).unwrap();
+        let left = nix::unistd::Pid::from_raw(left.trim().parse().unwrap());
+        nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).expect("it is still there");
+        let said = api_causes(&error.unwrap_or_else(|| panic!("{beginning} is accepted")));
+        assert!(said.contains("has left a process behind"), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn no_error_has_a_part_of_the_plugins_standard_output() {
     let site = Site::new().await;

@@ -5,41 +5,52 @@ use std::collections::BTreeSet;
 use std::io;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 use tokio::time;
+
+use crate::blocking::OneThread;
 
 /// Maximum length of the standard output. More is an error.
 const LONGEST_STDOUT: usize = 1 << 20;
 /// Maximum length of the standard error. The rest is dropped.
 const LONGEST_STDERR: usize = 64 << 10;
 
-/// How long the output may stay open after the command's end, like the `WaitDelay` of Go's `exec.Cmd`.
+/// How long the output is read after the command's end if a process that it has left behind keeps it open.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// What a command has written until its end.
+pub(super) struct Ended {
+    pub(super) output: Output,
+    /// Whether that is all. It may not be if a process that the command has left behind keeps its output open, and so may go on
+    /// writing.
+    pub(super) is_whole: bool,
+}
 
 /// Runs the command in a new process group. Kills the group if the future is dropped, or if the standard output is
 /// too long, unless the command has already ended.
 ///
+/// The process is started on `thread`, because the command's file system may hang. (The runtime's threads for blocking work are few,
+/// and the file source needs them.)
+///
 /// # Errors
-/// If the process cannot be started, or if its standard output is too long ([`io::ErrorKind::FileTooLarge`]).
-pub(super) async fn output(command: Command) -> io::Result<Output> {
+/// If the process cannot be started, also because an earlier start on `thread` hangs; or if its standard output is too long
+/// ([`io::ErrorKind::FileTooLarge`]).
+pub(super) async fn output(thread: &OneThread, command: Command) -> io::Result<Ended> {
     let mut command = tokio::process::Command::from(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let (started, run) = oneshot::channel();
     let runtime = Handle::current();
-    // The plugin's file system may hang. The runtime's threads for blocking work are few, and the file source needs them.
-    thread::Builder::new().name("plugin".to_owned()).spawn(move || {
+    // If nobody waits for the process any more, the job drops it.
+    let start = thread.start(move || {
         let _runtime = runtime.enter();
-        // If the run is cancelled, this drops the process.
-        let _ = started.send(Run::start(&mut command));
-    })?;
-    let mut run = run.await.map_err(io::Error::other)??;
+        Run::start(&mut command)
+    });
+    let mut start = start.map_err(|unfinished| io::Error::other(unfinished.to_string()))?;
+    let mut run = start.ended().await?;
     let (Some(stdout), Some(stderr)) = (run.0.stdout.take(), run.0.stderr.take()) else {
         return Err(io::Error::other("no pipe"));
     };
@@ -51,6 +62,7 @@ pub(super) async fn output(command: Command) -> io::Result<Output> {
             read(stderr, &mut err, LONGEST_STDERR, false)
         )
     });
+    let mut is_whole = true;
     let status = tokio::select! {
         ended = &mut read => {
             ended?;
@@ -59,14 +71,17 @@ pub(super) async fn output(command: Command) -> io::Result<Output> {
         }
         status = run.ended() => {
             // Its output is in the pipes. A process that it leaves behind may keep them open.
-            if let Ok(ended) = time::timeout(GRACE, &mut read).await {
-                ended?;
+            match time::timeout(GRACE, &mut read).await {
+                Ok(ended) => {
+                    ended?;
+                }
+                Err(_elapsed) => is_whole = false,
             }
             status?
         }
     };
     drop(read);
-    Ok(Output { status, stdout: out, stderr: err })
+    Ok(Ended { output: Output { status, stdout: out, stderr: err }, is_whole })
 }
 
 /// Reads to the end of the pipe. If the future is dropped earlier, what it has read stays in `content`. What is longer
@@ -162,7 +177,9 @@ mod tests {
     }
 
     async fn run(script: &str) -> io::Result<Output> {
-        tokio::time::timeout(Duration::from_secs(60), output(shell(script))).await.expect("it hangs")
+        let thread = OneThread::new("test");
+        let ended = tokio::time::timeout(Duration::from_secs(60), output(&thread, shell(script)));
+        ended.await.expect("it hangs").map(|ended| ended.output)
     }
 
     #[tokio::test]

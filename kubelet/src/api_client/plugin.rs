@@ -13,13 +13,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time;
 
-use super::command::output;
+use super::command::{Ended, output};
+use crate::blocking::OneThread;
 use crate::text::{shorten, shorten_to};
 
 /// A credential plugin and its time limit.
 pub(super) struct Plugin {
     exec: ExecConfig,
     limit: Duration,
+    /// Starts it. While a start hangs, for example because the plugin's file system does, no other begins.
+    thread: OneThread,
 }
 
 /// What a plugin has issued.
@@ -45,18 +48,19 @@ impl Plugin {
         let exec = exec.take()?;
         let is_preferred =
             username.is_some() && password.is_some() || token.is_some() || token_file.is_some();
-        (!is_preferred).then_some(Self { exec, limit })
+        let thread = OneThread::new("plugin");
+        (!is_preferred).then_some(Self { exec, limit, thread })
     }
 
     /// Runs the plugin in a new process group. Kills the group if this takes longer than the limit, or
     /// if the future is dropped.
     pub(super) async fn run(&self) -> kube::Result<Issued> {
-        self.output().await.and_then(|output| self.issued(output)).map_err(kube::Error::Auth)
+        self.ended().await.and_then(|ended| self.issued(ended)).map_err(kube::Error::Auth)
     }
 
-    async fn output(&self) -> Result<Output, AuthError> {
-        match time::timeout(self.limit, output(self.command()?)).await {
-            Ok(Ok(output)) => Ok(output),
+    async fn ended(&self) -> Result<Ended, AuthError> {
+        match time::timeout(self.limit, output(&self.thread, self.command()?)).await {
+            Ok(Ok(ended)) => Ok(ended),
             Ok(Err(error)) if error.kind() == ErrorKind::FileTooLarge => {
                 Err(AuthError::AuthExec(format!("{self} writes too much to its standard output")))
             }
@@ -94,8 +98,8 @@ impl Plugin {
     }
 
     /// The credentials in the output. Errors do not quote the standard output.
-    fn issued(&self, output: Output) -> Result<Issued, AuthError> {
-        let Output { status, stdout, stderr } = output;
+    fn issued(&self, ended: Ended) -> Result<Issued, AuthError> {
+        let Ended { output: Output { status, stdout, stderr }, is_whole } = ended;
         if !status.success() {
             let ended = status.code().map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
             let said = String::from_utf8_lossy(&stderr);
@@ -105,13 +109,7 @@ impl Plugin {
             };
             return Err(AuthError::AuthExec(format!("the credential plugin ended with {ended}: {said}")));
         }
-        // Some plugins answer in YAML.
-        let answer: Answer = serde_saphyr::from_slice(&stdout).map_err(|error| {
-            let place = error.location().map_or_else(String::new, |place| {
-                format!(" (line {}, column {})", place.line(), place.column())
-            });
-            AuthError::AuthExec(format!("the credential plugin's answer cannot be decoded{place}"))
-        })?;
+        let answer = if is_whole { decoded(&stdout) } else { self.decoded_if_all(&stdout) }?;
         let mut issued = answer.status.ok_or(AuthError::ExecPluginFailed)?;
         // As in Go, an empty field counts as a missing one.
         for field in [&mut issued.token, &mut issued.client_certificate_data, &mut issued.client_key_data] {
@@ -130,10 +128,31 @@ impl Plugin {
         Ok(issued)
     }
 
+    /// Decodes an output that may be only the beginning of an answer. Of JSON, the last brace tells that it is all. A beginning of YAML
+    /// would be valid: of `token: abc` half a token, without what follows a token that never expires.
+    fn decoded_if_all(&self, stdout: &[u8]) -> Result<Answer, AuthError> {
+        serde_json::from_slice(stdout).map_err(|_incomplete| {
+            AuthError::AuthExec(format!(
+                "{self} has left a process behind that keeps its standard output open, and what is there so far is no \
+                 complete answer in JSON"
+            ))
+        })
+    }
+
     /// The error message for a plugin without an answer.
     pub(super) fn silent_for(&self, time: Duration) -> String {
         format!("{self} did not answer in {} s", time.as_secs_f32())
     }
+}
+
+/// Decodes a complete output. Some plugins answer in YAML.
+fn decoded(stdout: &[u8]) -> Result<Answer, AuthError> {
+    serde_saphyr::from_slice(stdout).map_err(|error| {
+        let place = error
+            .location()
+            .map_or_else(String::new, |place| format!(" (line {}, column {})", place.line(), place.column()));
+        AuthError::AuthExec(format!("the credential plugin's answer cannot be decoded{place}"))
+    })
 }
 
 impl std::fmt::Display for Plugin {
@@ -159,5 +178,31 @@ impl Issued {
         };
         config.auth_info.client_certificate_data = Some(base64(certificate));
         config.auth_info.client_key_data = Some(base64(key).into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// A file system that hangs would keep a thread for each renewal.
+    #[tokio::test]
+    async fn while_a_start_of_the_plugin_hangs_no_other_begins() {
+        let mut config = Config::new("http://127.0.0.1:1".parse().unwrap());
+        let answer = r#"{"status": {"token": "one"}}"#;
+        let exec = json!({ "command": "echo", "args": [answer], "interactiveMode": "Never" });
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        let plugin = Plugin::take(&mut config, Duration::from_secs(60)).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let mut hanging = plugin.thread.start(move || released.recv()).unwrap();
+        for _ in 0..2 {
+            let error = plugin.run().await.err().expect("it has started");
+            assert!(error.to_string().contains("an earlier attempt has not ended"), "{error}");
+        }
+        release.send(()).unwrap();
+        hanging.ended().await.unwrap();
+        assert_eq!(plugin.run().await.unwrap().token.as_deref(), Some("one"));
     }
 }
