@@ -5,7 +5,7 @@
 //! subjects  defines each setting: its flag, its type, its default, its help   (in the form that `define` explains)
 //! args      the command line around them; clap parses the flags
 //! written   the variables, then the file (read by `file`), for what no flag gives; remembers who wrote what where
-//! rules     which settings need each other
+//! rules     which settings need each other, and which make a source
 //! changes   what a changed file changes in the running agent; a part of it holds such a value as `changing`
 //! Settings  the result
 //! ```
@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use self::args::{Output, RunArgs};
 use self::define::{Definition, Subject};
+use self::rules::SourceKind;
 use self::subjects::{ClientTls, ServerAddress, Subjects, definitions};
 use self::values::{AuthorizationMode, CheckpointDirectory, Extra, TlsFiles, TlsNames};
 use self::written::Written;
@@ -42,7 +43,7 @@ use crate::api::table;
 use crate::config::failure::Failure;
 use pod_index_kubelet::checkpoint::Which;
 use pod_index_kubelet::names::dns_subdomain;
-use pod_index_kubelet::sources::{NodeName, Problem};
+use pod_index_kubelet::sources::{NodeName, Problem, Source};
 
 /// The agent's settings.
 #[derive(Clone, Debug)]
@@ -195,6 +196,11 @@ impl Settings {
     /// Whether a source is a server.
     pub(crate) fn asks_a_server(&self) -> bool {
         rules::asks_a_server(&self.written)
+    }
+
+    /// How the source of this role gets its pods. `None` if there is none.
+    pub(crate) fn kind_of(&self, source: Source) -> Option<SourceKind> {
+        rules::kind_of(source, &self.written)
     }
 
     /// What the user has written, the node, and where the agent serves, in a line. Other defaults are left out.

@@ -8,28 +8,62 @@ use super::written::Written;
 use crate::config::failure::Failure;
 use pod_index_kubelet::sources::Source;
 
+/// How a source gets its pods. Sources of one role may be of several kinds, of which an agent has one.
+///
+/// A new kind? The compiler then names the questions that go by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SourceKind {
+    Manifests,
+    ManifestUrl,
+    KubeletPort,
+    KubeletSocket,
+    ApiServer,
+}
+
+impl SourceKind {
+    /// Whether the pods come from a server, which `--check` does not ask.
+    fn asks_a_server(self) -> bool {
+        match self {
+            Self::Manifests => false,
+            Self::ManifestUrl | Self::KubeletPort | Self::KubeletSocket | Self::ApiServer => true,
+        }
+    }
+
+    /// Whether it is a kubelet whose status nobody else can have written, so that its status wins.
+    pub(crate) fn is_trusted_kubelet(self) -> bool {
+        match self {
+            Self::KubeletSocket => true,
+            Self::Manifests | Self::ManifestUrl | Self::KubeletPort | Self::ApiServer => false,
+        }
+    }
+}
+
 /// A flag that makes a source.
 #[derive(Clone, Copy)]
 pub(crate) struct SourceFlag {
     pub(crate) flag: &'static str,
-    /// Whether the pods come from a server, which `--check` does not ask.
-    asks_a_server: bool,
+    pub(crate) kind: SourceKind,
 }
 
 /// The flags that make a source of this role. Each is enough. What else the settings demand of sources follows from this list.
 pub(crate) const fn flags_of(source: Source) -> &'static [SourceFlag] {
     match source {
-        Source::File => &[SourceFlag { flag: "pod-manifest-path", asks_a_server: false }],
-        Source::Http => &[SourceFlag { flag: "manifest-url", asks_a_server: true }],
+        Source::File => &[SourceFlag { flag: "pod-manifest-path", kind: SourceKind::Manifests }],
+        Source::Http => &[SourceFlag { flag: "manifest-url", kind: SourceKind::ManifestUrl }],
         Source::Kubelet => &[
-            SourceFlag { flag: "kubelet", asks_a_server: true },
-            SourceFlag { flag: "kubelet-socket", asks_a_server: true },
+            SourceFlag { flag: "kubelet", kind: SourceKind::KubeletPort },
+            SourceFlag { flag: "kubelet-socket", kind: SourceKind::KubeletSocket },
         ],
         Source::Api => &[
-            SourceFlag { flag: "kubeconfig", asks_a_server: true },
-            SourceFlag { flag: "api-server", asks_a_server: true },
+            SourceFlag { flag: "kubeconfig", kind: SourceKind::ApiServer },
+            SourceFlag { flag: "api-server", kind: SourceKind::ApiServer },
         ],
     }
+}
+
+/// The kind of the source of this role. `None` if there is none.
+pub(super) fn kind_of(source: Source, written: &Written) -> Option<SourceKind> {
+    flags_of(source).iter().find(|source| written.is_on(source.flag)).map(|source| source.kind)
 }
 
 fn all_flags() -> impl Iterator<Item = &'static SourceFlag> {
@@ -67,7 +101,7 @@ pub(super) fn has_source(written: &Written) -> bool {
 
 /// Whether a source is a server.
 pub(super) fn asks_a_server(written: &Written) -> bool {
-    all_flags().filter(|source| source.asks_a_server).any(|source| written.is_on(source.flag))
+    all_flags().filter(|source| source.kind.asks_a_server()).any(|source| written.is_on(source.flag))
 }
 
 /// The error without a source, and without a configuration file.
@@ -250,6 +284,23 @@ mod tests {
         }
         let failure = resolved(&["--kubelet=http://127.0.0.1:1", "--kubelet-socket=/s"]).unwrap_err();
         assert_eq!(failure.message(), Some("--kubelet cannot be used with --kubelet-socket"));
+    }
+
+    /// Who looks for a source in these pages should find each. (`documented::` compares the console of `docs/operators.md`.)
+    #[test]
+    fn the_tables_of_sources_have_the_flag_of_each() {
+        for (page, heading) in [
+            (include_str!("../../../docs/sources.md"), "\n| source | setting of the agent |"),
+            (include_str!("../../../docs/mirror-pods.md"), "\n| source | the agent knows static pods |"),
+            (include_str!("../../../docs/operators.md"), "\n| where pods come from |"),
+            (include_str!("../../../docs/reference.md"), "\n**Which source is the default?**"),
+        ] {
+            let (_, rest) = page.split_once(heading).unwrap_or_else(|| panic!("no page has {heading:?}"));
+            let table = rest.split("\n\n").next().unwrap_or_default();
+            for SourceFlag { flag, .. } in all_flags() {
+                assert!(table.contains(&format!("`--{flag}`")), "--{flag} after {heading:?}: {table}");
+            }
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The settings, and the files and servers that they name.
 
 use futures_util::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
-use pod_index_kubelet::sources::{ProblemKind, Source, Updates};
+use pod_index_kubelet::sources::ProblemKind;
 use rustix::process::geteuid;
 
 use super::report::Finding;
+use crate::config::rules::SourceKind;
 use crate::config::values::CheckpointDirectory;
 use crate::config::{Invocation, Settings};
 use crate::pipeline::checkpoints;
@@ -32,7 +32,7 @@ pub(super) fn settings(invocation: &Invocation) -> (Option<Settings>, Vec<Opened
 /// Checks these sources and the checkpoint directory, if one is configured.
 pub(super) async fn check(settings: &Settings, sources: Vec<Opened>, findings: &mut Vec<Finding>) {
     for source in sources {
-        read(settings, source.updates, findings).await;
+        read(settings, source, findings).await;
     }
     if let Some(CheckpointDirectory { path, .. }) = &settings.checkpoints {
         let done = check::keeps(settings, path).map(|()| format!("{} can be written", path.display()));
@@ -52,30 +52,31 @@ pub(super) async fn check(settings: &Settings, sources: Vec<Opened>, findings: &
 }
 
 /// Polls a source until its first read has ended: what it has read, and what may hide a pod.
-async fn read(settings: &Settings, mut source: Updates<Pod>, findings: &mut Vec<Finding>) {
-    let mut status = source.status();
+async fn read(settings: &Settings, source: Opened, findings: &mut Vec<Finding>) {
+    let Opened { kind, mut updates, .. } = source;
+    let mut status = updates.status();
     tokio::select! {
-        _ = source.next() => {}
+        _ = updates.next() => {}
         _ = status.wait_for(|status| status.checks > 0) => {}
     }
     let status = status.borrow().clone();
-    let (check, fix) = match status.source {
-        Source::File => ("manifests", "correct or remove the manifest"),
-        Source::Http => ("URL", "see whether the server runs, and what it serves"),
-        Source::Kubelet if settings.effective.kubelet.socket.is_some() => (
+    let (check, fix) = match kind {
+        SourceKind::Manifests => ("manifests", "correct or remove the manifest"),
+        SourceKind::ManifestUrl => ("URL", "see whether the server runs, and what it serves"),
+        SourceKind::KubeletSocket => (
             "kubelet's pods",
             "see whether the kubelet runs and serves its Pods API (Kubernetes 1.37; before, its feature gate PodsAPI); in a \
              container, mount the socket's directory, not the socket, and run as root",
         ),
         // The API server is no source here: see `settings`. What it answers is checked by `rights`.
-        Source::Kubelet | Source::Api => (
+        SourceKind::KubeletPort | SourceKind::ApiServer => (
             "kubelet's pods",
             "see whether the kubelet runs, and whether the URL is the kubelet's; for 403, grant the token's user to get \
              nodes/pods (before Kubernetes 1.33, nodes/proxy); for 401, name a valid token with --kubelet-token-file; for \
              a certificate, name its authority with --kubelet-ca",
         ),
     };
-    if status.source == Source::File
+    if kind == SourceKind::Manifests
         && let Some(path) = &settings.effective.manifests.path
         && let Err(failure) = check::manifests(settings, path)
     {

@@ -91,12 +91,12 @@ impl Reads {
     fn of(source: &SeenSource, settings: Option<&Settings>) -> Self {
         let role = Source::ALL.into_iter().find(|role| role.as_str() == source.source);
         let Some(role) = role else { return Self::Unknown };
-        match role {
-            Source::File | Source::Http | Source::Kubelet => {
-                settings.map_or(Self::Unknown, |settings| Self::Every(period_of(settings, role)))
-            }
-            Source::Api => Self::Always,
+        if role == Source::Api {
+            return Self::Always;
         }
+        // The agent may have a source that doctor's settings do not name.
+        let Some(settings) = settings else { return Self::Unknown };
+        settings.kind_of(role).map_or(Self::Unknown, |kind| Self::Every(period_of(settings, kind)))
     }
 }
 

@@ -21,6 +21,7 @@ use super::writer::{Command, Report, Setup, WriterThread};
 use super::{checkpoints, own_node, source_metrics};
 use crate::config::Settings;
 use crate::config::failure::Failure;
+use crate::config::rules::SourceKind;
 use crate::metrics::Metrics;
 use crate::tasks::{self, Tasks, cannot_start};
 use crate::vitals::{Part, Vitals};
@@ -90,6 +91,8 @@ impl Pipeline {
         let EmptyIndex { reader, writer, joining, .. } = index;
         let sources = sources::open(settings, clients.map(|clients| clients.pods.clone()))?;
         let names: Vec<Source> = sources.iter().map(Opened::source).collect();
+        let period_of = |opened: &Opened| (opened.source(), sources::period_of(settings, opened.kind));
+        let periods = sources.iter().map(period_of).collect();
         let (stored, restored) = checkpoints::open(settings)?.unzip();
         let has_restored = restored.as_ref().is_some_and(|restored| !restored.pods.is_empty());
         let followed = sources.iter().map(|opened| (opened.updates.status(), opened.nudge.clone()));
@@ -104,7 +107,7 @@ impl Pipeline {
             kept_whole: KeptWhole::new(removed.keep, removed.max),
         };
         let writer = WriterThread::build(setup, restored, &names, metrics);
-        show_sources(settings, &names, &readiness, metrics);
+        show_sources(periods, &readiness, metrics);
         // Its thread has nothing to do before the index changes.
         let checkpoints = stored.map(|stored| stored.keep(reader.clone())).transpose();
         let checkpoints = checkpoints.map_err(|error| cannot_start("the checkpoint thread", error))?;
@@ -151,11 +154,9 @@ impl WaitingSources {
     }
 }
 
-/// Shows the state of these sources when the metrics are read.
-fn show_sources(settings: &Settings, names: &[Source], readiness: &Arc<Readiness>, metrics: &mut Metrics) {
+/// Shows the state of the sources when the metrics are read. `periods`: how often each is read.
+fn show_sources(periods: HashMap<Source, Duration>, readiness: &Arc<Readiness>, metrics: &mut Metrics) {
     let readiness = Arc::clone(readiness);
-    let periods: HashMap<Source, Duration> =
-        names.iter().map(|source| (*source, sources::period_of(settings, *source))).collect();
     let period_of = move |source| periods.get(&source).copied().unwrap_or_default();
     metrics.collect(move |to| source_metrics::show(&readiness, &period_of, to));
 }
@@ -163,7 +164,7 @@ fn show_sources(settings: &Settings, names: &[Source], readiness: &Arc<Readiness
 /// The merge of these sources.
 fn merge(settings: &Settings, sources: &[Source]) -> Merge {
     let mut merge = Merge::new(sources.iter().copied()).derive_static_pods(settings.node.clone());
-    if settings.effective.kubelet.socket.is_some() {
+    if settings.kind_of(Source::Kubelet).is_some_and(SourceKind::is_trusted_kubelet) {
         merge = merge.trust_kubelet();
     }
     if settings.mirrors {

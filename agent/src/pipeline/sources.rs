@@ -11,6 +11,7 @@ use kube::Client;
 
 use super::writer::Report;
 use crate::config::failure::Failure;
+use crate::config::rules::SourceKind;
 use crate::config::values::Header;
 use crate::config::{Settings, wrong};
 use crate::tasks::Tasks;
@@ -25,6 +26,7 @@ const SERVICE_ACCOUNT_TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccou
 /// A source that nobody polls yet, so that it does nothing.
 #[derive(Debug)]
 pub(crate) struct Opened {
+    pub(crate) kind: SourceKind,
     pub(crate) updates: Updates<Pod>,
     /// Makes it read at once.
     pub(crate) nudge: Nudge,
@@ -48,19 +50,22 @@ pub(crate) fn open(settings: &Settings, client: Option<Client>) -> Result<Vec<Op
     let url = effective.manifest_url.url.as_deref().map(|url| open_url(settings, url)).transpose()?;
     let kubelet = effective.kubelet.url.as_deref().map(|url| open_kubelet(settings, url)).transpose()?;
     let socket = effective.kubelet.socket.as_deref().map(|path| open_kubelet_socket(settings, path));
-    let api_server =
-        client.map(|client| Opened { updates: pods_of(settings, client).pods(), nudge: Nudge::default() });
+    let api_server = client.map(|client| Opened {
+        kind: SourceKind::ApiServer,
+        updates: pods_of(settings, client).pods(),
+        nudge: Nudge::default(),
+    });
     Ok([manifests, url, kubelet, socket, api_server].into_iter().flatten().collect())
 }
 
 /// How often a source is read, or, of the kubelet's socket, listed beside its events. Zero for the API server, which is only followed.
-pub(crate) fn period_of(settings: &Settings, source: Source) -> Duration {
+pub(crate) fn period_of(settings: &Settings, kind: SourceKind) -> Duration {
     let effective = &settings.effective;
-    match source {
-        Source::File => effective.manifests.check_frequency.get(),
-        Source::Http => effective.manifest_url.check_frequency.get(),
-        Source::Kubelet => effective.kubelet.check_frequency.get(),
-        Source::Api => Duration::ZERO,
+    match kind {
+        SourceKind::Manifests => effective.manifests.check_frequency.get(),
+        SourceKind::ManifestUrl => effective.manifest_url.check_frequency.get(),
+        SourceKind::KubeletPort | SourceKind::KubeletSocket => effective.kubelet.check_frequency.get(),
+        SourceKind::ApiServer => Duration::ZERO,
     }
 }
 
@@ -74,7 +79,7 @@ fn open_manifests(settings: &Settings, path: &Path) -> Opened {
     let period = settings.effective.manifests.check_frequency.get();
     let node = settings.node.clone();
     let updates = file::follow_with(path, node, period, transform(settings), nudge.clone());
-    Opened { updates, nudge }
+    Opened { kind: SourceKind::Manifests, updates, nudge }
 }
 
 fn open_url(settings: &Settings, url: &str) -> Result<Opened, Failure> {
@@ -93,7 +98,8 @@ fn open_url(settings: &Settings, url: &str) -> Result<Opened, Failure> {
     config.period = effective.check_frequency.get();
     config.transform = transform(settings);
     let nudge = config.nudge.clone();
-    Ok(Opened { updates: http::follow(config, settings.node.clone()).map_err(wrong)?, nudge })
+    let updates = http::follow(config, settings.node.clone()).map_err(wrong)?;
+    Ok(Opened { kind: SourceKind::ManifestUrl, updates, nudge })
 }
 
 fn open_kubelet(settings: &Settings, url: &str) -> Result<Opened, Failure> {
@@ -109,7 +115,8 @@ fn open_kubelet(settings: &Settings, url: &str) -> Result<Opened, Failure> {
     let of_the_account = Some(Path::new(SERVICE_ACCOUNT_TOKEN)).filter(|token| token.exists());
     config.token_file = effective.token_file.as_deref().or(of_the_account).map(Path::to_owned);
     let nudge = config.nudge.clone();
-    Ok(Opened { updates: kubelet::follow(config).map_err(wrong)?, nudge })
+    let updates = kubelet::follow(config).map_err(wrong)?;
+    Ok(Opened { kind: SourceKind::KubeletPort, updates, nudge })
 }
 
 fn open_kubelet_socket(settings: &Settings, path: &Path) -> Opened {
@@ -117,7 +124,7 @@ fn open_kubelet_socket(settings: &Settings, path: &Path) -> Opened {
     socket.period = settings.effective.kubelet.check_frequency.get();
     socket.transform = transform(settings);
     let nudge = socket.nudge.clone();
-    Opened { updates: kubelet_socket::follow(socket), nudge }
+    Opened { kind: SourceKind::KubeletSocket, updates: kubelet_socket::follow(socket), nudge }
 }
 
 /// Reads the authorities to trust, if they are given. The source reads them again for each request.
@@ -206,7 +213,8 @@ mod tests {
         let status = file::follow("/nonexistent", NodeName::new("n")).status();
         let panics =
             stream::poll_fn(|_| -> Poll<Option<SourceUpdate<Pod>>> { panic!("a panic that the test wants") });
-        let opened = Opened { updates: Updates::new(panics, status), nudge: Nudge::default() };
+        let updates = Updates::new(panics, status);
+        let opened = Opened { kind: SourceKind::Manifests, updates, nudge: Nudge::default() };
         let (reports, _received) = bounded(1);
         let mut tasks = Tasks::default();
         opened.spawn(&mut tasks, reports);
@@ -226,18 +234,25 @@ mod tests {
 
     /// A flag of a source that `open` does not know would be accepted, and the agent would have no pods.
     #[tokio::test]
-    async fn each_flag_of_a_source_opens_one_of_its_role() {
+    async fn each_flag_of_a_source_opens_one_of_its_role_and_kind_with_its_period() {
         for source in Source::ALL.into_iter().filter(|source| *source != Source::Api) {
-            for SourceFlag { flag, .. } in flags_of(source) {
-                let value = match *flag {
-                    "pod-manifest-path" | "kubelet-socket" => "/nowhere",
-                    "manifest-url" | "kubelet" => "http://127.0.0.1:1/",
-                    _ => panic!("a value for --{flag}"),
+            for SourceFlag { flag, kind } in flags_of(source) {
+                let (value, frequency) = match *flag {
+                    "pod-manifest-path" => ("/nowhere", "file-check-frequency"),
+                    "manifest-url" => ("http://127.0.0.1:1/", "http-check-frequency"),
+                    "kubelet" => ("http://127.0.0.1:1/", "kubelet-check-frequency"),
+                    "kubelet-socket" => ("/nowhere", "kubelet-check-frequency"),
+                    _ => panic!("a value for --{flag}, and the flag that says how often it is read"),
                 };
-                let opened = open(&settings_of(&[&format!("--{flag}={value}")]), None).unwrap();
-                let roles: Vec<_> = opened.iter().map(Opened::source).collect();
-                assert_eq!(roles, [source], "--{flag}");
+                let settings = settings_of(&[&format!("--{flag}={value}"), &format!("--{frequency}=7s")]);
+                let opened = open(&settings, None).unwrap();
+                let opened: Vec<_> = opened.iter().map(|opened| (opened.source(), opened.kind)).collect();
+                assert_eq!(opened, [(source, *kind)], "--{flag}");
+                assert_eq!(settings.kind_of(source), Some(*kind), "--{flag}");
+                // `PodIndexSourceHangs` expects a check in three periods.
+                assert_eq!(period_of(&settings, *kind), Duration::from_secs(7), "--{flag}");
             }
         }
+        assert_eq!(period_of(&settings_of(&[]), SourceKind::ApiServer), Duration::ZERO);
     }
 }
