@@ -118,8 +118,8 @@ fn truth(plans: &[Plan]) -> (Vec<Held>, Vec<News>) {
             uid: uid.clone(),
             name: uid.clone(),
             ips: ip.into_iter().collect(),
-            custom: false,
             life,
+            ..Pod::default()
         };
         let unique = 100 + u8::try_from(number).expect("few");
         let mut states = vec![

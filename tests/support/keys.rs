@@ -88,33 +88,7 @@ pub struct KeyAnswers {
     pub by_ip: Vec<(&'static str, Option<Id>)>,
     pub by_custom_key: Vec<(CustomKey, Vec<Id>)>,
     pub ignored: usize,
-    pub counts: Counts,
-}
-
-/// The fields of `KeyCounts`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    pub container_ids: usize,
-    pub ips: usize,
-    pub custom_keys: usize,
-    pub contended_ips: usize,
-    pub contended_container_ids: usize,
-    pub contended_custom_keys: usize,
-    pub contended_names: usize,
-}
-
-impl From<KeyCounts> for Counts {
-    fn from(counts: KeyCounts) -> Self {
-        Self {
-            container_ids: counts.container_ids,
-            ips: counts.ips,
-            custom_keys: counts.custom_keys,
-            contended_ips: counts.contended_ips,
-            contended_container_ids: counts.contended_container_ids,
-            contended_custom_keys: counts.contended_custom_keys,
-            contended_names: counts.contended_names,
-        }
-    }
+    pub counts: KeyCounts,
 }
 
 impl KeyAnswers {
@@ -144,7 +118,7 @@ impl KeyAnswers {
             by_ip: by_ip.into(),
             by_custom_key: by_custom_key.into(),
             ignored: snapshot.ignored_key_count(),
-            counts: snapshot.key_counts().into(),
+            counts: snapshot.key_counts(),
         }
     }
 
@@ -160,7 +134,8 @@ impl KeyAnswers {
         });
         let (mut containers, mut ips) = (BTreeMap::new(), BTreeMap::new());
         let mut custom: BTreeMap<(u16, &[u8]), Vec<Id>> = BTreeMap::new();
-        let mut counts = Counts { contended_names, ..Counts::default() };
+        let mut counts = KeyCounts::default();
+        counts.contended_names = contended_names;
         let mut ignored = 0;
         for pod in pods {
             // What this pod has named already.

@@ -131,7 +131,7 @@ mod tests {
             ("custom", true),
             ("name", true),
             ("nameOnly", true),
-            ("hostName", true),
+            ("a word of a later version", true),
         ] {
             assert_eq!(is_passed_on(by), expected, "{by}");
         }

@@ -1,5 +1,7 @@
 //! Requests with many queries, waiting ones, and hostile ones.
 
+use pod_index::identity::ParseIdentityError;
+
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -158,7 +160,7 @@ async fn hostile_queries_each_get_an_error_and_affect_no_other() {
             "an identity must not be longer than 64 KiB",
             "not recognised; no pod has this UID",
             "the path names no pod and no container",
-            "not a UID, container ID, cgroup, log path, IP address, process ID, \"namespace/name\" or full name",
+            &*ParseIdentityError::Unknown.to_string(),
             "",
         ]
     );
