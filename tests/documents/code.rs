@@ -172,17 +172,19 @@ fn documents_count_the_tables_of_the_index_rightly() {
     }
 }
 
-/// The kinds of keys, in words: `HostName` is "host name". Text is none, because it is parsed as one of the others.
+/// The name of a variant in words: `HostName` is "host name".
+fn in_words(variant: &str) -> String {
+    variant.chars().fold(String::new(), |mut words, letter| {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.push(letter.to_ascii_lowercase());
+        words
+    })
+}
+
+/// The kinds of keys, in words. Text is none, because it is parsed as one of the others.
 fn kinds_of_keys() -> Vec<String> {
-    let in_words = |variant: &str| {
-        variant.chars().fold(String::new(), |mut words, letter| {
-            if letter.is_uppercase() && !words.is_empty() {
-                words.push(' ');
-            }
-            words.push(letter.to_ascii_lowercase());
-            words
-        })
-    };
     let source = read("src/pods/found.rs");
     let lines = block(&source, "pub enum Key<'a> {\n", "\n}\n").lines();
     let variants = lines
@@ -198,18 +200,159 @@ fn each_kind_of_key_stands_in_the_lists_of_kinds() {
     let kinds = kinds_of_keys();
     assert!(kinds.len() >= 5, "{kinds:?}");
     let mut missing = Vec::new();
-    // What a list begins with, and what it ends with.
-    for (file, first, last) in [
-        ("src/lib.rs", "//! | a UID, a namespace and name", "[`Snapshot::get`]"),
-        ("src/lib.rs", "//! A snapshot holds all indices of one moment", "the translation"),
-        ("src/pods/found.rs", "/// | from | is |\n", "\n///\n"),
-        ("src/docs/internals.md", "tables of one shape", "\n\n"),
-        (OF_THE_CODE, "| key | by what a user looks a pod up", "| `Key` |"),
+    // What a list begins with, what it ends with, and the kinds that are none of it.
+    let no_additional_keys = ["uid", "name"];
+    for (file, first, last, others) in [
+        ("src/lib.rs", "//! | a UID, a namespace and name", "[`Snapshot::get`]", &[][..]),
+        ("src/lib.rs", "//! A snapshot holds all indices of one moment", "the translation", &[]),
+        ("src/lib.rs", "// By what else it is found: ", "\n", &no_additional_keys),
+        ("src/pods/found.rs", "/// | from | is |\n", "\n///\n", &[]),
+        ("src/pod/mod.rs", "To find pods by container ID", "also implement", &no_additional_keys),
+        ("src/pod/keys.rs", "A kind of custom keys, such as", "need none", &["uid", "custom"]),
+        (
+            "src/update.rs",
+            "`keys` decides which pod gets an additional key",
+            "`removals`",
+            &no_additional_keys,
+        ),
+        ("src/docs/internals.md", "tables of one shape", "\n\n", &[]),
+        ("src/docs/internals.md", "When the holder drops a key", "a function of", &no_additional_keys),
+        ("src/docs/performance.md", "| key | differs |\n", "\n\n", &["ip"]),
+        (OF_THE_CODE, "| key | by what a user looks a pod up", "| `Key` |", &[]),
+        (OF_THE_CODE, "| additional key |", "| `PodMeta`", &no_additional_keys),
+        ("docs/contributing/checks.md", "| a lookup by IP", ";", &no_additional_keys),
+        ("docs/comparison.md", "persistent tables, one published snapshot", "|\n", &["custom"]),
+        ("docs/embedders.md", "### What each key costs", "a cgroup ID, a process ID", &["custom"]),
+        ("CHANGELOG.md", "- Finds pods by UID", "from any number of threads", &[]),
     ] {
         let text = read(file);
-        let list = format!("{first}{}", block(&text, first, last)).to_lowercase();
-        missing
-            .extend(kinds.iter().filter(|kind| !list.contains(*kind)).map(|kind| format!("{file}: {kind}")));
+        // A list may go on in the next line.
+        let list = joined(&words_of(&format!("{first}{}", block(&text, first, last))));
+        let untold = kinds.iter().filter(|kind| !others.contains(&&***kind) && !list.contains(*kind));
+        missing.extend(untold.map(|kind| format!("{file}, {first:?}: {kind}")));
     }
     assert_eq!(missing, [""; 0]);
+}
+
+/// The kinds of keys of which a text can be one, and which can be another pod's later, such as an IP. In words.
+fn reusable_kinds_of_texts() -> Vec<String> {
+    let claimed = read("src/pod/claimed_key.rs");
+    let identity = read("src/identity/mod.rs");
+    let texts = block(&identity, "pub enum Identity<'a> {\n", "\n}\n");
+    let mut kinds = Vec::new();
+    let mut variants = Vec::new();
+    for arm in block(&claimed, "fn tenure(&self)", "\n    }\n").split("Self::").skip(1) {
+        variants.push(arm.split(['(', ' ']).next().unwrap_or_default());
+        if !arm.contains("=>") {
+            continue;
+        }
+        let of_arm = std::mem::take(&mut variants).into_iter();
+        let is_text =
+            |variant: &&str| [" {", "("].iter().any(|open| texts.contains(&format!("\n    {variant}{open}")));
+        if !arm.contains("Forever") {
+            kinds.extend(of_arm.filter(is_text).map(in_words));
+        }
+    }
+    kinds
+}
+
+/// A word of a page or of a file of code, in small letters. A comma and the end of a cell are words, too.
+struct Word {
+    line: usize,
+    text: String,
+}
+
+/// The words of a text, without marks of comments and of Markdown.
+fn words_of(text: &str) -> Vec<Word> {
+    let is_mark = |c: char| "[]()*`\"\\".contains(c);
+    let mut words = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.trim_start().trim_start_matches(['/', '!']).replace(is_mark, " ");
+        let line = line.replace(',', " , ").replace('|', " | ").to_lowercase();
+        words.extend(line.split_whitespace().map(|word| Word { line: at + 1, text: word.to_owned() }));
+    }
+    words
+}
+
+fn joined(words: &[Word]) -> String {
+    words.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ")
+}
+
+/// The lists of these kinds, such as "an IP or a name": where the first kind stands, and what follows the last one. Of a kind of
+/// several words, as "custom key", the last word is looked for.
+fn lists_of(kinds: &[String], words: &[Word]) -> Vec<std::ops::Range<usize>> {
+    let is_kind = |word: &Word| {
+        let word = word.text.trim_end_matches(['.', ':', ';', '?']);
+        let word = word.strip_suffix('s').unwrap_or(word);
+        kinds.iter().any(|kind| kind.ends_with(word) && kind.rsplit(' ').next() == Some(word))
+    };
+    let is_comma_or_conjunction = |word: &&Word| [",", "or", "and"].contains(&&*word.text);
+    let first_words: Vec<_> =
+        kinds.iter().filter_map(|kind| kind.split_once(' ')).map(|(first, _)| first).collect();
+    let is_before_a_kind =
+        |word: &&Word| ["a", "an", "the", "its"].contains(&&*word.text) || first_words.contains(&&*word.text);
+    let mut lists = Vec::new();
+    let mut end = 0;
+    for (start, word) in words.iter().enumerate() {
+        if start < end || !is_kind(word) {
+            continue;
+        }
+        end = start + 1;
+        loop {
+            let rest = &words[end..];
+            let joining = rest.iter().take_while(is_comma_or_conjunction).count();
+            let kind = joining + rest[joining..].iter().take_while(is_before_a_kind).count();
+            if joining == 0 || !rest.get(kind).is_some_and(is_kind) {
+                break;
+            }
+            end += kind + 1;
+        }
+        lists.push(start..end);
+    }
+    lists
+}
+
+/// A sentence about "an IP or a name" is about what can be another pod's later. With one more such kind, it is false or lacks
+/// it, however it is worded.
+#[test]
+fn a_sentence_that_lists_reusable_keys_says_something_of_each_kind() {
+    /// Within so many words of the list, a remark may say what is true of another kind.
+    const NEAR: usize = 30;
+    let kinds = reusable_kinds_of_texts();
+    assert!(["ip", "name"].iter().all(|kind| kinds.iter().any(|of| of == kind)), "{kinds:?}");
+    let code = ["src", "agent/src", "kubelet/src"].map(|directory| files(&root().join(directory), "rs"));
+    let all_files = files(root(), "md").into_iter().chain(code.into_iter().flatten());
+    // Custom keys are reusable, too, but no text is one.
+    let custom = "custom key".to_owned();
+    let in_lists: Vec<String> = kinds.iter().cloned().chain([custom]).collect();
+    let mut found = 0;
+    let mut wrong = Vec::new();
+    // What the change log says of former versions stays true.
+    for file in all_files.filter(|file| !file.ends_with("CHANGELOG.md")) {
+        let words = words_of(&fs::read_to_string(&file).unwrap());
+        for list in lists_of(&in_lists, &words) {
+            let line = words[list.start].line;
+            let listed = joined(&words[list.clone()]);
+            if !["ip", "name"].iter().all(|kind| listed.contains(kind)) {
+                continue;
+            }
+            found += 1;
+            let near = joined(&words[list.start.saturating_sub(NEAR)..(list.end + NEAR).min(words.len())]);
+            let untold = kinds.iter().filter(|kind| !near.contains(&***kind));
+            let place = file.strip_prefix(root()).unwrap().display();
+            wrong.extend(untold.map(|kind| format!("{place}:{line}: {listed:?}, and {kind}?")));
+        }
+    }
+    assert!(found > 30, "only {found} lists were found");
+    assert!(wrong.is_empty(), "these say nothing of a kind of key:\n{}", wrong.join("\n"));
+}
+
+/// The error of a text that is no identity lists all forms, and the page about `whois` shows it.
+#[test]
+fn the_page_shows_the_error_of_a_text_that_is_no_identity_as_it_is() {
+    let source = read("src/identity/error.rs");
+    let error = block(&source, "Self::Unknown => {", "}\n").trim().trim_matches('"');
+    // In JSON, it is escaped as in Rust.
+    let answer = format!("\"error\":\"{error}\"");
+    assert!(read("docs/whois.md").contains(&answer), "docs/whois.md lacks {answer}");
 }
