@@ -47,14 +47,15 @@ images:
 $patches
 END
 
-# With all components, no image lacks a digest. As helm and kubectl render them, which is what a cluster gets.
+# With all components that go together, no image lacks a digest. As helm and kubectl render them, which is what a cluster gets. The one
+# that is left out, kubelet-socket, has no image.
 chosen=()
 while read -r component; do
   chosen+=(--set "components.$component=true")
-done < <(sed -n 's|^  # - components/||p' "$kubernetes/kustomization.yaml")
+done < <(sed -n 's|^  # - components/||p' "$kubernetes/kustomization.yaml" | grep -vx kubelet-socket)
 helm template pod-index "$kubernetes" "${chosen[@]}" >"$work/helm.yaml"
 cp -r "$kubernetes" "$work/all"
-sed -i 's|^  # - components/|  - components/|' "$work/all/kustomization.yaml"
+sed -i '/kubelet-socket$/!s|^  # - components/|  - components/|' "$work/all/kustomization.yaml"
 kubectl kustomize "$work/all" >"$work/kustomize.yaml"
 for rendered in "$work/helm.yaml" "$work/kustomize.yaml"; do
   images=$(sed -n 's/^[- ]*image: *//p' "$rendered")

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::api_server::{ApiServer, shipped};
 use crate::health::health_address;
-use crate::kustomize::{base, components, daemonset, deploy, known, objects, rendered};
+use crate::kustomize::{base, beside_each_other, components, daemonset, deploy, known, objects, rendered};
 use crate::support::{Agent, Directory, binary, get, stderr, stdout, succeeded};
 use crate::tls::Authority;
 
@@ -190,11 +190,6 @@ async fn with_all_components_the_agent_has_the_function_of_each() {
         let line = text.lines().find(|line| line.split_whitespace().next() == Some(setting));
         assert!(line.is_some_and(|line| line.contains(value)), "{setting}: {text}");
     }
-}
-
-/// All components but the kubelet's socket, which excludes the kubelet's port and the agent's own user.
-fn beside_each_other() -> Vec<String> {
-    components().into_iter().filter(|name| name != "kubelet-socket").collect()
 }
 
 /// The directory is root's, and nothing in it is the agent's to change.

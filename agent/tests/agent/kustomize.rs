@@ -46,10 +46,15 @@ pub fn components() -> Vec<String> {
     names
 }
 
-/// No component, each one alone, some that belong together, and all.
+/// All components but the kubelet's socket, which excludes the kubelet's port and the agent's own user.
+pub fn beside_each_other() -> Vec<String> {
+    components().into_iter().filter(|name| name != "kubelet-socket").collect()
+}
+
+/// No component, each one alone that needs no other, some that belong together, and all that go together.
 fn combinations() -> Vec<Vec<String>> {
-    let all = components();
-    let mut combinations: Vec<_> = all.iter().map(|name| vec![name.clone()]).collect();
+    let alone = components().into_iter().filter(|name| name != "client-reviews");
+    let mut combinations: Vec<_> = alone.map(|name| vec![name]).collect();
     for together in [
         &[][..],
         &["tls", "pod-monitor", "client-reviews"],
@@ -59,7 +64,7 @@ fn combinations() -> Vec<Vec<String>> {
     ] {
         combinations.push(together.iter().map(|name| (*name).to_owned()).collect());
     }
-    combinations.push(all);
+    combinations.push(beside_each_other());
     combinations
 }
 
@@ -77,6 +82,11 @@ fn kubernetes_from(directory: &Directory) -> String {
 
 /// The objects of the base with these components and patches.
 fn patched(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
+    parsed(&kubectl(components, patches).unwrap())
+}
+
+/// What kubectl renders of the base with these components and patches, or its error.
+fn kubectl(components: &[impl AsRef<str>], patches: &[Value]) -> Result<String, String> {
     let patches: Vec<_> = patches.iter().map(|patch| json!({ "patch": patch.to_string() })).collect();
     let directory = Directory::new();
     let kubernetes = kubernetes_from(&directory);
@@ -88,7 +98,7 @@ fn patched(components: &[impl AsRef<str>], patches: &[Value]) -> Vec<Value> {
         "patches": patches,
     });
     directory.write("kustomization.yaml", &overlay.to_string());
-    parsed(&output(Command::new("kubectl").arg("kustomize").arg(&directory.0)).unwrap())
+    output(Command::new("kubectl").arg("kustomize").arg(&directory.0))
 }
 
 /// The `DaemonSet` of the base with these components.
@@ -177,7 +187,7 @@ fn kubectl_and_helm_render_the_same_objects_which_the_api_server_knows() {
 #[test]
 #[ignore = "needs kubectl: .ci/run deploy"]
 fn all_objects_are_in_one_namespace_except_the_right_to_read_leases() {
-    for object in rendered(&components()) {
+    for object in rendered(&beside_each_other()) {
         let metadata = &object["metadata"];
         let [kind, namespace, name] =
             [&object["kind"], &metadata["namespace"], &metadata["name"]].map(Value::as_str);
@@ -254,7 +264,7 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
     assert_same(&helm(&chosen, &values).unwrap(), &patched(&chosen, &[patch]), &[]);
 
     values["commonLabels"] = json!({ "release": "prometheus" });
-    for object in helm(&components(), &values).unwrap() {
+    for object in helm(&beside_each_other(), &values).unwrap() {
         assert_eq!(object["metadata"]["labels"]["release"], "prometheus", "{object}");
     }
     // The component takes the token away. An agent that asks the API server all the same has it.
@@ -268,13 +278,55 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
     }
     // Whoever may not make roles leaves them to somebody else.
     let of_roles = |object: &Value| object["apiVersion"] == "rbac.authorization.k8s.io/v1";
-    let mut with = helm(&components(), &json!({})).unwrap();
+    let mut with = helm(&beside_each_other(), &json!({})).unwrap();
     assert!(with.iter().any(|object| object["kind"] == "ClusterRoleBinding"));
     with.retain(|object| !of_roles(object));
-    let without = helm(&components(), &json!({ "rbac": { "create": false } })).unwrap();
+    let without = helm(&beside_each_other(), &json!({ "rbac": { "create": false } })).unwrap();
     assert_same(&without, &with, &["rbac.create=false".to_owned()]);
     for refused in [helm(&[], &json!({ "unknown": 1 })), helm(&["unknown".to_owned()], &json!({}))] {
         assert!(refused.unwrap_err().contains("Additional property unknown is not allowed"));
+    }
+}
+
+/// Their agents would end at the start, and the roll-out would have taken away a tenth of those that ran.
+#[test]
+#[ignore = "needs kubectl and helm: .ci/run deploy"]
+fn components_whose_agents_cannot_start_are_refused_by_their_names() {
+    let named = |names: [&str; 2]| names.map(str::to_owned);
+    for [one, other] in [["kubelet", "kubelet-socket"], ["node-checkpoints", "kubelet-socket"]] {
+        let chosen = named([one, other]);
+        let message = helm(&chosen, &json!({})).unwrap_err();
+        assert!(
+            message.contains(&format!("components.{one} and components.{other} are both true")),
+            "{message}"
+        );
+        // In whichever order they are listed.
+        for chosen in [[one, other], [other, one]] {
+            let message = kubectl(&chosen, &[]).unwrap_err();
+            assert!(message.contains(&format!("{one}-cannot-be-used-with-{other}")), "{message}");
+        }
+    }
+
+    let reviews = named(["client-reviews", "pod-monitor"]);
+    let message = helm(&reviews, &json!({})).unwrap_err();
+    assert!(message.contains("Set components.tls to true"), "{message}");
+    for values in [
+        json!({ "extraArgs": ["--tls-cert-file=/tls/tls.crt"] }),
+        json!({ "extraArgs": ["--config", "/etc/pod-index/config.yaml"] }),
+        json!({ "extraEnv": [{ "name": "POD_INDEX_TLS_CERT_FILE", "value": "/tls/tls.crt" }] }),
+    ] {
+        helm(&reviews, &values).unwrap();
+    }
+
+    for component in ["client-reviews", "resources"] {
+        let chosen = ["tls", "kubelet-socket", component].map(str::to_owned);
+        let message = helm(&chosen, &json!({})).unwrap_err();
+        let expected = format!("components.{component} and components.kubelet-socket are both true");
+        assert!(
+            message.contains(&expected) && message.contains("Add --api-server to extraArgs"),
+            "{message}"
+        );
+        helm(&chosen, &json!({ "extraArgs": ["--api-server"] })).unwrap();
     }
 }
 
@@ -479,7 +531,7 @@ fn the_prometheus_rule_has_the_plain_rules() {
 /// The kinds, namespaces and names of the objects of a release.
 fn names_of_release(release: &str) -> BTreeSet<(String, String, String)> {
     let directory = Directory::new();
-    let components: BTreeMap<_, _> = components().into_iter().map(|name| (name, true)).collect();
+    let components: BTreeMap<_, _> = beside_each_other().into_iter().map(|name| (name, true)).collect();
     directory.write("values.json", &json!({ "components": components }).to_string());
     let mut command = Command::new("helm");
     command.args(["template", release, "-n", "agents", "-f"]).arg(directory.0.join("values.json"));
