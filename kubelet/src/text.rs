@@ -40,6 +40,10 @@ macro_rules! impl_debug {
 /// The message about a file, a pod or another object on which this program panics.
 pub(crate) const PANICKED: &str = "this program has a defect: it panicked on this (see the log)";
 
+/// How many bytes of the API server's reason for a refusal are shown. An admission plugin may have a long one.
+#[cfg(feature = "api-server")]
+pub(crate) const LONGEST_REFUSAL: usize = 1024;
+
 /// `text`, cut after 128 bytes: an error about a UID of ten megabytes must stay short.
 pub(crate) fn shorten(text: &str) -> String {
     shorten_to(text, 128)
@@ -59,8 +63,8 @@ pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
     joined(error, |_| None)
 }
 
-/// Like `causes`, for kube errors. Only the API server's own message is shown: kube repeats it and then
-/// appends the whole object.
+/// Like `causes`, for kube errors. Only the API server's own message is shown, and no more than its beginning if it is long: kube
+/// repeats it and then appends the whole object.
 #[cfg(feature = "api-server")]
 #[must_use]
 pub fn api_causes(error: &(dyn Error + 'static)) -> String {
@@ -68,13 +72,27 @@ pub fn api_causes(error: &(dyn Error + 'static)) -> String {
         match error.downcast_ref()? {
             // kube's wrapper can be nested: "ServiceError: ServiceError: ".
             kube::Error::Service(error) => Some(api_causes(&**error)),
-            kube::Error::Api(status) => Some(format!("{} ({})", status.message, status.code)),
+            kube::Error::Api(status) => Some(refusal(status)),
             kube::Error::SerdeError(error) => {
                 Some(format!("the answer cannot be decoded: {}", without_found(error)))
             }
             _ => None,
         }
     })
+}
+
+/// The API server's refusal. Something else may have answered at its address, with a page of any length and any characters.
+#[cfg(feature = "api-server")]
+fn refusal(status: &kube::core::Status) -> String {
+    /// What kube gives as the reason if the answer is no `Status`. The message is then the whole answer.
+    const NO_STATUS: &str = "Failed to parse error data";
+    let kube::core::Status { code, message, reason, .. } = status;
+    match &**message {
+        "" => format!("the API server answers {code}"),
+        // Printed like a string of Rust, which escapes control characters.
+        page if reason == NO_STATUS => format!("the API server answers {code}: {:?}", shorten(page)),
+        message => format!("{} ({code})", shorten_to(message, LONGEST_REFUSAL)),
+    }
 }
 
 /// A decoder's message without the value it found, which may be a password.
@@ -237,6 +255,26 @@ mod tests {
         let wrapped = |error: Box<dyn Error + Send + Sync>| kube::Error::Service(error);
         let error = wrapped(Box::new(wrapped("connection refused".into())));
         assert_eq!(api_causes(&error), "connection refused");
+    }
+
+    /// Something other than an API server may answer: a proxy, a login page.
+    #[cfg(feature = "api-server")]
+    #[test]
+    fn what_a_server_says_is_shortened_and_without_control_characters_if_it_is_no_status() {
+        use kube::core::Status;
+
+        // As kube does with a body that is no `Status`.
+        let page = format!("<html>\r\n\u{1b}[2J\u{202e}{}", "x".repeat(1_000_000));
+        let status = Status::failure(&page, "Failed to parse error data").with_code(503);
+        let said = api_causes(&kube::Error::Api(status.boxed()));
+        assert!(said.starts_with(r#"the API server answers 503: "<html>\r\n\u{1b}[2J"#), "{said}");
+        assert!(said.len() < 300 && !said.contains(|c: char| c.is_control() || c == '\u{202e}'), "{said}");
+        let empty = Status::failure("", "Failed to parse error data").with_code(502);
+        assert_eq!(api_causes(&kube::Error::Api(empty.boxed())), "the API server answers 502");
+
+        let denied = Status::failure(&"ä".repeat(1_000_000), "Forbidden").with_code(403);
+        let said = api_causes(&kube::Error::Api(denied.boxed()));
+        assert_eq!(said, format!("{}… (403)", "ä".repeat(512)));
     }
 
     #[test]

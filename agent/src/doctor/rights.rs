@@ -19,6 +19,9 @@ const CHECK: &str = "rights";
 /// Kubelet: `NamespaceNodeLease`.
 const LEASES: &str = "kube-node-lease";
 
+/// How many characters of the user's name are shown. That of a service account has up to 338.
+const LONGEST_NAME: usize = 512;
+
 /// The parts of `deploy/kubernetes` that grant rights.
 const BASE: &str = "base";
 const MIRRORS: &str = "components/mirror-pods";
@@ -129,7 +132,8 @@ async fn user(client: &Client) -> Option<String> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = SelfSubjectReview::default();
     let review = api_clients::answer(reviews.create(&PostParams::default(), &review)).await.ok()?;
-    review.status?.user_info?.username
+    let name = review.status?.user_info?.username?;
+    Some(name.chars().take(LONGEST_NAME).collect())
 }
 
 /// Reviews all rights. Returns `false` if the server says that pods may not be listed or watched.

@@ -151,6 +151,26 @@ fn an_api_server_that_does_not_answer_is_named_by_its_address_alone() {
     assert!(code == Some(2) && message.contains("Connection refused"), "{message}");
 }
 
+/// A proxy, or a login page.
+#[test]
+fn what_is_no_api_server_is_reported_in_a_few_words_that_cannot_control_the_terminal() {
+    let page = format!("<html>\n\u{1b}]0;title\u{7}{}", "x".repeat(100_000));
+    let address = crate::support::serve(move |_| ("503 Service Unavailable", page.clone()));
+    let directory = Directory::new();
+    let kubeconfig = kubeconfig_with(
+        &directory,
+        &json!({ "server": format!("http://{address}") }),
+        &json!({ "token": "hunter2" }),
+    );
+    let (findings, code) = report(&format!("--kubeconfig {kubeconfig}"));
+    assert_eq!(code, Some(2));
+    let [message, _] = only(&findings, "API server", "failure");
+    assert!(message.ends_with("the API server answers 503"), "{message}");
+    let rights = of(&findings, "rights")[0]["message"].as_str().unwrap();
+    assert!(rights.contains(r#"the API server answers 503: "<html>\n\u{1b}]0;"#), "{rights}");
+    assert!(rights.len() < 400 && !rights.contains(char::is_control), "{rights}");
+}
+
 #[test]
 fn an_agent_with_tls_cannot_be_asked_without_its_authority() {
     let (pki, directory) = (Pki::new(), Directory::new());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, header};
 use kube::core::Status;
 
-use crate::text::shorten_to;
+use crate::text::{LONGEST_REFUSAL, shorten_to};
 
 /// The longest `Retry-After` that is obeyed.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ impl Failure {
         };
         let message = match &*status.message {
             "" => format!("the API server answers {code}"),
-            message => format!("{} ({code})", shorten_to(message, 1024)),
+            message => format!("{} ({code})", shorten_to(message, LONGEST_REFUSAL)),
         };
         let header = headers.get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
         let seconds = header.or(details.map(|it| u64::from(it.retry_after_seconds))).unwrap_or_default();
