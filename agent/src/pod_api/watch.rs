@@ -89,9 +89,10 @@ pub(super) async fn response_body(
     Ok(Body::from_stream(initial.chain(events)))
 }
 
-/// The end of a watch that fails. Like the API server, after status 200.
+/// The end of a watch that fails. Like the API server, after status 200. `type` comes first, as in every event.
 fn error(refusal: &Refusal) -> Bytes {
-    format!("{}\n", json!({ "type": "ERROR", "object": refusal.status() })).into()
+    let status = json!(refusal.status());
+    format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into()
 }
 
 /// The duration of a watch. A negative timeout ends it at once; zero counts as absent; more than [`MOST`] counts as that.
@@ -179,7 +180,21 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
+    use crate::api::refusal::Reason;
+
+    /// A client may look for the type at the start of each line, instead of parsing it.
+    #[test]
+    fn the_type_of_an_error_comes_first_as_in_other_events() {
+        let refusal = Refusal::new(Reason::Expired, "a \"quoted\"\nmessage");
+        let line = error(&refusal);
+        assert!(line.starts_with(br#"{"type":"ERROR","object":{"#), "{line:?}");
+        assert_eq!(line.split(|byte| *byte == b'\n').count(), 2, "{line:?}");
+        let event: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(event, json!({ "type": "ERROR", "object": refusal.status() }));
+    }
 
     #[test]
     fn no_watch_lasts_for_ever() {
