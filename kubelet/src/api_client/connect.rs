@@ -1,5 +1,7 @@
 //! Opens connections: TCP, TLS, and HTTP/2 where the server offers it.
 
+use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use hyper_timeout::TimeoutConnector;
@@ -8,6 +10,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
 use kube::client::{Body, ConfigExt, RustlsTlsError};
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
+use tower::util::MapErr;
 
 use super::options::{ConnectionOptions, Pings};
 use crate::https;
@@ -21,7 +25,8 @@ const TCP_PROBES: Duration = Duration::from_secs(10);
 /// A peer that acknowledges nothing for this long is dead. Four probes.
 pub(super) const TCP_SILENCE: Duration = Duration::from_secs(40);
 
-type Connector = TimeoutConnector<https::Connector>;
+type BoxError = Box<dyn Error + Send + Sync>;
+type Connector = MapErr<TimeoutConnector<https::Connector>, fn(BoxError) -> BoxError>;
 
 /// One HTTP/2 connection to the server, or one HTTP/1.1 connection per request under way.
 pub(super) type Connection = Client<Connector, Body>;
@@ -49,6 +54,7 @@ impl Connections {
         tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let mut connector = TimeoutConnector::new(https::encrypted(tcp, tls, name));
         connector.set_connect_timeout(Some(CONNECT));
+        let connector = MapErr::new(connector, in_words as fn(BoxError) -> BoxError);
         Ok(Self { connector, pings: options.pings, is_distrusted: watch::Sender::new(false) })
     }
 
@@ -80,5 +86,34 @@ impl Connections {
             .pool_idle_timeout(None)
             .pool_max_idle_per_host(MOST_IDLE)
             .build(self.connector.clone())
+    }
+}
+
+/// Says what did not happen in time. [`TimeoutConnector`] says only that a deadline has elapsed.
+fn in_words(error: BoxError) -> BoxError {
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    if inner.is_some_and(<dyn Error + Send + Sync>::is::<Elapsed>) {
+        let message = format!("no connection after {} s", CONNECT.as_secs());
+        return io::Error::new(io::ErrorKind::TimedOut, message).into();
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::causes;
+
+    /// The clock of the test goes on as soon as nothing else happens, so no machine is too slow for it.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_a_connection_is_reported_in_words() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url: http::Uri = format!("https://{}", silent.local_addr().unwrap()).parse().unwrap();
+        let mut config = Config::new(url.clone());
+        config.accept_invalid_certs = true;
+        let connections = Connections::new(&config, &ConnectionOptions::default()).unwrap();
+        let request = http::Request::get(url).body(Body::empty()).unwrap();
+        let error = connections.another().request(request).await.unwrap_err();
+        assert_eq!(causes(&error), "client error (Connect): no connection after 5 s");
     }
 }
