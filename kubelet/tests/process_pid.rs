@@ -173,6 +173,33 @@ fn a_young_process_is_soon_found_in_its_new_cgroup() {
 }
 
 #[test]
+fn a_process_may_move_while_it_is_young_and_in_no_container() {
+    let now = u64::try_from(Clock::new().now().as_millis() / 10).expect("a number");
+    let of_pod = format!("0::/{}\n", slice(1));
+    let of_container = cgroup(1, 2);
+    for (started, of, expected) in [
+        (now, HOST, true),
+        (now - 999, HOST, true),
+        (now - 1_000, HOST, false),
+        (now, &of_pod, true),
+        (now, &of_container, false),
+    ] {
+        let mut proc = Proc::new();
+        proc.process(7, started, of);
+        assert!(!proc.resolver.may_move(7), "it is not known yet");
+        proc.resolve(7);
+        assert_eq!(proc.resolver.may_move(7), expected, "{started} {of}");
+        proc.resolve(7);
+        assert_eq!(proc.resolver.may_move(7), expected, "remembered: {started} {of}");
+        proc.resolver.forget(7);
+        assert!(!proc.resolver.may_move(7));
+    }
+    let mut proc = Proc::new();
+    proc.resolve(7);
+    assert!(!proc.resolver.may_move(7), "there is none");
+}
+
+#[test]
 fn what_is_not_final_is_soon_read_again() {
     let new = Clock::new().now().as_millis() / 10;
     let new = u64::try_from(new).expect("a number");

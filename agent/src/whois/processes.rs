@@ -42,8 +42,16 @@ struct Work {
     _reader: OwnedSemaphorePermit,
 }
 
+/// What a process belongs to.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub(super) placement: Placement,
+    /// It is young, and a container runtime may still move it to its pod's cgroup.
+    pub(super) may_move: bool,
+}
+
 /// What each of some processes belongs to. A process that is missing was not read in time.
-pub(super) type Placements = HashMap<Process, Result<Placement, ResolveError>>;
+pub(super) type Placements = HashMap<Process, Result<Placed, ResolveError>>;
 
 impl Processes {
     /// The processes of the `/proc` at this path. `root`: the kubelet's `cgroupRoot`, if it has one.
@@ -104,7 +112,8 @@ fn read(mut resolver: PidResolver, waiting: &Receiver<Work>) {
                 Some(started) => resolver.resolve_started(process.id, started),
                 None => resolver.resolve_checked(process.id),
             };
-            (process, placement)
+            let may_move = resolver.may_move(process.id);
+            (process, placement.map(|placement| Placed { placement, may_move }))
         });
         // Fails if the client has gone.
         let _ = answer.send(placements.collect());

@@ -11,6 +11,7 @@ use super::unknown::Unknown;
 
 const NOT_OF_KUBELET: &str =
     "anyone could have made this cgroup: it is not where a kubelet puts its pods (--cgroup-root)";
+const NO_POD_OF_PROCESS: &str = "the process belongs to no pod";
 pub(super) const NO_CONTAINER_OR_SEVERAL: &str = "no container ID, or several, begin with it";
 const NO_POD_OF_LOG: &str = "the index does not have the pod of this log";
 
@@ -106,17 +107,17 @@ impl<'a> Sought<'a> {
             return Err(Unknown::invalid("at: a process ID at a time needs its start: PID@NANOSECONDS"));
         }
         let unknown = |error: &str| Unknown::new(Some("pid"), error);
-        match placements.get(&process) {
-            Some(Ok(Placement::Pod(cgroup))) => Ok(Self::of_cgroup_of_process(cgroup.clone())),
-            Some(Ok(Placement::NoPod)) => Err(unknown("the process belongs to no pod")),
-            Some(Ok(Placement::Gone)) => {
-                Err(unknown("no process has this ID, or the agent does not see it (--proc)"))
-            }
-            Some(Err(error)) => Err(unknown(&error.to_string())),
-            None => {
-                let unknown = unknown("the agent's /proc does not answer (--proc)");
-                Err(Unknown { retry: Retry::Later, ..unknown })
-            }
+        let not_yet = |error: &str| Unknown { retry: Retry::Later, ..unknown(error) };
+        let placed = match placements.get(&process) {
+            Some(Ok(placed)) => placed,
+            Some(Err(error)) => return Err(unknown(&error.to_string())),
+            None => return Err(not_yet("the agent's /proc does not answer (--proc)")),
+        };
+        match &placed.placement {
+            Placement::Pod(cgroup) => Ok(Self::of_cgroup_of_process(cgroup.clone())),
+            Placement::NoPod if placed.may_move => Err(not_yet(NO_POD_OF_PROCESS)),
+            Placement::NoPod => Err(unknown(NO_POD_OF_PROCESS)),
+            Placement::Gone => Err(unknown("no process has this ID, or the agent does not see it (--proc)")),
         }
     }
 

@@ -92,6 +92,8 @@ struct Remembered {
     resolved: Placement,
     /// In clock ticks. `None` if there was no process.
     started: Option<u64>,
+    /// Whether a runtime may still move it to its container's cgroup.
+    may_move: bool,
     until: Duration,
 }
 
@@ -203,6 +205,16 @@ impl PidResolver {
         Ok(if is_same { remembered.resolved.clone() } else { Placement::Gone })
     }
 
+    /// Whether the last answer about this process may change soon: it is younger than 10 s, and in no container's cgroup, so a
+    /// runtime may still move it there. Call it after [`Placement::NoPod`], to tell a process of the host from one that is not in
+    /// its pod's cgroup yet: for that one, ask again after a moment.
+    ///
+    /// `false` for a process that is not remembered.
+    #[must_use]
+    pub fn may_move(&self, pid: u32) -> bool {
+        self.remembered.get(&pid).is_some_and(|remembered| remembered.may_move)
+    }
+
     /// Forgets the process with this ID. Call it when you learn that the process has ended or was moved.
     pub fn forget(&mut self, pid: u32) {
         self.remembered.remove(&pid);
@@ -225,14 +237,13 @@ impl PidResolver {
                 None => (None, Placement::Gone),
             },
         };
-        let is_settled = match (&resolved, started) {
-            (Placement::Pod(cgroup), _) if cgroup.container_id.is_some() => true,
-            (_, None) => false,
-            (_, Some(started)) => self.clock.since_boot().saturating_sub(time(started)) >= YOUNG,
-        };
+        let is_in_container = matches!(&resolved, Placement::Pod(cgroup) if cgroup.container_id.is_some());
+        let is_young = |started| self.clock.since_boot().saturating_sub(time(started)) < YOUNG;
+        let may_move = !is_in_container && started.is_some_and(is_young);
+        let is_settled = started.is_some() && !may_move;
         let age = if is_settled { self.max_age } else { UNSETTLED_AGE.min(self.max_age) };
         self.make_room(now);
-        let remembered = Remembered { resolved, started, until: now.saturating_add(age) };
+        let remembered = Remembered { resolved, started, may_move, until: now.saturating_add(age) };
         Ok(self.remembered.entry(pid).insert_entry(remembered).into_mut())
     }
 

@@ -87,9 +87,14 @@ impl Setup {
 
     /// A process in this cgroup.
     fn process(&self, pid: &str, cgroup: &str) {
+        // Long ago.
+        self.process_started("0", pid, cgroup);
+    }
+
+    /// A process in this cgroup that was started so many clock ticks after the machine.
+    fn process_started(&self, ticks: &str, pid: &str, cgroup: &str) {
         fs::create_dir(self.proc.0.join(pid)).unwrap();
-        // Started long ago.
-        let stat = format!("{pid} (a b) S{}\n", " 0".repeat(40));
+        let stat = format!("{pid} (a b) S{} {ticks}{}\n", " 0".repeat(18), " 0".repeat(21));
         fs::write(self.proc.0.join(pid).join("stat"), stat).unwrap();
         fs::write(self.proc.0.join(pid).join("cgroup"), cgroup).unwrap();
     }
@@ -387,6 +392,26 @@ async fn a_process_is_looked_up_in_the_proc_of_the_host() {
     for answer in &answers[1..] {
         assert_eq!((&answer["podUID"], &answer["container"]), (&json!(WEB), &json!("nginx")), "{answer}");
     }
+}
+
+/// A container runtime starts a process in its own cgroup, and then moves it to the container's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_young_process_without_a_pod_is_worth_asking_about_again() {
+    let setup = Setup::new().await;
+    let of_runtime = "0::/system.slice/containerd.service\n";
+    // It stays young, however slow the machine is: it starts in the far future.
+    setup.process_started("999999999999999", "7", of_runtime);
+    setup.process("8", of_runtime);
+    let answers = setup.get(&["7", "8"]);
+    let said = answers.iter().map(|answer| ["error", "retry"].map(|field| answer[field].as_str().unwrap()));
+    let no_pod = "the process belongs to no pod";
+    assert_eq!(said.collect::<Vec<_>>(), [[no_pod, "later"], [no_pod, "never"]]);
+    let batch = lines(stdout(&setup.pipe(&["-o", "json"], b"7\n8\n")));
+    assert_eq!(batch, answers, "in a batch, too");
+    let cgroup = format!("0::/kubepods/pod{STATIC}/{}\n", id('f'));
+    fs::write(setup.proc.0.join("7/cgroup"), cgroup).unwrap();
+    let output = setup.agent.ask(&["whois", "7", "--wait", "60s", "-o", "json"]);
+    assert_eq!(lines(stdout(&output))[0]["podUID"], json!(STATIC));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
