@@ -69,8 +69,9 @@
 //! | a pod whose event arrived first | [`Reader::wait_for`] | one lookup per publication |
 //! | the kubelet's interface, shared by several writers | [`PodManager`] | a mutex for writers, nothing for readers |
 //!
-//! [`docs::embedders`] has the figures and complete examples: threads, async, batches, your own type, removed
-//! pods, lookups at a time, changes, writing, memory, testing.
+//! Three chapters have the figures and complete examples. [`docs::embedders`]: how to begin, features, testing.
+//! [`docs::lookups`]: keys, threads, async, batches, removed pods, lookups at a time. [`docs::writing`]: your own
+//! type, changes, memory, the end.
 //!
 //! # Kubernetes terms
 //! A *static pod* comes from a file or a URL, not from the API server. The kubelet shows it to the API server

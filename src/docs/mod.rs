@@ -20,8 +20,20 @@ pub mod performance {
     #![doc = include_str!("performance.md")]
 }
 
-/// How to embed the index in your own agent.
+/// Whether to embed the index in your own agent, how to begin, and how to test and upgrade.
 #[cfg(any(not(doctest), feature = "k8s-openapi"))]
 pub mod embedders {
     #![doc = include_str!("../../docs/embedders.md")]
+}
+
+/// Which call finds the pod of an event, now or at its time, and what it costs.
+#[cfg(any(not(doctest), feature = "k8s-openapi"))]
+pub mod lookups {
+    #![doc = include_str!("../../docs/lookups.md")]
+}
+
+/// How to write, follow and stop, with a pod type of your own, and what to watch meanwhile.
+#[cfg(any(not(doctest), feature = "k8s-openapi"))]
+pub mod writing {
+    #![doc = include_str!("../../docs/writing.md")]
 }

@@ -124,7 +124,7 @@ fn after_an_outage_no_key_is_said_to_have_been_nobodys_before() {
     assert_eq!(told.who(600, ip(8)), "TooEarly");
 }
 
-/// The guide's rule for asking again (docs/embedders.md): the kind of the answer does not decide it.
+/// The guide's rule for asking again (docs/lookups.md): the kind of the answer does not decide it.
 #[test]
 fn a_time_that_is_too_new_is_ambiguous_if_a_pod_has_the_ip_and_certain_once_it_is_known() {
     let mut told = Told::new();

@@ -222,7 +222,7 @@ fn each_kind_of_key_stands_in_the_lists_of_kinds() {
         (OF_THE_CODE, "| additional key |", "| `PodMeta`", &no_additional_keys),
         ("docs/contributing/checks.md", "| a lookup by IP", ";", &no_additional_keys),
         ("docs/comparison.md", "persistent tables, one published snapshot", "|\n", &["custom"]),
-        ("docs/embedders.md", "### What each key costs", "a cgroup ID, a process ID", &["custom"]),
+        ("docs/lookups.md", "### What each key costs", "a cgroup ID, a process ID", &["custom"]),
         ("CHANGELOG.md", "- Finds pods by UID", "from any number of threads", &[]),
     ] {
         let text = read(file);

@@ -40,7 +40,7 @@ fn the_memory_of_the_agent_is_the_same_on_each_page() {
 #[test]
 fn the_guide_says_as_the_report_how_many_lookups_several_threads_make() {
     let report = read("docs/performance/README.md");
-    let guide = read("docs/embedders.md");
+    let guide = read("docs/lookups.md");
     let of_report = rows(
         &report,
         "| threads | 1,000 pods: no writer | 1,000 updates/s | a writer at full speed | 100,000 pods: no writer | 1,000 updates/s | a writer at full speed |",
@@ -67,7 +67,7 @@ fn the_guides_figures_are_those_of_the_reports() {
         };
         format!("{} · {} ns", rounded(row[1]), rounded(row[2]))
     };
-    let guide = read("docs/embedders.md");
+    let guide = read("docs/lookups.md");
     for (handle, design) in [
         ("`Reader::cached()`", "pod-index, cached"),
         ("`cached.load().pod_by_uid(&uid)`", "pod-index, cached, parsed UID"),
@@ -103,9 +103,9 @@ fn the_guides_figures_are_those_of_the_reports() {
         let measured = key.map(|key| nanoseconds(key).join(" · ")).unwrap_or_default();
         assert_eq!((row[2], row[3]), (&*instructions(bench).to_string(), &*measured), "{call}");
     }
-    assert_says("docs/embedders.md", &format!("by IP it takes {} instructions", instructions("ip_get")));
+    assert_says("docs/lookups.md", &format!("by IP it takes {} instructions", instructions("ip_get")));
     let load = instructions("uid_hit_by_load") - instructions("uid_hit");
-    assert_says("docs/embedders.md", &format!("`Reader::load()` adds {load} instructions"));
+    assert_says("docs/lookups.md", &format!("`Reader::load()` adds {load} instructions"));
 
     // What an update costs, with 1,000 pods and with 100,000.
     let [most, least] = [" ns with 1,000 pods, ", " ns with 100,000 pods, "].map(|pods| {
@@ -124,7 +124,7 @@ fn the_guides_figures_are_those_of_the_reports() {
         format!("{:.2} µs", nanoseconds.parse::<f64>().unwrap() / 1e3)
     });
     let sentence = format!("an update takes {alone} alone and {batch} in a batch of 1,000");
-    assert!(guide.contains(&sentence), "docs/embedders.md: {sentence}");
+    assert_says("docs/writing.md", &sentence);
 
     // How long a lookup waits for a writer with a lock.
     let figures = read("docs/performance/figures.tsv");
@@ -164,7 +164,7 @@ fn the_guides_figures_are_those_of_the_reports() {
 
 #[test]
 fn the_guide_has_the_percentiles_of_single_lookups() {
-    let guide = read("docs/embedders.md");
+    let guide = read("docs/lookups.md");
     let figures = read("docs/performance/figures.tsv");
     let percentile = |pods: &str, situation: &str, percentile: &str| {
         let name = format!("latency\t{pods}\t{situation} {percentile}\tpod-index, cached\t");

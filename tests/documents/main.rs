@@ -8,6 +8,7 @@ mod figures;
 mod limits;
 mod links;
 mod names;
+mod sizes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,14 +23,21 @@ fn read(path: &str) -> String {
 
 /// All files below `directory` with this extension, except build output and hidden files.
 fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = all_files(directory);
+    found.retain(|path| path.extension().is_some_and(|of| of == extension));
+    found
+}
+
+/// All files below `directory`, except build output and hidden directories.
+fn all_files(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !name.starts_with('.') && !["target", "corpus"].contains(&&*name) {
-            found.extend(files(&path, extension));
-        } else if path.extension().is_some_and(|of| of == extension) {
+        if path.is_file() {
             found.push(path);
+        } else if path.is_dir() && !name.starts_with('.') && !["target", "corpus"].contains(&&*name) {
+            found.extend(all_files(&path));
         }
     }
     found

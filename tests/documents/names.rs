@@ -59,7 +59,7 @@ fn logged_levels() -> BTreeSet<(String, &'static str)> {
 
 #[test]
 fn embedders_have_each_module_of_the_library_that_logs_with_its_levels() {
-    let page = read("docs/embedders.md");
+    let page = read("docs/writing.md");
     let mut listed = BTreeSet::new();
     for row in rows(&page, "| target: `pod_index_kubelet::` and | `ERROR` | `WARN` | `INFO` | `DEBUG` |") {
         let levels = ["error", "warn", "info", "debug"].into_iter().zip(&row[1..]);

@@ -68,7 +68,7 @@ fn embedders_are_told_what_a_pod_and_a_record_take() {
     let pod = kilobytes(of_pods.kept / PODS);
     let seven = made(&pods, RULES);
     let ten = made(&pods, TEN);
-    let guide = include_str!("../../../docs/embedders.md");
+    let guide = include_str!("../../../docs/writing.md");
     for sentence in [
         format!("{json} kB of JSON, takes {pod} kB as k8s-openapi's `Pod`"),
         format!("its `Record` takes about {} kB more", decimal(seven.record + seven.join)),
@@ -80,7 +80,7 @@ fn embedders_are_told_what_a_pod_and_a_record_take() {
             decimal(ten.join)
         ),
     ] {
-        assert!(guide.contains(&sentence), "docs/embedders.md does not say: {sentence}");
+        assert!(guide.contains(&sentence), "docs/writing.md does not say: {sentence}");
     }
 }
 
