@@ -61,6 +61,11 @@ impl Batch {
         &self.queries
     }
 
+    /// Whether every query is answered.
+    pub(super) fn is_answered(&self) -> bool {
+        self.queries.is_empty()
+    }
+
     /// Answers all queries at once: they are few.
     pub(super) fn answer_all(
         mut self,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use hyper::body::Bytes;
 use pod_index::{OwnedSnapshot, Reader};
 use pod_index_kubelet::records::Record;
@@ -25,18 +25,20 @@ pub(super) const ONE_MOMENT: Duration = Duration::from_secs(10);
 
 impl Whois {
     /// Answers queries in parts, while the client reads them. `body`: that the queries are in.
-    pub(super) fn answer_in_parts(
+    ///
+    /// The first part is computed before the response begins. Most batches have no other: their response has a length, and
+    /// leaves with its head in one write.
+    pub(super) async fn answer_in_parts(
         self: Arc<Self>,
         limits: Arc<ClientLimits>,
         batch: Batch,
         body: Option<HeldBody>,
     ) -> Response {
-        let answering = Answering { whois: self, limits, batch, ahead: None, moment: None, body };
-        let parts = stream::try_unfold(answering, async |mut answering| {
-            let part = answering.next_part().await?;
-            Ok::<_, io::Error>((!part.is_empty()).then(|| (Bytes::from(part), answering)))
-        });
-        (HEAD, Body::from_stream(parts)).into_response()
+        let mut answering = Answering { whois: self, limits, batch, ahead: None, moment: None, body };
+        match answering.next_part().await {
+            Ok(only) if answering.batch.is_answered() => (HEAD, only).into_response(),
+            first => (HEAD, answering.into_body(first)).into_response(),
+        }
     }
 }
 
@@ -54,7 +56,18 @@ struct Answering {
 }
 
 impl Answering {
-    /// The next answers. None are left if it is empty.
+    /// A body that begins with `first`, and goes on with what is not answered yet.
+    fn into_body(self, first: io::Result<Vec<u8>>) -> Body {
+        let others = stream::try_unfold(self, async |mut answering| {
+            if answering.batch.is_answered() {
+                return Ok(None);
+            }
+            Ok(Some((answering.next_part().await?, answering)))
+        });
+        Body::from_stream(stream::iter([first]).chain(others).map_ok(Bytes::from))
+    }
+
+    /// The next answers.
     async fn next_part(&mut self) -> io::Result<Vec<u8>> {
         self.body.as_ref().map_or(Ok(()), HeldBody::check)?;
         let mut ahead = self.next_ahead().await;

@@ -67,7 +67,7 @@ mod tests {
         let whois = Arc::into_inner(whois).unwrap();
         let whois = Arc::new(Whois { processes: Processes::counting(Arc::clone(&reads)), ..whois });
         let client = Clients::new().named("client");
-        let body = whois.answer_in_parts(client, batch_of_lines(lines), None).into_body();
+        let body = whois.answer_in_parts(client, batch_of_lines(lines), None).await.into_body();
         let body = body.collect().await.unwrap().to_bytes();
         let answers = str::from_utf8(&body).unwrap().lines().count();
         assert_eq!((answers, reads.load(Ordering::Relaxed)), (words + processes, processes));

@@ -76,6 +76,11 @@ impl Queries {
     pub(super) fn of_body(text: Bytes) -> Self {
         Self { text, end: b'\n' }
     }
+
+    /// Whether none is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
 }
 
 impl Iterator for Queries {

@@ -56,7 +56,7 @@ async fn of_url(
     if count <= FEW {
         return Ok(whois.answer_at_once(&client.limits, batch).await);
     }
-    Ok(whois.answer_in_parts(client.limits, batch, None))
+    Ok(whois.answer_in_parts(client.limits, batch, None).await)
 }
 
 /// `POST /whois`, with a query in each line of the body.
@@ -75,7 +75,7 @@ async fn of_body(
     }
     let (text, held) = HeldBody::read(&client.limits, request.into_body()).await?;
     let batch = Batch::new(Queries::of_body(text), options);
-    Ok(whois.answer_in_parts(client.limits, batch, Some(held)))
+    Ok(whois.answer_in_parts(client.limits, batch, Some(held)).await)
 }
 
 fn bad(message: impl Into<String>) -> Response {

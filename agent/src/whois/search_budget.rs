@@ -91,7 +91,7 @@ mod tests {
         let (whois, mut index) = whois();
         index.fill(PODS, of_pods);
         let batch: Batch = batch_of_lines(lines);
-        let mut body = whois.answer_in_parts(Clients::new().named("client"), batch, None).into_body();
+        let mut body = whois.answer_in_parts(Clients::new().named("client"), batch, None).await.into_body();
         let mut parts = Vec::new();
         while let Some(frame) = body.frame().await {
             parts.push(String::from_utf8(frame.unwrap().into_data().unwrap().into()).unwrap());

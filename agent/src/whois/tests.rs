@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use axum::body::HttpBody;
 use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -139,7 +140,7 @@ async fn the_answers_to_a_body_are_of_one_moment_unless_its_client_is_slow() {
     let limits = Clients::new().named("client");
     let batch = batch_of_lines("web-0\n".repeat(3 * READ_AT_ONCE));
     for (pause, expected) in [(Duration::ZERO, 1), (ONE_MOMENT, 3)] {
-        let response = Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch.clone(), None);
+        let response = Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch.clone(), None).await;
         let mut body = response.into_body();
         let mut seen = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -151,6 +152,22 @@ async fn the_answers_to_a_body_are_of_one_moment_unless_its_client_is_slow() {
         assert_eq!(seen.len(), 2 * 3 * READ_AT_ONCE);
         seen.dedup();
         assert_eq!(seen.len(), expected, "{seen:?}");
+    }
+}
+
+/// A response with a length leaves in one write, and a client reads it without taking chunks apart.
+#[tokio::test]
+async fn a_batch_whose_answers_fit_into_one_part_gets_a_response_with_a_length() {
+    let (whois, _index) = whois();
+    let limits = Clients::new().named("client");
+    for (queries, is_one_part) in [(0, true), (1, true), (READ_AT_ONCE, true), (READ_AT_ONCE + 1, false)] {
+        let batch = batch_of_lines("web-0\n".repeat(queries));
+        let body = Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch, None).await.into_body();
+        let length = body.size_hint().exact();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answers = str::from_utf8(&body).unwrap().lines().count();
+        let expected_length = is_one_part.then_some(body.len() as u64);
+        assert_eq!((answers, length), (queries, expected_length), "{queries} queries");
     }
 }
 
@@ -179,7 +196,7 @@ async fn an_answer_without_a_pod_says_whether_to_ask_again_in_batches_too() {
     let whois = Arc::new(Whois { processes: Processes::counting(Arc::default()), ..whois });
     let lines = expected.map(|(query, _)| query).join("\n");
     let mut responses =
-        vec![Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch_of_lines(lines), None)];
+        vec![Arc::clone(&whois).answer_in_parts(Arc::clone(&limits), batch_of_lines(lines), None).await];
     for (query, _) in expected {
         let parameters = form_urlencoded::Serializer::new(String::new()).append_pair("q", query).finish();
         responses.push(whois.answer_at_once(&limits, batch_of_url(&parameters)).await);
