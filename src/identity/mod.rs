@@ -156,6 +156,9 @@ impl<'a> Identity<'a> {
     }
 
     /// Forms that are not paths.
+    ///
+    /// A form that is added comes before the full name, which takes any text with one `_`, and before the UID, which takes all that
+    /// is left. May it contain a slash? Then it comes before `NAMESPACE/NAME`, too, beyond which no text with a slash gets.
     fn short(text: &'a str) -> Option<Self> {
         if let Some(id) = ContainerId::parse(text) {
             return Some(Self::ContainerId(id));

@@ -62,6 +62,9 @@ pub(crate) struct Words(pub(crate) u64, pub(crate) u64);
 
 /// A key of two texts of any bytes, one after the other, with the length of the first. Most names and keys are short enough to
 /// be in the entry itself: a lookup then reads nothing else.
+///
+/// A key of one text has an empty second one, wherever there are two: `Text::new(text, b"")`, `Text::is(text, b"")`, and
+/// `Hashing::pair(text, "")` for its hash.
 #[derive(Clone)]
 pub(crate) enum Text {
     Here { first: u8, len: u8, bytes: [u8; TEXT_HERE] },
