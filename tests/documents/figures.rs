@@ -87,7 +87,11 @@ fn the_guides_figures_are_those_of_the_reports() {
         })
     };
     let [few, many] = nanoseconds("IP");
-    assert_says("docs/embedders.md", &format!("by IP {few} ns with 1,000 pods, {many} ns with 100,000"));
+    let by_ip = format!("{few} ns with 1,000 pods, {many} ns with 100,000");
+    assert_says("docs/embedders.md", &format!("by IP {by_ip}"));
+    assert_says("docs/embedders.md", &format!("| a lookup by IP takes | [{by_ip}]"));
+    let by_ip = instructions("ip_hit");
+    assert_says("docs/embedders.md", &format!("| CPU for each | {by_ip} instructions of your thread |"));
     let told = rows(&guide, "| your event carries | call | instructions | ns, at 1,000 · 100,000 pods |");
     for (call, bench, key) in [
         ("pods.load().pod_by_ip(ip)", "ip_hit", Some("IP")),
