@@ -1,9 +1,9 @@
-//! Relative links, headings, and files named as `code` exist.
+//! Relative links, headings, and files named as `code` exist, and a release knows the pages with such links.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::{between, files, prose, root};
+use super::{between, block, files, included, prose, read, root};
 
 /// First components of paths in this repository.
 const ROOTS: [&str; 12] = [
@@ -58,6 +58,33 @@ fn every_relative_link_leads_to_an_existing_file_and_heading() {
     }
     assert_eq!(broken, [""; 0]);
     assert!(links > 20, "only {links} links were looked at");
+}
+
+/// Where a registry or rustdoc shows a page, nothing is beside it to which a relative link could lead. And the image is built with the
+/// pages that rustdoc shows, because the code includes them.
+#[test]
+fn a_release_changes_the_links_of_each_page_that_a_package_shows_and_the_image_is_built_with_it() {
+    let manifest = read("Cargo.toml");
+    // The change log is only read in the package's files.
+    let pages = included(&manifest).filter(|path| path.ends_with(".md") && *path != "/CHANGELOG.md");
+    let of_the_index: BTreeSet<&str> = pages.map(|path| path.trim_start_matches('/')).collect();
+    let of_all: BTreeSet<&str> =
+        of_the_index.iter().copied().chain(["kubelet/README.md", "agent/README.md"]).collect();
+
+    let script = read("deploy/release.sh");
+    let changed: BTreeSet<&str> = block(&script, "\nfor page in ", "; do").split(' ').collect();
+    assert_eq!(
+        changed, of_all,
+        "left: the pages that deploy/release.sh changes; right: those of the packages"
+    );
+
+    let context = read("deploy/Dockerfile.dockerignore");
+    let copied = context.lines().filter_map(|line| line.strip_prefix('!'));
+    let copied: BTreeSet<&str> = copied.filter(|path| path.ends_with(".md")).collect();
+    assert_eq!(
+        copied, of_the_index,
+        "left: the pages in deploy/Dockerfile.dockerignore; right: those of the index"
+    );
 }
 
 #[test]

@@ -43,6 +43,12 @@ fn all_files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// What `include` in the index's `Cargo.toml` names, such as `/src` and `/examples/*.rs`.
+fn included(manifest: &str) -> impl Iterator<Item = &str> {
+    let list = block(manifest, "\ninclude = [\n", "\n]");
+    list.lines().map(|line| line.trim().trim_matches(['"', ',']))
+}
+
 /// The page with the tables of modules, and with the glossary.
 const OF_THE_CODE: &str = "docs/contributing/code.md";
 

@@ -6,16 +6,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{all_files, block, files, read, root};
+use super::{all_files, files, included, read, root};
 
 /// In bytes. A page that grows beyond it needs to be split into pages that answer one question each.
 const LARGEST: u64 = 100_000;
-
-/// What `include` in the index's `Cargo.toml` names, such as `/src` and `/examples/*.rs`.
-fn included(manifest: &str) -> impl Iterator<Item = &str> {
-    let list = block(manifest, "\ninclude = [\n", "\n]");
-    list.lines().map(|line| line.trim().trim_matches(['"', ',']))
-}
 
 /// The files that one entry of `include` names. A `*` is in the last part of its path, if it has one.
 fn files_of(entry: &str) -> Vec<PathBuf> {
