@@ -19,7 +19,7 @@ const CHECK: &str = "rights";
 /// Kubelet: `NamespaceNodeLease`.
 const LEASES: &str = "kube-node-lease";
 
-/// How many characters of the user's name are shown. That of a service account has up to 338.
+/// How many characters of the user's name are shown. That of a service account has up to 339.
 const LONGEST_NAME: usize = 512;
 
 /// The parts of `deploy/kubernetes` that grant rights.

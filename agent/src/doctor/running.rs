@@ -94,8 +94,8 @@ impl Reads {
         if role == Source::Api {
             return Self::Always;
         }
-        // The agent may have a source that doctor's settings do not name.
         let Some(settings) = settings else { return Self::Unknown };
+        // The agent may have a source that doctor's settings do not name.
         settings.kind_of(role).map_or(Self::Unknown, |kind| Self::Every(period_of(settings, kind)))
     }
 }

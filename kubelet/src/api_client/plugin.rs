@@ -128,8 +128,8 @@ impl Plugin {
         Ok(issued)
     }
 
-    /// Decodes an output that may be only the beginning of an answer. Of JSON, the last brace tells that it is all. A beginning of YAML
-    /// would be valid: of `token: abc` half a token, without what follows a token that never expires.
+    /// Decodes an output that may be only the beginning of an answer. So it has to be JSON, which is invalid without its last
+    /// brace. YAML that is cut may still be valid, with half of a token and without the time at which the token expires.
     fn decoded_if_all(&self, stdout: &[u8]) -> Result<Answer, AuthError> {
         serde_json::from_slice(stdout).map_err(|_incomplete| {
             AuthError::AuthExec(format!(

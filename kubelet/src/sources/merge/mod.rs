@@ -35,7 +35,8 @@ use super::{NodeName, Problem, Source, SourceUpdate, pod};
 /// A pod is identified by its UID. Its metadata and spec come from the API server, else from the kubelet,
 /// else from the manifest. Its status comes from the one of the kubelet and the API server that reports the pod. If both
 /// do, the status of an ordinary pod is that of the newer version, by `resourceVersion`, and the kubelet's if one of them has
-/// none; that of a static pod is the kubelet's. A pod is removed when no source reports it. Over its socket, the kubelet is believed more than this: see [`trust_kubelet`](Self::trust_kubelet).
+/// none; that of a static pod is the kubelet's. A pod is removed when no source reports it. Over its socket, the kubelet is
+/// believed more than this: see [`trust_kubelet`](Self::trust_kubelet).
 ///
 /// A static pod has one UID in the kubelet and may have another in a manifest read by this library. If the
 /// kubelet, or a kubelet's mirror pod, has the manifest's full name under another UID, that pod is used. Spec and
