@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::{between, block, files, included, prose, read, root};
+use super::{between, block, files, included, prose, read, root, spans};
 
 /// First components of paths in this repository.
 const ROOTS: [&str; 12] = [
@@ -85,6 +85,32 @@ fn a_release_changes_the_links_of_each_page_that_a_package_shows_and_the_image_i
         copied, of_the_index,
         "left: the pages in deploy/Dockerfile.dockerignore; right: those of the index"
     );
+}
+
+/// Whoever runs `--test index documents::figures::the_…` with a former name runs no test, and sees that nothing failed.
+#[test]
+fn every_named_test_of_the_documents_exists() {
+    let mut named = 0;
+    let mut missing = Vec::new();
+    for document in files(root(), "md") {
+        let text = fs::read_to_string(&document).unwrap();
+        for name in prose(&text).flat_map(spans).filter_map(|span| span.strip_prefix("documents::")) {
+            if name.is_empty() {
+                continue;
+            }
+            named += 1;
+            let exists = name.split_once("::").is_some_and(|(module, test)| {
+                let file = root().join("tests/documents").join(module).with_extension("rs");
+                let function = format!("\nfn {}", test.trim_end_matches('…'));
+                fs::read_to_string(file).is_ok_and(|code| code.contains(&function))
+            });
+            if !exists {
+                missing.push(format!("{}: documents::{name}", document.display()));
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0]);
+    assert!(named > 3, "only {named} names were looked at");
 }
 
 #[test]
