@@ -30,9 +30,11 @@ impl Sought<'_> {
 
     /// Whether the path of a log is the node's: somebody may have put another one together.
     fn contradiction_of_root(&self, path: &str) -> Option<String> {
-        let is_log = matches!(self.identity, Identity::PodLog(_) | Identity::PodDirectory { .. });
+        if !matches!(self.identity, Identity::PodLog(_) | Identity::PodDirectory { .. }) {
+            return None;
+        }
         let is_rooted = path.trim_ascii().starts_with("/var/log/pods/") || !path.contains("/var/log/pods/");
-        (is_log && !is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
+        (!is_rooted).then(|| "the path does not begin with /var/log/pods".to_owned())
     }
 }
 

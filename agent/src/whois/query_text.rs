@@ -105,7 +105,8 @@ pub(super) fn address(text: &str) -> Option<Result<IpAddr, String>> {
 
 /// The start of a container ID after the name of its runtime, as in `docker://3e5f0b1c3e5f`.
 pub(super) fn short_id_of_runtime(text: &str) -> Option<&str> {
-    let (runtime, id) = text.split_once("://")?;
+    let (runtime, rest) = text.split_once(':')?;
+    let id = rest.strip_prefix("//")?;
     (!runtime.is_empty() && is_short_id(id)).then_some(id)
 }
 
