@@ -74,9 +74,11 @@ fn embedders_have_each_module_of_the_library_that_logs_with_its_levels() {
 }
 
 /// What operators read. The reference itself is compared with the program.
-const OF_THE_AGENT: [&str; 14] = [
+const OF_THE_AGENT: [&str; 16] = [
     "CHANGELOG.md",
     "deploy/README.md",
+    "deploy/service.md",
+    "deploy/upgrades.md",
     "docs/compatibility.md",
     "docs/disputed-answer.md",
     "docs/languages.md",

@@ -337,6 +337,7 @@ fn components_whose_agents_cannot_start_are_refused_by_their_names() {
 fn the_patches_in_the_documents_together_change_what_each_of_them_names() {
     let documents = [
         include_str!("../../../deploy/README.md"),
+        include_str!("../../../deploy/upgrades.md"),
         include_str!("../../../docs/sizing.md"),
         include_str!("../../../docs/security.md"),
     ];
