@@ -303,6 +303,47 @@ mod tests {
         }
     }
 
+    /// A row of a table of settings.
+    struct Row {
+        settings: &'static str,
+        others: &'static str,
+    }
+
+    impl Row {
+        fn says(&self, setting: &str, other: &str) -> bool {
+            let names = |cell: &str, flag: &str| {
+                ["`", "="].iter().any(|end| cell.contains(&format!("`--{flag}{end}")))
+            };
+            names(self.settings, setting) && names(self.others, other)
+        }
+    }
+
+    /// The rows of the reference's table with these headings.
+    fn rows_of_reference(headings: &str) -> Vec<Row> {
+        let reference = include_str!("../../../docs/reference.md");
+        let (_, rest) = reference.split_once(headings).unwrap_or_else(|| panic!("no table has {headings:?}"));
+        let lines = rest.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let cells = |line: &'static str| line.trim_matches('|').split_once(" | ");
+        lines.filter_map(cells).map(|(settings, others)| Row { settings, others }).collect()
+    }
+
+    /// Who combines settings reads these tables before the agent refuses them.
+    #[test]
+    fn the_reference_says_which_settings_need_or_exclude_each_other() {
+        let rows = rows_of_reference("\n| setting | needs |");
+        for need in &NEEDS {
+            for needed in need.one_of.flags() {
+                let is_said = rows.iter().any(|row| row.says(need.flag, needed));
+                assert!(is_said, "--{} needs --{needed}", need.flag);
+            }
+        }
+        let rows = rows_of_reference("\n| setting | not with |");
+        for [one, other] in EXCLUDE.into_iter().chain(two_of_one_role()) {
+            let is_said = rows.iter().any(|row| row.says(one, other) || row.says(other, one));
+            assert!(is_said, "--{one} excludes --{other}");
+        }
+    }
+
     #[test]
     fn mirror_pods_are_managed_for_manifests_of_every_source_that_has_some_and_for_no_other() {
         for (flag, is_enough) in [

@@ -532,10 +532,10 @@ fn a_container_of_the_daemonset_prints_a_kubeconfig_for_the_clients_of_its_node(
     assert!(why.contains("POD_INDEX_TLS_CERT_FILE") && why.contains("--certificate-authority"), "{why}");
 }
 
-/// The unit has the right to read every file. Mounts decide which files it sees: an empty root plus bind
-/// mounts.
+/// The unit has the right to read every file. What it binds into an empty root decides which files it sees,
+/// where systemd gives it that root.
 #[test]
-fn the_service_sees_the_manifests_and_its_configuration_and_no_key_of_the_node() {
+fn the_service_binds_the_manifests_and_its_configuration_and_no_key_of_the_node() {
     let unit = std::fs::read_to_string(deploy("systemd/pod-index.service")).unwrap();
     let values = |key: &str| {
         let lines = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
