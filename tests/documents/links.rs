@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 use super::{between, block, files, included, prose, read, root, spans};
 
@@ -66,7 +67,7 @@ fn every_relative_link_leads_to_an_existing_file_and_heading() {
 fn a_release_changes_the_links_of_each_page_that_a_package_shows_and_the_image_is_built_with_it() {
     let manifest = read("Cargo.toml");
     // The change log is only read in the package's files.
-    let pages = included(&manifest).filter(|path| path.ends_with(".md") && *path != "/CHANGELOG.md");
+    let pages = included(&manifest).filter(|path| is_page(path) && *path != "/CHANGELOG.md");
     let of_the_index: BTreeSet<&str> = pages.map(|path| path.trim_start_matches('/')).collect();
     let of_all: BTreeSet<&str> =
         of_the_index.iter().copied().chain(["kubelet/README.md", "agent/README.md"]).collect();
@@ -80,11 +81,15 @@ fn a_release_changes_the_links_of_each_page_that_a_package_shows_and_the_image_i
 
     let context = read("deploy/Dockerfile.dockerignore");
     let copied = context.lines().filter_map(|line| line.strip_prefix('!'));
-    let copied: BTreeSet<&str> = copied.filter(|path| path.ends_with(".md")).collect();
+    let copied: BTreeSet<&str> = copied.filter(|path| is_page(path)).collect();
     assert_eq!(
         copied, of_the_index,
         "left: the pages in deploy/Dockerfile.dockerignore; right: those of the index"
     );
+}
+
+fn is_page(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|of| of == "md")
 }
 
 /// Whoever runs `--test index documents::figures::the_…` with a former name runs no test, and sees that nothing failed.
