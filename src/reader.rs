@@ -161,8 +161,9 @@ impl<P> Deref for Guard<P> {
 /// Memory, while it is held: what this snapshot has and the current one has no longer. That grows with each pod that is replaced,
 /// and is at most all of its pods and their index once more, however many snapshots come meanwhile.
 ///
-/// Time, when it is let go: not of the reader, but of the writer. Its next publication, or
-/// [`reclaim`](crate::Writer::reclaim), frees all of that in one go, and calls the `Drop` of each pod that only this snapshot had.
+/// Time, when it is let go: not of the reader, but of the writer. [`reclaim`](crate::Writer::reclaim), or the publication that checks
+/// this snapshot, frees all of that in one go, and calls the `Drop` of each pod that only this snapshot had. (A publication checks four
+/// replaced snapshots in turn: usually that is the next one, and if many are held a later one.)
 /// So if 100,000 pods were replaced during an hour, one write drops 100,000 pods before it returns. Readers have its result
 /// by then: freeing comes last.
 ///

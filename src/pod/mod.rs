@@ -75,10 +75,24 @@ impl PodKind {
 /// [`is_mirror_pod_of`] also reads [`CONFIG_HASH_ANNOTATION`]. A type that returns `None` for all of them has
 /// neither static nor mirror pods. To be read from several threads, a pod must be `Send` and `Sync`.
 ///
-/// The results must not change while the pod is in the index. If they do, lookups may miss that pod, and
-/// those that share its name or a key; or they find it by its former name or keys, even after it was removed, until the
-/// next [`set_pods`](crate::Writer::set_pods), or among the removed pods for longer. Nothing panics and no other pod is affected, as with a key that
-/// changes inside a [`HashMap`](std::collections::HashMap).
+/// # Results that change
+/// Each method must return the same for as long as an object is in the index, also as a removed pod. Why? The index keeps no list of
+/// a pod's keys. When a pod is replaced or removed, it asks the old object again which entries to take away. So for a change, store
+/// a new object under the same UID. What no method returns may change in place.
+///
+/// If `uid`, `name`, `namespace`, `annotation`, `keys` or `life` returns something else than before, nothing panics and nothing is
+/// reported, but:
+///
+/// - Lookups may miss that pod.
+/// - They may find it by a former UID, name or key, even after it was removed: until the next
+///   [`set_pods`](crate::Writer::set_pods) at the latest, and among the removed pods and in lookups at a time for longer.
+/// - The same may happen to each pod that shares a UID, a name or a key with it, a former or a present one: lookups may miss it, or
+///   find one of the two for the other. Followers may be told of a change of the wrong one.
+/// - [`ignored_key_count`](crate::Snapshot::ignored_key_count) and [`key_counts`](crate::Snapshot::key_counts) may be wrong until that
+///   `set_pods`.
+///
+/// A pod that shares none of these with it is found as before, as with a key that changes inside a
+/// [`HashMap`](std::collections::HashMap).
 ///
 /// # Examples
 /// ```
