@@ -6,7 +6,7 @@ use std::path::Path;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Namespace, Pod, PodSpec, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::Int;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api_server::{ApiServer, shipped};
 use crate::health::health_address;
@@ -55,6 +55,23 @@ fn the_daemonset_runs_with_no_more_than_it_needs() {
         "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": { "drop": ["ALL"] },
     });
     assert_eq!(serde_json::to_value(&container.security_context).unwrap(), restricted);
+}
+
+/// Whoever stops a roll-out sets `OnDelete` by hand. kubectl and Helm set back only what a manifest names.
+#[test]
+fn the_daemonset_names_its_update_strategy_and_the_page_of_upgrades_sets_it_again() {
+    let strategy = serde_json::to_value(base().spec.update_strategy).unwrap();
+    assert_eq!(strategy, json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "10%" } }));
+    let page = std::fs::read_to_string(deploy("upgrades.md")).unwrap();
+    let patches = page
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("kubectl -n pod-index patch daemonset pod-index -p '"));
+    let patches = patches.map(|patch| patch.strip_suffix('\'').unwrap());
+    let strategies: Vec<_> = patches
+        .map(|patch| serde_json::from_str::<Value>(patch).unwrap()["spec"]["updateStrategy"].take())
+        .collect();
+    let stopped = json!({ "type": "OnDelete" });
+    assert_eq!(strategies, [stopped, strategy.clone(), strategy], "to stop, to go on, to go back");
 }
 
 /// An alert fires at 90 % of the limit, so the measured memory must stay below that.

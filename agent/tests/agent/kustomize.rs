@@ -288,6 +288,25 @@ fn the_values_of_the_chart_change_the_daemonset_as_a_patch_does() {
     }
 }
 
+/// Helm merges maps: whoever sets a pace keeps the type, and whoever sets the type keeps the pace, which `OnDelete` does not use.
+#[test]
+#[ignore = "needs kubectl and helm: .ci/run deploy"]
+fn the_chart_names_the_type_of_the_update_strategy_whatever_the_values_change() {
+    let rolling =
+        |share: &str| json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": share } });
+    let on_delete = json!({ "type": "OnDelete", "rollingUpdate": { "maxUnavailable": "10%" } });
+    for (changed, expected) in [
+        (json!({}), rolling("10%")),
+        (json!({ "rollingUpdate": { "maxUnavailable": "1%" } }), rolling("1%")),
+        (json!({ "type": "OnDelete" }), on_delete),
+        (json!({ "type": "RollingUpdate" }), rolling("10%")),
+    ] {
+        let objects = helm(&[], &json!({ "updateStrategy": changed })).unwrap();
+        let daemonset = objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+        assert_eq!(daemonset["spec"]["updateStrategy"], expected, "{changed}");
+    }
+}
+
 /// Their agents would end at the start, and the roll-out would have taken away a tenth of those that ran.
 #[test]
 #[ignore = "needs kubectl and helm: .ci/run deploy"]
