@@ -1,6 +1,6 @@
 //! A figure that stands on two pages is the same on both, and one that was measured is the one that is recorded.
 
-use super::{assert_says, between, flowing, instructions, read, rows, table};
+use super::{assert_says, between, block, flowing, instructions, read, rows, table};
 
 #[test]
 fn the_memory_of_the_agent_is_the_same_on_each_page() {
@@ -218,7 +218,7 @@ fn thousands(number: u32) -> String {
 }
 
 #[test]
-fn connections_and_watches_of_two_thousand_nodes_are_multiplied_rightly() {
+fn connections_and_watches_are_multiplied_rightly_by_the_number_of_nodes() {
     let why = read("docs/why.md");
     let told = table(&why, "| agents on each node | without pod-index | with pod-index |");
     let held = |nodes: u32, connections: u32, watches: u32| {
@@ -228,6 +228,15 @@ fn connections_and_watches_of_two_thousand_nodes_are_multiplied_rightly() {
         let first = agents.to_string();
         assert_eq!(told(&first, 1), held(2000, agents, 3 * agents), "{agents} agents without pod-index");
         assert_eq!(told(&first, 2), held(2000, 2, 3), "{agents} agents with pod-index");
+    }
+    let told = table(&why, "| nodes | without pod-index | with pod-index | memory of all pod-index |");
+    let costs = block(&why, "## What it costs", "##");
+    let of_one = between(costs, "about ", ' ').next().unwrap().parse::<u32>().unwrap();
+    for nodes in [5, 50] {
+        let first = nodes.to_string();
+        assert_eq!(told(&first, 1), held(nodes, 4, 3 * 4), "{nodes} nodes without pod-index");
+        assert_eq!(told(&first, 2), held(nodes, 2, 3), "{nodes} nodes with pod-index");
+        assert_eq!(told(&first, 3), format!("{} MiB", thousands(nodes * of_one)), "{nodes} nodes");
     }
     let readme = read("README.md");
     let readme = table(&readme, "| | without | with pod-index |");
