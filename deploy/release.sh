@@ -32,13 +32,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/source"
 git archive HEAD | tar -x -C "$work/source"
 cd "$work/source"
-sed -i "s|^license.workspace = true$|&\nrepository = \"$repository\"|" Cargo.toml kubelet/Cargo.toml agent/Cargo.toml
-
-# Outside of the repository, a relative link leads nowhere. Browsers take `..` out of an address.
-for page in README.md kubelet/README.md agent/README.md docs/embedders.md docs/lookups.md docs/writing.md; do
-  at=$repository/blob/v$version/$(dirname "$page")
-  sed -i -E "s#(!\[[^]]*\]\()([^):\#]+)\)#\1$at/\2?raw=true)#g; s#(^|[^!])(\[[^]!]*\]\()([^):\#]+(\#[^)]*)?\))#\1\2$at/\3#g" "$page"
-done
+deploy/release-sources.sh "$repository" .
 
 # Before the builds write into it.
 pack "$to/$name-packages.tar.gz" -C "$work/source" .

@@ -1,8 +1,9 @@
-//! Relative links, headings, and files named as `code` exist, and a release knows the pages with such links.
+//! Relative links, headings, and files named as `code` exist, also those of a release.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::{between, block, files, included, prose, read, root, spans};
 
@@ -61,30 +62,110 @@ fn every_relative_link_leads_to_an_existing_file_and_heading() {
     assert!(links > 20, "only {links} links were looked at");
 }
 
-/// Where a registry or rustdoc shows a page, nothing is beside it to which a relative link could lead. And the image is built with the
-/// pages that rustdoc shows, because the code includes them.
-#[test]
-fn a_release_changes_the_links_of_each_page_that_a_package_shows_and_the_image_is_built_with_it() {
+/// The repository of a release.
+const REPOSITORY: &str = "https://host.example/owner/pod-index";
+
+/// The manifests of the packages that users get.
+const MANIFESTS: [&str; 3] = ["Cargo.toml", "kubelet/Cargo.toml", "agent/Cargo.toml"];
+
+/// The pages of the packages that users get.
+fn packaged_pages() -> BTreeSet<String> {
     let manifest = read("Cargo.toml");
-    // The change log is only read in the package's files.
-    let pages = included(&manifest).filter(|path| is_page(path) && *path != "/CHANGELOG.md");
-    let of_the_index: BTreeSet<&str> = pages.map(|path| path.trim_start_matches('/')).collect();
-    let of_all: BTreeSet<&str> =
-        of_the_index.iter().copied().chain(["kubelet/README.md", "agent/README.md"]).collect();
+    let listed = included(&manifest).filter(|path| is_page(path)).map(|path| root().join(&path[1..]));
+    let in_directories = ["src", "kubelet", "agent"].into_iter().flat_map(|of| files(&root().join(of), "md"));
+    let all = listed.chain(in_directories);
+    all.map(|page| page.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()).collect()
+}
 
-    let script = read("deploy/release.sh");
-    let changed: BTreeSet<&str> = block(&script, "\nfor page in ", "; do").split(' ').collect();
-    assert_eq!(
-        changed, of_all,
-        "left: the pages that deploy/release.sh changes; right: those of the packages"
-    );
+/// The pages and manifests of the packages as a release has them, in a directory of their own.
+struct Released {
+    directory: PathBuf,
+}
 
+impl Released {
+    fn new(test: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("pod-index-{test}-{}", std::process::id()));
+        let released = Self { directory };
+        for file in packaged_pages().iter().map(String::as_str).chain(MANIFESTS) {
+            let copy = released.directory.join(file);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::copy(root().join(file), copy).unwrap();
+        }
+        let script = root().join("deploy/release-sources.sh");
+        let status = Command::new(script).arg(REPOSITORY).arg(&released.directory).status().unwrap();
+        assert!(status.success(), "{status}");
+        released
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.directory.join(file)).unwrap()
+    }
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        // What is left lies in the directory for temporary files.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn in_a_release_each_package_names_the_repository() {
+    let released = Released::new("manifests");
+    for manifest in MANIFESTS {
+        let text = released.read(manifest);
+        let package = block(&text, "[package]\n", "\n[");
+        let line = format!("repository = \"{REPOSITORY}\"");
+        assert!(package.lines().any(|of| of == line), "{manifest} of a release lacks {line}");
+    }
+}
+
+/// Where a registry or rustdoc shows a page, nothing is beside it to which a relative link could lead.
+#[test]
+fn in_a_release_each_link_of_a_packages_page_leads_to_a_file_of_the_repository() {
+    let manifest = read("Cargo.toml");
+    let version = block(&manifest, "\nversion = \"", "\"");
+    let released = Released::new("pages");
+    let (mut links, mut dead) = (0, Vec::new());
+    for page in packaged_pages() {
+        let directory = match Path::new(&page).parent().unwrap().to_str().unwrap() {
+            "" => ".",
+            directory => directory,
+        };
+        let address = format!("{REPOSITORY}/blob/v{version}/{directory}/");
+        let text = released.read(&page);
+        // In the whole text, because the text of a link may break over two lines.
+        for link in between(&text, "](", ')') {
+            let is_of_another_site = link.contains("://") && !link.starts_with(REPOSITORY);
+            if is_of_another_site || link.starts_with('#') {
+                continue;
+            }
+            links += 1;
+            let path = link.strip_prefix(&address).and_then(|path| path.split(['#', '?']).next());
+            if !path.is_some_and(|path| root().join(directory).join(path).exists()) {
+                dead.push(format!("{page}: {link}"));
+            }
+        }
+        let with_former_links = text.replace(&address, "").replace("?raw=true)", ")");
+        assert!(with_former_links == read(&page), "a release changes more of {page} than its links");
+    }
+    assert_eq!(dead, [""; 0]);
+    assert!(links > 200, "only {links} links were looked at");
+}
+
+/// The image is built with the pages that rustdoc shows, because the code includes them.
+#[test]
+fn the_image_is_built_with_each_page_that_rustdoc_shows() {
+    let manifest = read("Cargo.toml");
+    // No code includes the change log.
+    let shown = included(&manifest).filter(|path| is_page(path) && *path != "/CHANGELOG.md");
+    let shown: BTreeSet<&str> = shown.map(|path| path.trim_start_matches('/')).collect();
     let context = read("deploy/Dockerfile.dockerignore");
     let copied = context.lines().filter_map(|line| line.strip_prefix('!'));
     let copied: BTreeSet<&str> = copied.filter(|path| is_page(path)).collect();
     assert_eq!(
-        copied, of_the_index,
-        "left: the pages in deploy/Dockerfile.dockerignore; right: those of the index"
+        copied, shown,
+        "left: the pages in deploy/Dockerfile.dockerignore; right: those of the package"
     );
 }
 
