@@ -1,9 +1,9 @@
 //! What pages say about the code is so: its modules and what they may use, the functions of a walk, its words, its tables and
-//! its kinds of keys.
+//! its kinds of keys. And their examples do what a reader may copy.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{OF_THE_CODE, assert_says, block, files, read, root, spans};
 
@@ -355,4 +355,95 @@ fn the_page_shows_the_error_of_a_text_that_is_no_identity_as_it_is() {
     // In JSON, it is escaped as in Rust.
     let answer = format!("\"error\":\"{error}\"");
     assert!(read("docs/whois.md").contains(&answer), "docs/whois.md lacks {answer}");
+}
+
+/// The lines of a document that are in a code block.
+fn code_blocks(text: &str) -> String {
+    let mut in_code = false;
+    let mut code = String::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        } else if in_code {
+            code.push_str(line);
+            code.push('\n');
+        }
+    }
+    code
+}
+
+/// The doc comments of a file of code.
+fn doc_comments(text: &str) -> String {
+    let lines = text.lines().map(str::trim_start);
+    let comments = lines.filter_map(|line| line.strip_prefix("//!").or_else(|| line.strip_prefix("///")));
+    comments.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Code that a reader may copy.
+struct Example {
+    file: PathBuf,
+    code: String,
+}
+
+/// The code of pages and of doc comments, and the programs that are examples.
+fn examples() -> Vec<Example> {
+    let mut examples = Vec::new();
+    let mut add = |files: Vec<PathBuf>, code_of: fn(&str) -> String| {
+        for file in files {
+            let code = code_of(&fs::read_to_string(&file).unwrap());
+            examples.push(Example { file, code });
+        }
+    };
+    add(files(root(), "md"), code_blocks);
+    for directory in ["src", "kubelet/src", "agent/src"] {
+        add(files(&root().join(directory), "rs"), |text| code_blocks(&doc_comments(text)));
+    }
+    for directory in ["examples", "kubelet/examples"] {
+        add(files(&root().join(directory), "rs"), str::to_owned);
+    }
+    examples
+}
+
+/// What follows each call of these functions in a text, from behind its closing parenthesis.
+fn after_calls<'a>(code: &'a str, functions: &[&str]) -> Vec<&'a str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut followers = Vec::new();
+    for (open, _) in code.match_indices('(') {
+        let name = code[..open].rsplit(|c| !is_part(c)).next().unwrap_or_default();
+        if !functions.contains(&name) {
+            continue;
+        }
+        let mut depth = 0;
+        let close = code[open..].find(|c| {
+            depth += match c {
+                '(' => 1,
+                ')' => -1,
+                _ => 0,
+            };
+            depth == 0
+        });
+        followers.push(close.map_or("", |close| code[open + close + 1..].trim_start()));
+    }
+    followers
+}
+
+/// Without `default_backoff`, kube's watcher tries again at once after each error: a reader who copies such an example sends
+/// hundreds of requests a second to an API server that is in trouble.
+#[test]
+fn each_watcher_of_kube_in_an_example_waits_after_an_error() {
+    let mut calls = 0;
+    let mut impatient = Vec::new();
+    for example in examples() {
+        for follower in after_calls(&example.code, &["watcher", "metadata_watcher"]) {
+            calls += 1;
+            if !follower.starts_with(".default_backoff()") {
+                impatient.push(example.file.display().to_string());
+            }
+        }
+    }
+    assert!(
+        impatient.is_empty(),
+        "`.default_backoff()` does not follow a call of `watcher` in {impatient:?}"
+    );
+    assert!(calls >= 2, "only {calls} calls were looked at");
 }
