@@ -8,6 +8,7 @@ mod figures;
 mod limits;
 mod links;
 mod names;
+mod packages;
 mod sizes;
 
 use std::fs;
@@ -47,6 +48,21 @@ fn all_files(directory: &Path) -> Vec<PathBuf> {
 fn included(manifest: &str) -> impl Iterator<Item = &str> {
     let list = block(manifest, "\ninclude = [\n", "\n]");
     list.lines().map(|line| line.trim().trim_matches(['"', ',']))
+}
+
+/// The files that one entry of `include` names. A `*` is in the last part of its path, if it has one.
+fn files_of(entry: &str) -> Vec<PathBuf> {
+    let path = root().join(entry.trim_start_matches('/'));
+    let name = path.file_name().unwrap().to_string_lossy();
+    let Some((begin, end)) = name.split_once('*') else {
+        return if path.is_dir() { all_files(&path) } else { vec![path] };
+    };
+    let matches = |path: &Path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with(begin) && name.ends_with(end)
+    };
+    let beside = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    beside.filter(|path| matches(path)).collect()
 }
 
 /// The page with the tables of modules, and with the glossary.
