@@ -1,8 +1,10 @@
 //! The performance report: runs the benches, and writes their results to `docs/performance` and the README.
 //!
 //! `cargo run --release -p pod-index-benches --bin report` does everything, in about thirteen minutes on two
-//! otherwise idle cores. `-- --render` writes the report again from the figures of the last run.
+//! otherwise idle cores. `-- --render` measures nothing, and writes the report again from `figures.tsv` and `machine.txt` in
+//! `docs/performance`.
 
+mod disturbed;
 mod duel;
 mod page;
 mod plots;
@@ -18,8 +20,14 @@ use std::{env, fs};
 use support::figures::{self, Figure};
 use support::machine;
 
+use self::disturbed::Throughputs;
+
 /// The benches shown in the report.
 const BENCHES: [&str; 5] = ["every_key", "ratios", "memory", "contention", "latency"];
+/// Their figures, with three digits.
+const TABLE: &str = "figures.tsv";
+/// The machine on which they were measured.
+const MACHINE: &str = "machine.txt";
 /// Around the README's section.
 const MARKS: [&str; 2] = ["<!-- figures: written by `report` -->\n", "<!-- end of what `report` wrote -->\n"];
 /// A lock around a hash map: what the index is compared with in the first place.
@@ -37,30 +45,35 @@ struct Figures {
 fn main() -> Result<(), Box<dyn Error>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = root.join("docs/performance");
-    let machine = machine::describe();
     if !env::args().any(|argument| argument == "--render") {
-        for bench in BENCHES {
-            run(bench)?;
-        }
+        measure(&folder)?;
     }
-    let [every_key, ratios, memory, contention, latency] = BENCHES.map(figures::load);
-    let figures = Figures {
-        every_key: every_key?,
-        ratios: ratios?,
-        memory: memory?,
-        contention: contention?,
-        latency: latency?,
-    };
-    let benches =
-        [&figures.every_key, &figures.ratios, &figures.memory, &figures.contention, &figures.latency];
-    let all: Vec<_> = BENCHES.into_iter().zip(benches.map(Vec::as_slice)).collect();
-    fs::create_dir_all(&folder)?;
-    fs::write(folder.join("README.md"), page::page(&figures, &machine))?;
-    fs::write(folder.join("figures.tsv"), tables::all(&all))?;
-    fs::write(folder.join("throughput.svg"), plots::throughput(&figures.contention, &machine))?;
-    fs::write(folder.join("latency.svg"), plots::latency(&figures.latency, &machine))?;
-    fill(&root.join("README.md"), &section::section(&figures, &machine))?;
+    // Also after a measurement: then the report is the same whenever it is rendered again.
+    let machine = fs::read_to_string(folder.join(MACHINE))?;
+    let machine = machine.trim();
+    let table = fs::read_to_string(folder.join(TABLE))?;
+    let [every_key, ratios, memory, contention, latency] =
+        BENCHES.map(|bench| tables::of_bench(&table, bench));
+    let figures = Figures { every_key, ratios, memory, contention, latency };
+    let throughputs = Throughputs::new(&figures.contention, machine);
+    fs::write(folder.join("README.md"), page::page(&figures, machine))?;
+    fs::write(folder.join("throughput.svg"), plots::throughput(&throughputs, machine))?;
+    fs::write(folder.join("latency.svg"), plots::latency(&figures.latency, machine))?;
+    fill(&root.join("README.md"), &section::section(&figures, machine))?;
     println!("written: docs/performance, and the README's section");
+    Ok(())
+}
+
+/// Runs all benches, and records their figures and the machine.
+fn measure(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let mut measured = Vec::new();
+    for bench in BENCHES {
+        run(bench)?;
+        measured.push((bench, figures::load(bench)?));
+    }
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join(TABLE), tables::all(&measured))?;
+    fs::write(folder.join(MACHINE), machine::describe() + "\n")?;
     Ok(())
 }
 

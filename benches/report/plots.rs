@@ -2,16 +2,16 @@
 
 use support::figures::{Figure, value};
 
+use crate::disturbed::Throughputs;
 use crate::svg::{self, Line, Panel};
-use crate::tables::{PEERS, SITUATIONS};
+use crate::tables::{PACES, PEERS, SITUATIONS, THREADS};
 use support::markdown::CONTROL;
 
 const N: usize = 100_000;
 
-/// Lookups per second by number of reading threads.
-pub(crate) fn throughput(figures: &[Figure], machine: &str) -> String {
-    const THREADS: [usize; 4] = [1, 2, 4, 8];
-    let panels: Vec<_> = ["no writer", "1,000 updates/s", "a writer at full speed"]
+/// Lookups per second by number of reading threads. A disturbed figure has no point.
+pub(crate) fn throughput(throughputs: &Throughputs<'_>, machine: &str) -> String {
+    let panels: Vec<_> = PACES
         .into_iter()
         .map(|pace| Panel {
             title: format!("{pace}, {N} pods, by threads"),
@@ -22,9 +22,7 @@ pub(crate) fn throughput(figures: &[Figure], machine: &str) -> String {
                     name,
                     values: THREADS
                         .iter()
-                        .map(|threads| {
-                            value(figures, N, &format!("{pace}, {threads} threads"), name).unwrap_or(f64::NAN)
-                        })
+                        .map(|&threads| throughputs.undisturbed(N, pace, threads, name).unwrap_or(f64::NAN))
                         .collect(),
                 })
                 .collect(),

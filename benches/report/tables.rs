@@ -24,8 +24,10 @@ pub(crate) const PEERS: [&str; 11] = [
     "kubelet's maps, parking_lot RwLock",
     "kube-runtime Store",
 ];
-/// The index, in three uses.
-pub(crate) const INDEX: [&str; 3] = [Cached::NAME, Load::NAME, Parsed::NAME];
+/// What the bench `contention` has beside the readers.
+pub(crate) const PACES: [&str; 3] = ["no writer", "1,000 updates/s", "a writer at full speed"];
+/// How many threads look up there.
+pub(crate) const THREADS: [usize; 4] = [1, 2, 4, 8];
 /// The situations of the latency bench.
 pub(crate) const SITUATIONS: [(&str, &str); 4] = [
     ("a", "idle"),
@@ -51,20 +53,19 @@ pub(crate) fn every_key(figures: &[Figure], situation: Situation) -> String {
 
 /// One row per number of threads: million lookups a second of the index, all threads together.
 pub(crate) fn by_threads(figures: &[Figure]) -> String {
-    let paces = ["no writer", "1,000 updates/s", "a writer at full speed"];
-    let columns = [1_000, 100_000].into_iter().flat_map(|n| paces.map(|pace| (n, pace)));
+    let columns = [1_000, 100_000].into_iter().flat_map(|n| PACES.map(|pace| (n, pace)));
     let columns: Vec<_> = columns.collect();
     let heads: Vec<_> = columns
         .iter()
         .map(
             |(n, pace)| {
-                if *pace == paces[0] { format!("{} pods: {pace}", grouped(*n)) } else { (*pace).to_owned() }
+                if *pace == PACES[0] { format!("{} pods: {pace}", grouped(*n)) } else { (*pace).to_owned() }
             },
         )
         .collect();
     let mut text = String::new();
     header(&mut text, "threads", &heads);
-    for threads in [1, 2, 4, 8] {
+    for threads in THREADS {
         let cells: Vec<_> = columns
             .iter()
             .map(|(n, pace)| {
@@ -106,8 +107,8 @@ pub(crate) fn designs(figures: &[Figure], what: &str) -> String {
     for name in PEERS {
         let cells = sizes.map(|n| {
             let Some(own) = value(figures, n, what, name) else { return String::new() };
-            let limit = value(figures, n, what, Bare::NAME).unwrap_or(f64::NAN);
-            format!("{} ({:.2})", short(own), own / limit)
+            let bare = value(figures, n, what, Bare::NAME).unwrap_or(f64::NAN);
+            format!("{} ({:.2})", short(own), own / bare)
         });
         if cells.iter().any(|cell| !cell.is_empty()) {
             row(&mut text, name, &cells);
@@ -151,14 +152,27 @@ pub(crate) fn latencies(figures: &[Figure]) -> String {
 }
 
 /// All figures, for those who want more than the tables have.
-pub(crate) fn all(benches: &[(&str, &[Figure])]) -> String {
+pub(crate) fn all(benches: &[(&str, Vec<Figure>)]) -> String {
     let mut text = "bench\tpods\twhat\tdesign\tvalue\tunit\n".to_owned();
     for (bench, figures) in benches {
-        for Figure { n, what, who, value } in *figures {
+        for Figure { n, what, who, value } in figures {
             let _ = writeln!(text, "{bench}\t{n}\t{what}\t{who}\t{}\t{}", short(*value), unit(bench, what));
         }
     }
     text
+}
+
+/// The figures of a bench in the text that [`all`] made.
+pub(crate) fn of_bench(text: &str, bench: &str) -> Vec<Figure> {
+    let figure = |line: &str| {
+        let mut fields = line.strip_prefix(bench)?.strip_prefix('\t')?.split('\t');
+        let n = fields.next()?.parse().ok()?;
+        let what = fields.next()?.to_owned();
+        let who = fields.next()?.to_owned();
+        let value = fields.next()?.replace(',', "").parse().ok()?;
+        Some(Figure { n, what, who, value })
+    };
+    text.lines().filter_map(figure).collect()
 }
 
 /// The unit of a figure of this bench.

@@ -69,10 +69,10 @@ pub fn load(bench: &str) -> io::Result<Vec<Figure>> {
         .collect())
 }
 
-/// Prints figures, each with its ratio to the one that `limit` selects by what and who.
-pub fn print(figures: &[Figure], limit: impl Fn(&Figure) -> (String, String)) {
+/// Prints figures, each with its ratio to the one that `base` selects by what and who.
+pub fn print(figures: &[Figure], base: impl Fn(&Figure) -> (String, String)) {
     for figure in figures {
-        let (what, who) = limit(figure);
+        let (what, who) = base(figure);
         let ratio = figure.value / value(figures, figure.n, &what, &who).unwrap_or(f64::NAN);
         println!("{:<32} {:<36} {:>12.1} {ratio:>8.2} x", figure.what, figure.who, figure.value);
     }

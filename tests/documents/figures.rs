@@ -54,6 +54,45 @@ fn the_guide_says_as_the_report_how_many_lookups_several_threads_make() {
     assert_eq!((told.len(), &told), (4, &measured));
 }
 
+/// Beside a writer, a design makes no more lookups than without one, and four threads on two cores hardly more than two. Where a
+/// figure says so, something else took the cores while it was measured, and nobody may compare with it.
+#[test]
+fn the_readme_compares_with_no_throughput_that_was_disturbed() {
+    let figures = read("docs/performance/figures.tsv");
+    let throughput = |design: &str, what: &str| {
+        let name = format!("contention\t100000\t{what} threads\t{design}\t");
+        let rest = figures.split(&*name).nth(1)?;
+        rest.split('\t').next()?.replace(',', "").parse::<f64>().ok()
+    };
+    let readme = read("README.md");
+    let heading =
+        "| 100,000 pods | lookup by UID | 2 threads | p99.9 beside a writer at full speed | update |";
+    let told = rows(&readme, heading);
+    assert_eq!((told.len(), told[0][0]), (5, "bare table"));
+    for row in told {
+        let figure = throughput(row[0], "no writer, 2").unwrap();
+        let others = ["1,000 updates/s, 2", "no writer, 4"].map(|what| throughput(row[0], what));
+        let is_disturbed = others.into_iter().flatten().any(|other| figure < 0.7 * other);
+        assert_eq!(row[2] == "–", is_disturbed, "{row:?}: {others:?}");
+        let unit = " M/s";
+        let told = row[2].strip_suffix(unit).map(|told| told.parse::<f64>().unwrap());
+        assert!(is_disturbed || told == Some(figure), "{row:?}: {figure}");
+    }
+}
+
+/// A locked map is faster in a batch, and a parsed UID is found in less time.
+#[test]
+fn nothing_calls_the_bare_table_a_limit() {
+    for page in
+        ["README.md", "docs/performance/README.md", "docs/performance/figures.tsv", "benches/support/bare.rs"]
+    {
+        let text = flowing(page).to_lowercase();
+        for word in ["table (the limit", "lower bound", "can be faster"] {
+            assert!(!text.contains(word), "{page} says: {word}");
+        }
+    }
+}
+
 #[test]
 fn the_guides_figures_are_those_of_the_reports() {
     let report = read("docs/performance/README.md");

@@ -76,7 +76,7 @@ pub trait Visit {
     fn visit<D: Design>(&mut self);
 }
 
-/// Runs with every design of this build: the lower bound first, then the index, then the others.
+/// Runs with every design of this build: the bare table first, then the index, then the others.
 pub fn each(visit: &mut impl Visit) {
     visit.visit::<Bare>();
     visit.visit::<Cached>();
@@ -100,7 +100,7 @@ fn at<T>(found: Option<&T>) -> usize {
 }
 
 impl Design for Bare {
-    const NAME: &'static str = "bare table (the limit)";
+    const NAME: &'static str = "bare table";
     const CONCURRENT: bool = false;
     type Key = Box<str>;
     type Reader = Arc<Self>;
