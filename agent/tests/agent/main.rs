@@ -16,6 +16,7 @@ mod greedy;
 mod health;
 mod hostile;
 mod http;
+mod instructions;
 mod kubelet;
 mod kubelet_socket;
 mod kubelet_socket_limits;
