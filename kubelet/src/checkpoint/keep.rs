@@ -2,7 +2,10 @@
 //!
 //! A static pod that is edited gets another UID, and so another file. Until the new file is on disk, the old one is all
 //! that a restart would find. So a pass first writes files, makes sure that they are on disk, and only then removes files.
-//! If a file cannot be written, the files of pods of the same name stay.
+//!
+//! If the new file cannot be written, the old one stays, through any number of passes and further edits. To decide that, the
+//! keeper knows the name of the pod in each file, and asks the index which pod has that name now. It removes the file once
+//! that pod has its own file or needs none. If no pod has the name any more, the file goes at once, also from a full disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -14,7 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::disk::{Disk, WRITING, set_aside};
 use super::{CheckpointError, CheckpointErrorKind, CheckpointStatus, Which, format};
 use crate::HasPod;
-use pod_index::{OwnedSnapshot, PodMeta, PodUid, Snapshot};
+use pod_index::{FullName, OwnedSnapshot, PodMeta, PodUid, Snapshot, is_mirror_pod};
 
 /// Maximum number of errors reported at once. If the disk is gone, every pod has one.
 pub(super) const MOST_ERRORS: usize = 100;
@@ -26,8 +29,8 @@ const CHECKED_AT_ONCE: usize = 100;
 pub(super) struct Keeper<D, P = Pod> {
     pub(super) disk: D,
     which: Which,
-    /// What each file holds, by its name. `None`: the file may exist, with unknown content.
-    pub(super) files: HashMap<String, Option<Fingerprint>>,
+    /// What each file holds, by the file's name.
+    pub(super) files: HashMap<String, Content>,
     pub(super) fingerprints: Fingerprints,
     /// Files that could not be read and whose pods no source has reported yet. The first pass leaves them
     /// alone: their pods are missing from the index because they could not be restored.
@@ -36,9 +39,44 @@ pub(super) struct Keeper<D, P = Pod> {
     pub(super) unchecked: BTreeSet<String>,
     /// The snapshot last compared with the files.
     seen: Option<OwnedSnapshot<P>>,
+    /// Files that stay because a newer one of the same pod is not on disk. Each pass decides anew.
+    held: BTreeSet<String>,
     /// Files that could not be written or removed, with their pods and the errors.
     failed: BTreeMap<String, (Option<PodUid>, CheckpointError)>,
     pub(super) status: CheckpointStatus,
+}
+
+/// What a file holds, as far as known. The file itself may be missing.
+#[derive(Default)]
+pub(super) struct Content {
+    /// Its pod. `None`: unknown.
+    pub(super) pod: Option<PodName>,
+    /// `None`: the bytes are unknown.
+    pub(super) fingerprint: Option<Fingerprint>,
+}
+
+/// What a static pod or a mirror pod keeps when an edit gives it another UID.
+pub(super) struct PodName {
+    namespace: String,
+    name: String,
+    /// A static pod and its mirror pod have one name and a file each.
+    is_mirror: bool,
+}
+
+impl PodName {
+    pub(super) fn of(pod: &Pod) -> Self {
+        let namespace = pod.namespace().to_owned();
+        let name = pod.name().to_owned();
+        Self { namespace, name, is_mirror: is_mirror_pod(pod) }
+    }
+
+    /// The pod that has this name now.
+    fn holder<'a, P: PodMeta>(&self, snapshot: &'a Snapshot<P>) -> Option<&'a Arc<P>> {
+        if self.is_mirror {
+            return snapshot.mirror_pod_by_full_name(FullName::new(&self.namespace, &self.name).ok()?);
+        }
+        snapshot.pod_by_name(&self.namespace, &self.name)
+    }
 }
 
 /// A hash of a file's content, by which an unchanged pod is not written again.
@@ -67,21 +105,6 @@ struct Written<'a> {
 struct Removed {
     name: String,
     uid: Option<PodUid>,
-    /// Its pod, if that is known.
-    pod: Option<PodName>,
-}
-
-/// The namespace and the name of a pod.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct PodName {
-    namespace: String,
-    name: String,
-}
-
-impl PodName {
-    fn of(pod: &Pod) -> Self {
-        Self { namespace: pod.namespace().to_owned(), name: pod.name().to_owned() }
-    }
 }
 
 impl<D: Disk, P: HasPod> Keeper<D, P> {
@@ -95,6 +118,7 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
             unread: BTreeSet::new(),
             unchecked: BTreeSet::new(),
             seen: None,
+            held: BTreeSet::new(),
             failed: BTreeMap::new(),
             status: CheckpointStatus::default(),
         }
@@ -102,8 +126,9 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
 
     /// The same files, for an index that stores something else. Its first pass compares every file.
     pub(super) fn of<Q>(self) -> Keeper<D, Q> {
-        let Self { disk, which, files, fingerprints, unread, unchecked, seen: _, failed, status } = self;
-        Keeper { disk, which, files, fingerprints, unread, unchecked, seen: None, failed, status }
+        let Self { disk, which, files, fingerprints, unread, unchecked, seen: _, held, failed, status } =
+            self;
+        Keeper { disk, which, files, fingerprints, unread, unchecked, seen: None, held, failed, status }
     }
 
     /// Checks some of the files that the start left. Returns whether there are more.
@@ -117,13 +142,17 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
 
     /// Sets this file aside if it is unusable. Otherwise it is one whose pod was not restored, as those that could not be read.
     fn check(&mut self, name: String) {
-        let is_unusable = match self.disk.read(&name) {
-            Ok(bytes) => format::decode(&name, &bytes).is_err(),
+        let usable = match self.disk.read(&name) {
+            Ok(bytes) => {
+                let pod = format::decode(&name, &bytes).map(|(pod, _)| PodName::of(&pod));
+                pod.ok().map(|pod| Content { pod: Some(pod), fingerprint: None })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => error.kind() == io::ErrorKind::InvalidData,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+            Err(_) => Some(Content::default()),
         };
-        if !is_unusable {
-            self.files.insert(name.clone(), None);
+        if let Some(content) = usable {
+            self.files.insert(name.clone(), content);
             self.unread.insert(name);
             return;
         }
@@ -156,22 +185,20 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
             if let Some(pod) = pod {
                 to_write.push(Written { name, uid, pod });
             } else {
-                let pod = uid.as_ref().and_then(|uid| self.name_before(uid));
-                to_remove.push(Removed { name, uid, pod });
+                to_remove.push(Removed { name, uid });
             }
         }
         // From here on, the disk may hang: the snapshot before is not held meanwhile, because it may keep much memory.
         self.seen = None;
-        let unwritten = self.write_all(to_write);
-        self.remove_all(to_remove, &unwritten);
+        self.write_all(to_write);
+        self.remove_all(to_remove, &now);
         self.seen = Some(now);
         self.errors()
     }
 
-    /// Writes these files. Returns the pods whose files are not known to be on disk, by namespace and name, and why.
-    fn write_all(&mut self, files: Vec<Written<'_>>) -> BTreeMap<PodName, CheckpointError> {
+    /// Writes these files. After that, each of them is on disk or among those that failed.
+    fn write_all(&mut self, files: Vec<Written<'_>>) {
         let mut written = Vec::new();
-        let mut unwritten = BTreeMap::new();
         for Written { name, uid, pod } in files {
             match self.write(&name, pod) {
                 Ok(is_new) => {
@@ -180,31 +207,27 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
                         written.push(Written { name, uid, pod });
                     }
                 }
-                Err(error) => {
-                    unwritten.insert(PodName::of(pod), error.clone());
-                    self.fail(name, uid, error);
-                }
+                Err(error) => self.fail(name, uid, error),
             }
         }
         if !written.is_empty()
             && let Err(error) = self.disk.sync_directory()
         {
             let error = self.error(CheckpointErrorKind::Write, "", &error);
-            for Written { name, uid, pod } in written {
-                unwritten.insert(PodName::of(pod), error.clone());
+            for Written { name, uid, .. } in written {
                 self.unsynced(name, uid, &error);
             }
         }
-        unwritten
     }
 
-    /// Removes these files, except those of pods that have a new file which could not be written.
-    fn remove_all(&mut self, files: Vec<Removed>, unwritten: &BTreeMap<PodName, CheckpointError>) {
+    /// Removes these files, except those that are needed until a newer one of the same pod is on disk.
+    fn remove_all(&mut self, files: Vec<Removed>, now: &Snapshot<P>) {
+        self.held.clear();
         let mut removed = Vec::new();
-        for Removed { name, uid, pod } in files {
-            let error = pod.and_then(|pod| unwritten.get(&pod));
-            if let Some(error) = error.filter(|_| self.files.contains_key(&name)) {
-                self.fail(name, uid, error.clone());
+        for Removed { name, uid } in files {
+            if self.newer_is_missing(&name, now) {
+                self.failed.remove(&name);
+                self.held.insert(name);
                 continue;
             }
             match self.remove(&name) {
@@ -230,13 +253,15 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
     /// The directory could not be synced. A later successful sync may not cover what this one failed to sync, so it is
     /// repeated.
     fn unsynced(&mut self, name: String, uid: Option<PodUid>, error: &CheckpointError) {
-        self.files.insert(name.clone(), None);
+        self.files.entry(name.clone()).or_default().fingerprint = None;
         self.fail(name, uid, error.clone());
     }
 
-    /// The namespace and the name that a pod had when its file was last compared.
-    fn name_before(&self, uid: &PodUid) -> Option<PodName> {
-        of_uid(self.seen.as_ref()?, uid).map(|stored| PodName::of(P::pod(stored)))
+    /// Whether the pod that has the name of this file's pod now is to have a file that is not known to be on disk.
+    fn newer_is_missing(&self, name: &str, now: &Snapshot<P>) -> bool {
+        let pod = self.files.get(name).and_then(|content| content.pod.as_ref());
+        let holder = pod.and_then(|pod| pod.holder(now)).filter(|holder| self.which.keeps(&***holder));
+        holder.is_some_and(|holder| self.failed.contains_key(&format::file_name(holder.uid())))
     }
 
     /// The files to check, with their pods as far as known.
@@ -258,6 +283,9 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
                 touched.entry(name.clone()).or_default();
             }
         }
+        for name in &self.held {
+            touched.entry(name.clone()).or_default();
+        }
         touched
     }
 
@@ -271,7 +299,7 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
 
     /// The status, without its errors.
     pub(super) fn status(&self) -> CheckpointStatus {
-        let files = self.files.values().flatten().count();
+        let files = self.files.values().filter(|content| content.fingerprint.is_some()).count();
         let wrong = self.failed.len();
         let unread = self.unread.len() + self.unchecked.len();
         CheckpointStatus { files, wrong, unread, ..self.status.clone() }
@@ -288,17 +316,17 @@ impl<D: Disk, P: HasPod> Keeper<D, P> {
 
     fn try_to_write(&mut self, name: &str, pod: &Pod) -> io::Result<bool> {
         let json = format::json(pod)?;
-        let content = self.fingerprints.of(&json);
-        if self.files.get(name) == Some(&Some(content)) {
+        let fingerprint = Some(self.fingerprints.of(&json));
+        if self.files.get(name).is_some_and(|content| content.fingerprint == fingerprint) {
             return Ok(false);
         }
         self.check_first(name);
         let file = self.disk.write(WRITING, &format::sealed(&json))?;
         self.disk.sync(file)?;
         // From here on, the file may hold the old or the new content.
-        self.files.insert(name.to_owned(), None);
+        self.files.entry(name.to_owned()).or_default().fingerprint = None;
         self.disk.rename(WRITING, name)?;
-        self.files.insert(name.to_owned(), Some(content));
+        self.files.insert(name.to_owned(), Content { pod: Some(PodName::of(pod)), fingerprint });
         self.unread.remove(name);
         self.status.written += 1;
         Ok(true)

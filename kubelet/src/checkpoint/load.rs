@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::disk::{Directory, Disk, WRITING, set_aside};
 use super::error::{CheckpointError, CheckpointErrorKind};
 use super::format;
-use super::keep::{Keeper, MOST_ERRORS};
+use super::keep::{Content, Keeper, MOST_ERRORS, PodName};
 use super::thread::Checkpointing;
 use super::{RESTORED_ANNOTATION, Which};
 use crate::HasPod;
@@ -195,14 +195,15 @@ fn load(keeper: &mut Keeper<impl Disk>, names: Names) -> Restored {
                 // The content is unknown, so the file is neither damaged nor obsolete.
                 let message = format!("cannot be read: {error}; it is left in place");
                 restored.fail(CheckpointErrorKind::Unreadable, &disk.path(name), message);
-                keeper.files.insert(name.clone(), None);
+                keeper.files.insert(name.clone(), Content::default());
                 keeper.unread.insert(name.clone());
                 continue;
             }
         };
         match decoded {
-            Ok((mut pod, content)) => {
-                keeper.files.insert(name.clone(), Some(content));
+            Ok((mut pod, fingerprint)) => {
+                let content = Content { pod: Some(PodName::of(&pod)), fingerprint: Some(fingerprint) };
+                keeper.files.insert(name.clone(), content);
                 let annotations = pod.metadata.annotations.get_or_insert_default();
                 annotations.insert(RESTORED_ANNOTATION.to_owned(), "true".to_owned());
                 restored.pods.push(Arc::new(pod));
@@ -234,7 +235,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::{Duration, SystemTime};
 
-    use super::super::disks::{FakeDisk, Platter, pod};
+    use super::super::disks::{FakeDisk, Platter, Step, pod};
     use super::*;
 
     #[test]
@@ -429,5 +430,56 @@ mod tests {
         FakeDisk::new(&platter, |_| Ok(())).remove("Pod_b.yaml").unwrap();
         let (keeper, restored) = load(&platter, &listed, 0);
         assert_eq!((uids(&restored), restored.errors.len(), keeper.unread.len()), (vec!["a", "c"], 0, 0));
+    }
+
+    fn full_disk(platter: &Arc<Mutex<Platter>>) -> FakeDisk {
+        FakeDisk::new(platter, |step| match step {
+            Step::Write => Err(io::ErrorKind::StorageFull.into()),
+            _ => Ok(()),
+        })
+    }
+
+    /// Another pod of this name.
+    fn edited(name: &str) -> Arc<Pod> {
+        let mut edited = Arc::unwrap_or_clone(pod("edited", 3, true));
+        edited.metadata.name = Some(name.to_owned());
+        Arc::new(edited)
+    }
+
+    /// The thread may see the index for the first time when a source has already replaced restored pods.
+    #[test]
+    fn a_start_on_a_full_disk_keeps_the_file_of_a_pod_that_was_edited_before_the_first_pass() {
+        let platter = platter();
+        let (mut keeper, restored) = load(&platter, &names(&platter), 0);
+        keeper.disk = full_disk(&platter);
+        let mut keeper = keeper.of::<Pod>();
+        let (mut writer, reader) = pod_index::new();
+        let _ = writer.apply(restored.operations());
+        let operations = ["b", "c"].map(|uid| Operation::Remove(PodUid::from(uid)));
+        assert_eq!(writer.apply(operations).refused, []);
+        writer.upsert_pod(edited("b")).unwrap();
+        for retry in [false, true, true] {
+            assert_eq!(keeper.pass(reader.snapshot(), retry).len(), 1);
+            assert_eq!(names(&platter), ["Pod_a.yaml", "Pod_b.yaml"]);
+        }
+        keeper.disk = FakeDisk::new(&platter, |_| Ok(()));
+        assert_eq!(keeper.pass(reader.snapshot(), true), []);
+        assert_eq!(names(&platter), ["Pod_a.yaml", "Pod_edited.yaml"]);
+    }
+
+    #[test]
+    fn a_file_that_was_not_read_stays_on_a_full_disk_when_its_pod_is_edited() {
+        let platter = platter();
+        let (mut keeper, restored) = load_some(&platter, &names(&platter), 1, 0);
+        assert_eq!(uids(&restored), ["c"]);
+        keeper.disk = full_disk(&platter);
+        let (mut writer, reader) = pod_index::new();
+        let _ = writer.apply(restored.operations());
+        writer.upsert_pod(pod("a", 2, true)).unwrap();
+        assert_eq!(keeper.pass(reader.snapshot(), false).len(), 1);
+        let operations = [Operation::Remove(PodUid::from("a")), Operation::Upsert(edited("a"))];
+        assert_eq!(writer.apply(operations).refused, []);
+        assert_eq!(keeper.pass(reader.snapshot(), true).len(), 1);
+        assert_eq!(names(&platter), ["Pod_a.yaml", "Pod_b.yaml", "Pod_c.yaml"]);
     }
 }

@@ -18,6 +18,8 @@
 //!   disk, no kill, crash or power loss loses any of its pods or restores a removed one. Exception:
 //!   unreadable files, below. A file is written under a temporary name, synced and renamed, and the directory
 //!   is synced. Only then is the generation acknowledged.
+//! * **An edited static pod always has a file.** It gets another UID, and so another file. The old one stays until the new one
+//!   is on disk, however long the disk is full or fails. If the pod is deleted meanwhile, the old file goes.
 //! * **A file is complete or unused.** Its checksum is verified when it is read.
 //! * **A bad file does not affect others.** A damaged file, a foreign one, one written by a newer version, and
 //!   anything else that is named like a checkpoint is renamed to `….unusable` and reported by name. Files not named

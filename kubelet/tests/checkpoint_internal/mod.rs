@@ -1,4 +1,4 @@
-//! The checkpoint thread on disks that lose power at any step, fail once, or hang.
+//! The checkpoint thread on disks that lose power at any step, fail once or again and again, are full, or hang.
 //!
 //! These tests replace the disk, which is private to the crate, so that crate includes them as a module.
 
@@ -7,6 +7,7 @@ mod failing;
 mod hanging;
 mod joined;
 mod power;
+mod random;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -73,6 +74,11 @@ impl Platter {
             };
         }
         names
+    }
+
+    /// The directory that a kill leaves.
+    fn after_a_kill(&self) -> BTreeMap<String, Vec<u8>> {
+        self.now().into_iter().map(|(name, file)| (name, self.files[file].0.clone())).collect()
     }
 
     /// Every directory that a power loss may leave: the steps since the last sync up to any one, or all but
