@@ -32,9 +32,14 @@ impl Node {
 
     /// A source whose lists are a consequence of something, however long an answer takes.
     fn source(&self) -> Updates<Pod> {
+        self.source_with(NEVER)
+    }
+
+    /// A source with this as its period and its time limit.
+    fn source_with(&self, never: Duration) -> Updates<Pod> {
         let mut socket = KubeletSocket::new(self.directory.at("pods-api.sock"));
-        socket.period = NEVER;
-        socket.timeout = NEVER;
+        socket.period = never;
+        socket.timeout = never;
         socket.nudge = Arc::clone(&self.nudge);
         follow(socket)
     }
@@ -120,6 +125,18 @@ async fn a_new_status_comes_with_its_event_and_a_label_with_the_next_list() {
     node.nudge.notify_one();
     let third = until(&mut source, |pods| pods[0].metadata.labels.as_ref().unwrap()["a"] == "new").await;
     assert_eq!(ip_of(&third[0]), "10.0.0.1");
+}
+
+#[tokio::test]
+async fn a_period_without_an_end_waits_for_a_nudge() {
+    let node = Node::start();
+    node.kubelet.put("1", &pod("1", &running("10.0.0.1")));
+    let mut source = node.source_with(Duration::MAX);
+    complete(&mut source).await;
+    node.kubelet.put("1", &labelled("1", "new", &running("10.0.0.1")));
+    node.nudge.notify_one();
+    until(&mut source, |pods| pods[0].metadata.labels.as_ref().unwrap()["a"] == "new").await;
+    assert_eq!(source.status().borrow().problems, []);
 }
 
 #[tokio::test]

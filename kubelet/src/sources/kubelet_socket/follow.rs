@@ -11,6 +11,7 @@ use tokio::time::{sleep_until, timeout};
 use super::grpc::{CallError, CallErrorKind, Connection, Messages};
 use super::message::{self, EventKind, LIST_PODS, WATCH_PODS};
 use super::pods::Pods;
+use crate::backoff::bounded;
 use crate::sources::completeness::{Completeness, Extent, INCOMPLETE};
 use crate::sources::skeleton;
 use crate::sources::skeleton::{Emitted, Follow};
@@ -49,7 +50,8 @@ const MOST_AT_ONCE: usize = 256;
 pub struct KubeletSocket {
     /// The path of the socket. The kubelet replaces the file when it starts, so a container must mount its directory.
     pub path: PathBuf,
-    /// The longest time between two lists; 20 s by default.
+    /// The longest time between two lists; 20 s by default, and at least 1 s. With [`Duration::MAX`], only an event, a nudge, or
+    /// a list in doubt causes the next one.
     pub period: Duration,
     /// The time limit of an answer; 10 s by default.
     pub timeout: Duration,
@@ -83,7 +85,9 @@ impl KubeletSocket {
 /// A list costs O(its bytes), and decodes only the pods that have changed. An update costs O(pods).
 ///
 /// Kubelet: `podsServer` (`pkg/kubelet/apis/pods`).
-pub fn follow(socket: KubeletSocket) -> Updates<Pod> {
+pub fn follow(mut socket: KubeletSocket) -> Updates<Pod> {
+    socket.period = bounded(socket.period).max(LEAST_PAUSE);
+    socket.timeout = bounded(socket.timeout);
     let status = Arc::new(StatusWriter::new(Source::Kubelet, socket.path.display().to_string()));
     let following = Following::new(socket, Arc::clone(&status));
     skeleton::follow(following, status)
@@ -247,9 +251,8 @@ impl Following {
         let began = Instant::now();
         session.listed = Some(began);
         session.settled = None;
-        let period = self.socket.period.max(LEAST_PAUSE);
-        session.due = began + session.pause.min(period);
-        session.pause = session.pause.saturating_mul(2).min(period);
+        session.due = began + session.pause;
+        session.pause = (session.pause * 2).min(self.socket.period);
         let connection = &mut session.connection;
         let request = async { connection.call(LIST_PODS, LARGEST_LIST).await?.only().await };
         let limit = self.socket.timeout;
