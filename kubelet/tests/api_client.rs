@@ -544,6 +544,7 @@ async fn times_without_an_end_are_no_error() {
         compare_after: forever,
     };
     let source = Source { times, ..Source::new(site.client_with(&options).await) };
+    source.check().await.expect("the server allows all");
     let mut followed = Followed::whole(source.pods());
     site.server.watched_by(1).await;
     site.server.put("pods", &pod("one", "s"));

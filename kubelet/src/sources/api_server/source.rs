@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
+use crate::backoff::bounded;
 use crate::marks::of_the_api_server;
 use crate::memory;
 use crate::protobuf;
@@ -148,7 +149,7 @@ impl ApiServer {
     pub async fn check(&self) -> Result<(), Problem> {
         let requests = self.requests(Pod::url_path(&(), self.namespace.as_deref()), true);
         let origin = origin(&requests);
-        requests.check(self.times.patience).await.map_err(|(verb, failure)| {
+        requests.check(bounded(self.times.patience)).await.map_err(|(verb, failure)| {
             let mut message = failure.message;
             if failure.code == Some(403) {
                 let namespace = self.namespace.as_ref().map(|name| format!("in the namespace {name}"));
