@@ -9,11 +9,19 @@ const FORGET: Duration = Duration::from_secs(120);
 
 /// A hundred years: longer than any real wait, and short enough to be added to any `Instant`.
 pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// The shortest pause of a loop.
+pub(crate) const LEAST_PAUSE: Duration = Duration::from_millis(1);
 
 /// A duration from outside, short enough to be added to any `Instant`: with [`Duration::MAX`], which means for ever, most
 /// sums would panic.
 pub(crate) fn bounded(duration: Duration) -> Duration {
     duration.min(FOREVER)
+}
+
+/// A pause from outside, short enough to be added to any `Instant`, and never zero: a loop without a pause would take a whole
+/// core, and send a server one request after the other.
+pub(crate) fn bounded_pause(pause: Duration) -> Duration {
+    bounded(pause).max(LEAST_PAUSE)
 }
 
 /// How long to pause after failures. The pauses double from the first to the longest.
@@ -42,9 +50,9 @@ impl Pauses {
         Self { first, longest }
     }
 
-    /// The same, short enough to be added to any `Instant`.
+    /// The same, short enough to be added to any `Instant`, and never zero.
     pub(crate) fn bounded(self) -> Self {
-        Self { first: bounded(self.first), longest: bounded(self.longest) }
+        Self { first: bounded_pause(self.first), longest: bounded_pause(self.longest) }
     }
 }
 

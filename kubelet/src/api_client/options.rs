@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backoff::bounded;
+use crate::backoff::{bounded, bounded_pause};
 
 /// When a connection counts as dead. The defaults suit a cluster.
 ///
@@ -57,11 +57,11 @@ pub struct PluginTimes {
 }
 
 impl ConnectionOptions {
-    /// The same, each time short enough to be added to any `Instant`.
+    /// The same, each time short enough to be added to any `Instant`. There is always some between two pings.
     pub(super) fn bounded(self) -> Self {
         let Self { pings, silences, plugin } = self;
         Self {
-            pings: Pings { after: bounded(pings.after), timeout: bounded(pings.timeout) },
+            pings: Pings { after: bounded_pause(pings.after), timeout: bounded(pings.timeout) },
             silences: Silences {
                 request: bounded(silences.request),
                 answer: bounded(silences.answer),
@@ -80,5 +80,19 @@ impl Default for ConnectionOptions {
             silences: Silences { request: seconds(10), answer: seconds(100), http1_answer: seconds(25) },
             plugin: PluginTimes { request: seconds(8), run: seconds(30) },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a ping would follow each answer to a ping at once, for as long as the connection lasts.
+    #[test]
+    fn there_is_a_time_between_two_pings_also_if_none_is_configured() {
+        let pings = Pings { after: Duration::ZERO, timeout: Duration::from_secs(15) };
+        let bounded = ConnectionOptions { pings, ..ConnectionOptions::default() }.bounded();
+        assert!(bounded.pings.after > Duration::ZERO);
+        assert_eq!(bounded.pings.timeout, pings.timeout);
     }
 }

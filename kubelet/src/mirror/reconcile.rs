@@ -19,7 +19,7 @@ use super::plan::{MirrorState, Planned, plan};
 use super::status::{MirrorStatus, MirrorsStatus, WaitsFor};
 use super::tries::{Awaited, Tries, Waits};
 use crate::HasPod;
-use crate::backoff::{Pauses, bounded};
+use crate::backoff::{Pauses, bounded_pause};
 use pod_index::{FullName, PodMeta, Reader, Snapshot};
 
 /// Maximum number of mirrors with an open request.
@@ -102,7 +102,7 @@ impl Mirrors {
                 under_way.push(attempt(Arc::clone(&self.client), planned));
             }
             tokio::select! {
-                () = time::sleep(bounded(self.period).max(Duration::from_millis(1))) => {}
+                () = time::sleep(bounded_pause(self.period)) => {}
                 // Without a writer there are no more changes to wait for; the period continues.
                 Some(_) = changes.next() => {}
                 Ok(()) = sources_seen.changed() => {}

@@ -13,7 +13,7 @@ use tokio::time::{self, Instant};
 use super::followed::{Followed, Known};
 use super::kind::{Object, ReferencedKind};
 use super::options::Options;
-use crate::backoff::{Backoff, bounded};
+use crate::backoff::{Backoff, bounded_pause};
 use crate::reflector::{Decoders, Failure, Observer, Reflector, Requests, Undecodable, Update};
 
 /// A defect of this program.
@@ -102,7 +102,7 @@ fn follow<K: ReferencedKind>(
     };
     let decoders = Decoders::of_json();
     let mut reflector = Reflector::new(requests, decoders, options.times, Arc::clone(&followed), keep);
-    let idle = bounded(options.idle).max(Duration::from_millis(1));
+    let idle = bounded_pause(options.idle);
     async move {
         let mut checks = time::interval_at(Instant::now() + idle, idle);
         loop {

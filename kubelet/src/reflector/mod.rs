@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use pod_index::PodUid;
 
-use crate::backoff::{Pauses, bounded};
+use crate::backoff::{Pauses, bounded, bounded_pause};
 
 pub(crate) use encoded::Decoders;
 pub(crate) use failure::Failure;
@@ -104,14 +104,14 @@ pub struct Times {
 }
 
 impl Times {
-    /// The same times, short enough to be added to any `Instant`.
+    /// The same times, short enough to be added to any `Instant`. Those for which a loop pauses are never zero.
     fn bounded(self) -> Self {
         Self {
             backoff: self.backoff.bounded(),
             patience: bounded(self.patience),
             silence: bounded(self.silence),
             http1_watch: bounded(self.http1_watch),
-            compare_after: bounded(self.compare_after),
+            compare_after: bounded_pause(self.compare_after),
         }
     }
 }

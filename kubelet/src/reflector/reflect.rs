@@ -482,6 +482,8 @@ fn disorder() -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::Pod;
     use kube::Client;
@@ -520,14 +522,56 @@ mod tests {
         let silent = service_fn(async |_: Request<Body>| {
             std::future::pending::<Result<Response<Body>, tower::BoxError>>().await
         });
-        let client = Client::new(silent, "default");
+        with_client(Client::new(silent, "default"), Times::default(), observer)
+    }
+
+    fn with_client<O: Observer>(client: Client, times: Times, observer: O) -> Reflector<Pod, Pod, O> {
         let path = Pod::url_path(&(), None);
         let is_http1 = Arc::default();
         let (is_metadata, accepts_protobuf) = (false, false);
         let requests =
             Requests { client, path, fields: None, labels: None, is_metadata, accepts_protobuf, is_http1 };
         let decoders = Decoders::of_json();
-        Reflector::new(requests, decoders, Times::default(), Arc::new(observer), Some)
+        Reflector::new(requests, decoders, times, Arc::new(observer), Some)
+    }
+
+    /// A reflector whose pauses are configured to be zero, and the number of requests so far. Its server refuses each.
+    fn without_pauses() -> (Reflector<Pod, Pod, Nobody>, Arc<AtomicUsize>) {
+        /// Without an end, a loop without a pause would keep the test's clock from going on.
+        const MOST: usize = 100_000;
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        let refusing = service_fn(move |_: Request<Body>| {
+            let number = counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                if number == MOST {
+                    std::future::pending::<()>().await;
+                }
+                Err::<Response<Body>, tower::BoxError>("refused".into())
+            }
+        });
+        let backoff = crate::backoff::Pauses::new(Duration::ZERO, Duration::ZERO);
+        let times = Times { backoff, compare_after: Duration::ZERO, ..Times::default() };
+        (with_client(Client::new(refusing, "default"), times, Nobody), requests)
+    }
+
+    /// A loop without a pause would take a whole core, and most of what its server can do.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_refuses_is_asked_after_a_pause_also_if_none_is_configured() {
+        let (mut reflector, requests) = without_pauses();
+        let update = time::timeout(Duration::from_secs(1), reflector.next()).await;
+        assert!(update.is_err(), "it is refused");
+        let listed = requests.load(Ordering::Relaxed);
+        assert!((1..=2_000).contains(&listed), "{listed} requests in a second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_comparison_that_fails_is_repeated_after_a_pause_also_if_none_is_configured() {
+        let (reflector, requests) = without_pauses();
+        let _comparison = Comparison::begin(&reflector.requests, &reflector.times, 0);
+        time::sleep(Duration::from_secs(1)).await;
+        let compared = requests.load(Ordering::Relaxed);
+        assert!((1..=2_000).contains(&compared), "{compared} comparisons in a second");
     }
 
     /// An operator is told when it connects again.

@@ -9,13 +9,10 @@ use tokio::time::{self, sleep_until};
 
 use super::admission::{Admitted, Emitted};
 use super::follow::{Follow, follow};
-use crate::backoff::bounded;
+use crate::backoff::{LEAST_PAUSE, bounded_pause};
 use crate::blocking::OneThread;
 use crate::sources::status::StatusWriter;
 use crate::sources::{Nudge, Problem, SourceUpdate, Updates};
-
-/// The shortest time between two reads. A period of zero would take a whole core.
-const LEAST_PERIOD: Duration = Duration::from_millis(1);
 
 /// An origin of pods that is read as a whole: a path, a URL.
 pub(in crate::sources) trait Read: Send + 'static {
@@ -99,7 +96,7 @@ pub(in crate::sources) fn poll(
     thread: &'static str,
     status: StatusWriter,
 ) -> Updates<Pod> {
-    pace.period = bounded(pace.period).max(LEAST_PERIOD);
+    pace.period = bounded_pause(pace.period);
     let status = Arc::new(status);
     let polling = Polling {
         reader,
@@ -194,7 +191,7 @@ impl<R> Polling<R> {
             return;
         }
         if self.pace.repeats {
-            self.pause = self.pace.apart.clamp(LEAST_PERIOD, period);
+            self.pause = self.pace.apart.clamp(LEAST_PAUSE, period);
         }
         time::sleep((self.pace.settle)(last.took).min(period)).await;
         sleep_until(last.ended + self.pace.apart.min(period)).await;
