@@ -153,7 +153,55 @@ impl<K: ReferencedKind> Observer for Followed<K> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::Pod;
+    use kube::client::Body;
+    use serde_json::json;
+    use tower::{BoxError, service_fn};
+
+    use super::super::error::GetError;
+    use super::super::manager::SecretManager;
     use super::*;
+
+    /// A server that has the Secret `ns/a`. The first request for it panics in the task of its watch.
+    fn panicking_once() -> Client {
+        let requests = AtomicUsize::new(0);
+        Client::new(
+            service_fn(move |request: Request<Body>| {
+                let number = requests.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    assert!(number > 0, "the test's panic");
+                    if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                        std::future::pending::<()>().await;
+                    }
+                    let metadata =
+                        json!({ "name": "a", "namespace": "ns", "uid": "1", "resourceVersion": "1" });
+                    let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [{ "metadata": metadata }] });
+                    Ok::<_, BoxError>(Response::new(Body::from(list.to_string().into_bytes())))
+                }
+            }),
+            "ns",
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_get_says_that_the_watch_has_panicked_and_the_next_one_has_the_object() {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "namespace": "ns", "name": "web", "uid": "u1" },
+            "spec": { "containers": [{ "name": "c", "envFrom": [{ "secretRef": { "name": "a" } }] }] },
+        }))
+        .unwrap();
+        // Shorter than the pause after the panic.
+        let options = Options { first_sync: Duration::from_millis(100), ..Options::default() };
+        let secrets = SecretManager::new(panicking_once(), options);
+        secrets.register_pod(&pod);
+        let first = secrets.get("ns", "a").await;
+        assert!(matches!(&first, Err(GetError::NotSynced(why)) if why.ends_with(PANICKED)), "{first:?}");
+        time::sleep(Duration::from_secs(2)).await;
+        let second = secrets.get("ns", "a").await.expect("the watch has begun anew");
+        assert_eq!(second.metadata.name.as_deref(), Some("a"));
+        assert_eq!(secrets.status().failing, 0);
+    }
 
     #[tokio::test(start_paused = true)]
     #[expect(
