@@ -203,7 +203,7 @@ impl Work {
                 recv(listening) -> _ => {}
                 recv(reclaim) -> _ => { self.writer.reclaim(); }
             }
-            self.listen(Moment::now(), reports.len());
+            self.listen(Moment::now(), reports);
             self.count();
         }
     }
@@ -315,9 +315,9 @@ impl Work {
         }
     }
 
-    /// Says of which times everything is known, once a second.
-    fn listen(&mut self, now: Moment, waiting_reports: usize) {
-        if !self.listening.is_due(now.instant, waiting_reports) {
+    /// Says of which times everything is known, once a second, if no report waits.
+    fn listen(&mut self, now: Moment, reports: &Receiver<Report>) {
+        if !self.listening.is_due(now.instant, reports.len()) {
             return;
         }
         let covered = self.listening.covered(now);

@@ -105,8 +105,8 @@ impl Work {
         let wall = SystemTime::now();
         let [one, two, next] =
             [2, 4, 6].map(Duration::from_secs).map(|passed| Moment::new(instant + passed, wall + passed));
-        self.listen(one, 0);
-        self.listen(two, 0);
+        self.listen(one, &never());
+        self.listen(two, &never());
         next
     }
 
@@ -219,9 +219,12 @@ fn the_past_is_known_once_all_pods_were_told_and_no_report_waits() {
     work.report(Source::Kubelet, &[pod("1", "web")], true);
     let next = work.look_twice();
     let first = work.known().unwrap();
-    work.listen(next, 1);
+    let (reports, received) = bounded(1);
+    reports.send(Report { source: Source::Kubelet, update: None, sound: true, read: None }).unwrap();
+    work.listen(next, &received);
     assert_eq!(work.known(), Some(first), "a report waits");
-    work.listen(next, 0);
+    received.recv().unwrap();
+    work.listen(next, &received);
     let second = work.known().unwrap();
     assert!(second.since == first.since && second.until > first.until, "{first:?} {second:?}");
 }
@@ -463,7 +466,7 @@ fn what_is_known_after_a_step_forward_began_with_the_clock() {
             Moment::new(instant + passed, wall + passed + seconds(step))
         });
         let known = moments.find_map(|moment| {
-            work.listen(moment, 0);
+            work.listen(moment, &never());
             work.count();
             work.known()
         });
