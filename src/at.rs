@@ -115,6 +115,10 @@ pub enum NotFound {
     NoPod,
     /// The index does not [keep times](crate::Options::keep_times), so it cannot say anything about the past of this key.
     NoTimes,
+    /// The text is no [`Key`], so this says nothing about pods. It is the path of a cgroup or a link to a container's log, which
+    /// may lead to several keys: use [`Identity::resolve_at`]. Or it is nothing that can identify a pod in the index, such as a
+    /// process ID or a single word.
+    NoKey,
 }
 
 /// A pod that held, or may have held, a key.
@@ -281,7 +285,8 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         Self { time, ..self }
     }
 
-    /// The pod that held this key. A mirror pod is found by its name and its UID, not by an IP.
+    /// The pod that held this key. A mirror pod is found by its name and its UID, not by an IP. Of a text that is no
+    /// [`Key`], such as the path of a cgroup, the answer is [`NoKey`](NotFound::NoKey).
     ///
     /// # Consistency
     /// A [`Holder::Pod`] is right as long as no clock differs by more than the [skew](Self::skew) and no news takes longer
@@ -306,16 +311,24 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
         copy.search(ClaimedKeyRef::Ip(ip), FoundBy::Ip)
     }
 
-    /// The key for which a text stands: a UID, if a pod has it or had it.
-    fn meant<'k>(&self, key: Key<'k>) -> Key<'k> {
-        let Key::Text(text) = key else { return key };
-        let uid = Key::Uid(text.into());
-        if self.snapshot.find(uid).is_some() { uid } else { Key::parse(text).unwrap_or(uid) }
-    }
-
     #[inline(never)]
     fn get_any(&self, key: Key<'_>) -> Holder<'a, P> {
-        self.fixed().judge_any(self.meant(key))
+        if let Key::Text(text) = key {
+            return self.get_text(text);
+        }
+        self.fixed().judge_any(key)
+    }
+
+    #[cold]
+    fn get_text(&self, text: &str) -> Holder<'a, P> {
+        let key = self.key_of_text(text);
+        key.map_or(Holder::Unknown(NotFound::NoKey), |key| self.fixed().judge_any(key))
+    }
+
+    /// The key for which a text stands: a UID, if a pod has it or had it. `None`: it is no key, or stands for several.
+    fn key_of_text<'k>(&self, text: &'k str) -> Option<Key<'k>> {
+        let uid = Key::Uid(text.into());
+        if self.snapshot.find(uid).is_some() { Some(uid) } else { Key::parse(text) }
     }
 
     fn judge_any(&self, key: Key<'_>) -> Holder<'a, P> {
@@ -336,7 +349,7 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     }
 
     /// All pods that had this key at any time, as far as the index knows, with the bounds, the likeliest one at this time
-    /// first.
+    /// first. None of a text that is no key.
     ///
     /// # Complexity
     /// O(n log n) for n pods that had the key.
@@ -365,7 +378,12 @@ impl<'a, P: PodMeta> AtTime<'a, P> {
     /// ```
     #[must_use]
     pub fn candidates<'k>(&self, key: impl Into<Key<'k>>) -> Vec<Candidate<'a, P>> {
-        let Claimed { by_pods, by_mirrors } = Claimed::of(self.meant(key.into()));
+        let key = match key.into() {
+            Key::Text(text) => self.key_of_text(text),
+            key => Some(key),
+        };
+        let Some(key) = key else { return Vec::new() };
+        let Claimed { by_pods, by_mirrors } = Claimed::of(key);
         let claimed = [by_pods, by_mirrors].into_iter().flatten();
         self.listed(claimed.flat_map(|claimed| self.holds(claimed)))
     }

@@ -80,7 +80,7 @@ impl<P: PodMeta> Snapshot<P> {
 
     /// The pods of these events, in their order: the pod that had the key when the event happened, as by
     /// [`at`](Self::at), or the present one if the event has no time. An event without a time and without a pod is
-    /// [`Unknown`](Holder::Unknown).
+    /// [`Unknown`](Holder::Unknown): [`NoPod`](NotFound::NoPod), or [`NoKey`](NotFound::NoKey) if its key is a text that is none.
     ///
     /// # Consistency
     /// All results are of this snapshot, and rest on what was [covered](crate::Coverage) when this was called, however long the
@@ -114,7 +114,13 @@ impl<P: PodMeta> Snapshot<P> {
         let then = self.at(Time::MIN).skew(tolerance.skew).delay(tolerance.delay).fixed();
         events.into_iter().map(move |Event { key, at }| match at {
             Some(at) => then.time(at).get(key),
-            None => self.get(key).map_or(Holder::Unknown(NotFound::NoPod), Holder::Pod),
+            None => self.get(key).map_or_else(|| Holder::Unknown(absent(key)), Holder::Pod),
         })
     }
+}
+
+/// Why no present pod has this key.
+#[cold]
+fn absent(key: Key<'_>) -> NotFound {
+    if key.is_key() { NotFound::NoPod } else { NotFound::NoKey }
 }

@@ -101,6 +101,9 @@ impl FoundBy {
 /// | [`CustomKeyKind`] and bytes | a custom key |
 /// | a string | a UID if a pod has it; else an IP, with or without a port, a container ID, `namespace/name`, a full name, or the path of a pod's log or directory |
 ///
+/// Any other string is no key and finds nothing. The path of a cgroup and a link to a container's log are among them, because
+/// each may lead to several keys: [`Identity::resolve`](crate::identity::Identity::resolve) tries them in order.
+///
 /// # Examples
 /// ```
 /// use pod_index::identity::ContainerId;
@@ -182,20 +185,31 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// What text is if it is no pod's UID. Never text again.
+    /// Whether this may be the key of a pod. Of text that is no pod's UID, see [`parse`](Self::parse).
+    pub(crate) fn is_key(self) -> bool {
+        match self {
+            Self::Text(text) => Self::parse(text).is_some(),
+            Self::Uid(_) | Self::Name { .. } | Self::ContainerId(_) | Self::Ip(_) | Self::Custom(..) => true,
+        }
+    }
+
+    /// What text is if it is no pod's UID. Never text again. `None`: it is no key, or stands for several.
     #[cold]
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Some(address.into());
         }
         match Identity::parse(text).ok()? {
+            // In one of the usual spellings, if there is white space around it or it is in upper case.
+            Identity::Uid(uid) => Some(uid.into()),
             Identity::ContainerId(id) => Some(id.into()),
             Identity::Ip(ip) => Some(ip.into()),
             Identity::Name { namespace, name } => Some((namespace, name).into()),
             Identity::PodDirectory { pod_uid, .. } => Some(pod_uid.into()),
             Identity::PodLog(log) => Some(UidRef::from(log.pod_uid).into()),
-            // As a UID it was looked up before. The others may lead to several keys: see `Identity::resolve`.
-            Identity::Uid(_) | Identity::Cgroup(_) | Identity::ContainerLog(_) | Identity::Pid(_) => None,
+            // A cgroup and a link may lead to several keys, which `Identity::resolve` looks up in order. One of them alone could be
+            // another pod's, or nobody's although the next one has a pod. The index does not know processes.
+            Identity::Cgroup(_) | Identity::ContainerLog(_) | Identity::Pid(_) => None,
         }
     }
 }

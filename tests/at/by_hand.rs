@@ -105,6 +105,37 @@ fn a_static_pod_that_returns_was_gone_meanwhile() {
     );
 }
 
+/// That nobody had it would be wrong of a text that is no key: it may lead to a pod by several keys.
+#[test]
+fn a_text_that_is_no_key_is_not_said_to_have_been_nobodys() {
+    let uid = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0";
+    let id = "3e5f0b1c".repeat(8);
+    let mut told = Told::new();
+    told.tell(400, [add(Pod { name: "web".into(), ..pod(uid, Life::default()) })]);
+    told.hear(2000);
+    let snapshot = told.reader.load();
+    let cgroup = format!("/kubepods/burstable/pod{uid}/{id}");
+    let link = format!("/var/log/containers/web_default_c-{id}.log");
+    for text in [&*cgroup, &*link, "4711", "web", "/etc/passwd", ""] {
+        assert_eq!(told.who(1000, text), "NoKey", "{text:?}");
+        assert!(snapshot.at(time(1000)).candidates(text).is_empty(), "{text:?}");
+        let holder = snapshot.get_many_at([text.into()], Tolerance::default()).next();
+        assert!(matches!(holder, Some(Holder::Unknown(NotFound::NoKey))), "{text:?}: {holder:?}");
+    }
+    assert_eq!([&cgroup, &link].map(|text| told.found(1000, text).unwrap().0), [uid, uid]);
+
+    let other = "b400a6d5-b1b1-c5f4-c3b2-a1908f7e6d5c";
+    for text in ["10.0.0.99", "default/db", "db_default", other, &other.to_uppercase(), &id] {
+        assert_eq!(told.who(1000, text), "NoPod", "{text:?}");
+        let holder = snapshot.get_many_at([text.into()], Tolerance::default()).next();
+        assert!(matches!(holder, Some(Holder::Unknown(NotFound::NoPod))), "{text:?}: {holder:?}");
+    }
+    for text in [uid.to_owned(), format!(" {uid}\n"), "default/web".to_owned()] {
+        assert_eq!(told.who(1000, &*text), uid, "{text:?}");
+        assert!(snapshot.get(&*text).is_some(), "{text:?}");
+    }
+}
+
 /// A pod may have come and gone while no source answered.
 #[test]
 fn after_an_outage_no_key_is_said_to_have_been_nobodys_before() {
