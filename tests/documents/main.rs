@@ -10,6 +10,7 @@ mod links;
 mod names;
 mod packages;
 mod sizes;
+mod steps;
 
 use std::fs;
 use std::path::{Path, PathBuf};
