@@ -228,6 +228,40 @@ fn the_guide_has_the_percentiles_of_single_lookups() {
 }
 
 #[test]
+fn what_a_removed_pod_takes_is_within_the_bounds_of_its_test() {
+    let test = read("tests/memory.rs");
+    // In pages that are reused, and otherwise.
+    let bounds = |times: bool| {
+        let ranges: Vec<_> = block(&test, &format!("removed({times}, ["), "])").split(", ").collect();
+        let sum = |end: usize| {
+            let ends = ranges.iter().map(|range| range.split("..").nth(end).unwrap());
+            ends.map(|end| end.parse::<u32>().unwrap()).sum::<u32>()
+        };
+        sum(0)..sum(1)
+    };
+    for (times, bytes, words) in
+        [(false, 700, "about 700 bytes"), (true, 2_000, "about 2 kB with times (of an IP and a name)")]
+    {
+        assert!(bounds(times).contains(&bytes), "{words}, but {:?} is measured", bounds(times));
+        for page in ["docs/lookups.md", "src/options.rs"] {
+            assert_says(page, words);
+        }
+    }
+    // Each term is a number of kB, perhaps with a factor before it.
+    let page = read("docs/writing.md");
+    let parts = table(&page, "| part | computed as, for each pod | 110 pods | 100,000 pods |");
+    let row = "removed pods, and the times that they had: 300, and 1,000";
+    let of_term = |term: &str| {
+        let factors = term.trim_end_matches(" kB").split(" × ");
+        factors.map(|factor| factor.parse::<f64>().unwrap()).product::<f64>()
+    };
+    let each: f64 = parts(row, 1).split(" + ").map(of_term).sum();
+    for (column, pods) in [(2, 300.0), (3, 1_000.0)] {
+        assert_eq!(parts(row, column), format!("{:.0} MB", pods * each / 1e3));
+    }
+}
+
+#[test]
 fn the_chapter_on_performance_has_the_counts_of_the_benches() {
     let grouped = |count: u64| match count / 1_000 {
         0 => count.to_string(),
