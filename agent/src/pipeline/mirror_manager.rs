@@ -28,11 +28,12 @@ impl MirrorManager {
         pipeline: &Pipeline,
         metrics: &mut Metrics,
     ) -> Self {
-        let keeper = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors));
+        let readiness = Arc::clone(&pipeline.readiness);
+        let keeper = Arc::new(MirrorKeeper::new(settings.node.clone(), settings.mirrors, readiness));
         let work = clients.filter(|_| settings.mirrors).map(|clients| Work {
+            asked_by: settings.written.name("manage-mirror-pods"),
             client: clients.agent.clone(),
             reader: reader.clone(),
-            readiness: Arc::clone(&pipeline.readiness),
             writer: pipeline.commands.clone(),
         });
         if settings.mirrors {

@@ -34,9 +34,10 @@ const WAITS: Pauses = Pauses::new(Duration::from_secs(1), Duration::from_secs(60
 
 /// What the management needs.
 pub(super) struct Work {
+    /// The setting that asks for it, as the user wrote it.
+    pub(super) asked_by: String,
     pub(super) client: Client,
     pub(super) reader: Reader<Record>,
-    pub(super) readiness: Arc<Readiness>,
     pub(super) writer: Sender<Command>,
 }
 
@@ -45,6 +46,8 @@ pub(super) struct Work {
 pub(crate) struct MirrorKeeper {
     pub(crate) node: NodeName,
     pub(crate) is_asked_to_keep: bool,
+    /// Nothing is changed before every source was read.
+    readiness: Arc<Readiness>,
     stage: Mutex<Stage>,
     /// Failed reads of the node's lease. Meanwhile a new kubelet would go unnoticed.
     pub(crate) unread_leases: AtomicU64,
@@ -61,8 +64,8 @@ struct Stage {
 }
 
 impl MirrorKeeper {
-    pub(crate) fn new(node: NodeName, is_asked_to_keep: bool) -> Self {
-        Self { node, is_asked_to_keep, stage: Mutex::default(), unread_leases: AtomicU64::new(0) }
+    pub(crate) fn new(node: NodeName, is_asked_to_keep: bool, readiness: Arc<Readiness>) -> Self {
+        Self { node, is_asked_to_keep, readiness, stage: Mutex::default(), unread_leases: AtomicU64::new(0) }
     }
 
     /// The result of the last comparison. Empty before the first.
@@ -79,11 +82,11 @@ impl MirrorKeeper {
     ///
     /// If a kubelet comes later, it takes over: the agent stops managing them and asks for the static pods that are derived
     /// from them. It does not begin again, because a kubelet that is restarted or upgraded comes back.
-    pub(super) async fn keep(&self, Work { client, reader, readiness, writer }: Work) -> Failure {
+    pub(super) async fn keep(&self, Work { asked_by, client, reader, writer }: Work) -> Failure {
         let mut watch = KubeletWatch::new(client.clone(), self.node.as_str());
         if let Some(lease) = self.kubelet(&mut watch, false).await {
             return Failure::Kubelet(format!(
-                "--manage-mirror-pods: {}; two managers would replace each other's mirror pods",
+                "{asked_by}: {}; two managers would replace each other's mirror pods",
                 self.describe(&lease),
             ));
         }
@@ -91,7 +94,7 @@ impl MirrorKeeper {
         let mirrors = Mirrors::new(KubeMirrorClient::new(client, self.node.as_str()));
         self.lock().keeping = Some(mirrors.status());
         // A task of its own, so that a panic ends the agent with an error. What started the agent starts it again.
-        let mut managing = JoinSet::from_iter([mirrors.run(reader, readiness.seen())]);
+        let mut managing = JoinSet::from_iter([mirrors.run(reader, self.readiness.seen())]);
         let lease = tokio::select! {
             _ = managing.join_next() => {
                 return Failure::Unable("the manager of mirror pods has ended; see the log".to_owned());
@@ -166,12 +169,24 @@ impl MirrorKeeper {
         )
     }
 
+    /// The sources that mirror pods wait for.
+    fn unread_sources(&self) -> Option<String> {
+        let sources = self.readiness.missing();
+        (!sources.is_empty()).then(|| {
+            let sources = sources.join("; ");
+            format!("no mirror pod is changed yet, because not every source has been read: {sources}")
+        })
+    }
+
     /// All static pods and all orphaned mirrors in `snapshot`, with their state.
     pub(crate) fn view(&self, snapshot: &Snapshot<Record>) -> Shown {
         let (managed, problem) = {
             let stage = self.lock();
             (self.is_asked_to_keep && !stage.has_stood_down, stage.problem.clone())
         };
+        let unread = managed.then(|| self.unread_sources()).flatten();
+        let problems: Vec<_> = problem.into_iter().chain(unread).collect();
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
         let status = self.status();
         let known: HashMap<&str, _> = status.pods.iter().map(|pod| (pod.full_name.as_str(), pod)).collect();
         let lines = plan(snapshot, self.node.as_str()).into_iter().map(|planned| {

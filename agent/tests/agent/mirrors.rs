@@ -161,17 +161,19 @@ async fn beside_a_kubelet_the_agent_exits_with_4_and_changes_nothing() {
     site.write("web", 1);
     // The result must not depend on the two clocks.
     site.lease("2999-01-01T00:00:00.000000Z", 40);
-    let mut agent = site.start();
-    let problem = |answer: &Answer| answer.json::<Value>()["problem"].is_string();
-    let waiting: Value = agent.until("/mirrors", problem).json();
-    assert!(
-        waiting["problem"].as_str().unwrap().contains("waiting to see whether it is renewed"),
-        "{waiting}"
-    );
+    let settings = Directory::new();
+    settings.write("config.yaml", "manageMirrorPods: true\n");
+    let config = settings.0.join("config.yaml");
+    let mut agent =
+        Agent::start(&site.args.replace("--manage-mirror-pods", &format!("--config {}", config.display())));
+    let waits = |answer: &Answer| answer.body.contains("waiting to see whether it is renewed");
+    let waiting: Value = agent.until("/mirrors", waits).json();
+    assert!(waiting["problem"].is_string(), "{waiting}");
     assert_eq!(waiting["passes"], 0);
     site.lease("2026-01-01T00:00:10.000000Z", 40);
     let said = agent.wait_for_log("a kubelet runs on the node");
-    assert!(["\"node-1\"", "2026-01-01"].iter().all(|word| said.contains(word)), "{said}");
+    let words = ["\"node-1\"", "2026-01-01", "config.yaml:1: manageMirrorPods: a kubelet"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
     assert_eq!(agent.wait(), Some(4));
     assert_eq!((site.counts(), site.mirrors()), ([0; 3], BTreeMap::new()));
 }
@@ -256,6 +258,11 @@ async fn pairs_out_of_sync_show_the_reason() {
     let gone = &mirrors["orphans"][0];
     assert_eq!(gone["state"], "orphaned");
     assert_eq!((gone["mirrorUID"].is_string(), gone.get("podUID")), (true, None));
+    // The alert `PodIndexMirrorsNotManaged` sends the operator there.
+    let problem = mirrors["problem"].as_str().unwrap_or_default();
+    assert!(problem.contains("not every source has been read: ") && problem.contains(&url), "{mirrors}");
+    let metrics = agent.get("/metrics").body;
+    assert!(metrics.lines().any(|line| line == "pod_index_mirrors_managed 0"), "{metrics}");
     assert_eq!(site.counts(), [0; 3]);
     drop(agent);
 

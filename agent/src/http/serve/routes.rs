@@ -288,9 +288,9 @@ mod tests {
         router(App {
             metrics: Arc::new(metrics),
             reader,
+            mirrors: Arc::new(MirrorKeeper::new(NodeName::new("n"), false, Arc::clone(&readiness))),
             readiness,
             vitals,
-            mirrors: Arc::new(MirrorKeeper::new(NodeName::new("n"), false)),
             pods,
             whois: Arc::new(whois),
             connections: prometheus_client::metrics::gauge::Gauge::default(),
