@@ -64,7 +64,7 @@ pub fn main() -> ExitCode {
 fn perform(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         None => {
-            config::no_client_options(&cli.client, &cli.written)?;
+            config::no_client_options(&cli.client, &cli.run.settings.tls, &cli.written)?;
             let invocation = cli.invocation();
             let settings = invocation.resolve()?;
             if cli.run.check { check::check(&invocation, &settings) } else { run::run(invocation, settings) }

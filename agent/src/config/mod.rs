@@ -36,7 +36,7 @@ use std::time::Duration;
 use self::args::{Output, RunArgs};
 use self::define::{Definition, Subject};
 use self::rules::SourceKind;
-use self::subjects::{ClientTls, ServerAddress, Subjects, definitions};
+use self::subjects::{ClientTls, ServerAddress, Subjects, TlsSettings, definitions};
 use self::values::{AuthorizationMode, CheckpointDirectory, Extra, TlsFiles, TlsNames};
 use self::written::Written;
 use crate::api::table;
@@ -137,14 +137,9 @@ impl Settings {
             },
         });
         let address = server.address;
-        rule(
-            tls.is_some() || effective.listeners.allow_remote_clients || address.is_loopback(),
-            format!(
-                "{} {address}: anyone who can reach it could read every pod; give --tls-cert-file and \
-                 --tls-private-key-file (and --client-ca-file), or --allow-remote-clients to allow this",
-                written.name("address")
-            ),
-        )?;
+        if !(tls.is_some() || effective.listeners.allow_remote_clients || address.is_loopback()) {
+            return Err(rules::open_to_everyone(address, &written, definitions));
+        }
         let node = node_name(effective.node.name.as_deref(), &written)?;
         selection::check(&effective.api_server, &written)?;
         rule(
@@ -221,11 +216,19 @@ pub(crate) fn check_client_options(client: &ClientTls, written: &Written) -> Res
 
 /// Rejects options of client commands when serving. `--certificate-authority` there most likely means the authority of
 /// *clients*; ignoring it would leave clients unverified.
-pub(crate) fn no_client_options(client: &ClientTls, written: &Written) -> Result<(), Failure> {
+pub(crate) fn no_client_options(
+    client: &ClientTls,
+    server: &TlsSettings,
+    written: &Written,
+) -> Result<(), Failure> {
     let given = client.definitions().iter().find(|definition| written.is_written(definition.flag));
     given.map_or(Ok(()), |definition| {
+        let definitions: Vec<_> = server.definitions().iter().collect();
+        let of_server = ["tls-cert-file", "tls-private-key-file", "client-ca-file"];
+        let [cert, private_key, client_ca] =
+            rules::names_beside(definition.flag, of_server, written, &definitions);
         Err(Failure::Usage(format!(
-            "{} is for client commands; to serve, use --tls-cert-file, --tls-private-key-file and --client-ca-file",
+            "{} is for client commands; to serve, use {cert}, {private_key} and {client_ca}",
             written.name(definition.flag)
         )))
     })

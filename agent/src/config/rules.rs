@@ -1,5 +1,6 @@
 //! Which settings need each other, and which exclude each other.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use super::define::Definition;
@@ -128,6 +129,34 @@ fn one_of(names: &[String]) -> String {
     }
 }
 
+/// How a user who wrote `flag` where it stands would write these other settings.
+pub(super) fn names_beside<const COUNT: usize>(
+    flag: &str,
+    others: [&str; COUNT],
+    written: &Written,
+    definitions: &[&'static Definition],
+) -> [String; COUNT] {
+    others.map(|other| {
+        let definition = definitions.iter().find(|definition| definition.flag == other);
+        definition.map_or_else(|| format!("--{other}"), |definition| written.name_beside(flag, definition))
+    })
+}
+
+/// The error if others than this machine reach the agent, without TLS and without the consent to that.
+pub(super) fn open_to_everyone(
+    address: IpAddr,
+    written: &Written,
+    definitions: &[&'static Definition],
+) -> Failure {
+    let name = written.name("address");
+    let ways = ["tls-cert-file", "tls-private-key-file", "client-ca-file", "allow-remote-clients"];
+    let [cert, private_key, client_ca, allow] = names_beside("address", ways, written, definitions);
+    Failure::Usage(format!(
+        "{name} {address}: anyone who can reach it could read every pod; give {cert} and {private_key} (and \
+         {client_ca}), or {allow} to allow this"
+    ))
+}
+
 /// The flags that make clients known.
 const CLIENTS: &[&str] = &["client-ca-file", "authentication-token-webhook"];
 
@@ -169,8 +198,8 @@ const fn needs_source(flag: &'static str, is_right: fn(Source) -> bool) -> Need 
 
 /// A setting of clients that the API server decides about. Who reads the kubelet's socket alone may not expect that it is needed.
 const fn needs_reviews(flag: &'static str) -> Need {
-    let why = ": the API server decides about clients, and no kubelet does; beside --kubelet-socket, add --api-server, and \
-               give the agent's pod a token";
+    let why = ": the API server decides about clients, and no kubelet does; beside the kubelet's socket, the agent then needs \
+               the API server as well, and its pod a token";
     Need { flag, one_of: OneOf::Source(is_api_server), why }
 }
 

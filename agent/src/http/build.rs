@@ -113,7 +113,9 @@ impl Server {
         let clients_are_known =
             settings.effective.tls.client_ca.is_some() || settings.effective.access.accept_tokens;
         if !(address.ip().is_loopback() || clients_are_known) {
-            tracing::warn!("anyone who can reach {address} can read every pod: there is no --client-ca-file");
+            tracing::warn!(
+                "anyone who can reach {address} can read every pod: clients need no certificate and no token"
+            );
         }
         if let Some(tls) = tls.clone() {
             tasks.spawn("the reader of the TLS files", async { match tls.keep_current().await {} });

@@ -66,6 +66,17 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place_that_the_user_wrote() 
         ("kubelet: ftp://e.org\n", 1, "kubelet \"ftp://e.org\": "),
         ("staticPodPath: /x\nkubeconfig: ''\n", 2, "kubeconfig is empty"),
         ("staticPodPath: /x\nnamespace: web\n", 2, "namespace needs kubeconfig or apiServer\n"),
+        (
+            "staticPodPath: /x\naddress: 0.0.0.0\n",
+            2,
+            "address 0.0.0.0: anyone who can reach it could read every pod; give tlsCertFile and tlsPrivateKeyFile \
+             (and authentication.x509.clientCAFile), or allowRemoteClients to allow this",
+        ),
+        (
+            "kubeletSocket: /x\ntlsCertFile: /c\ntlsPrivateKeyFile: /k\nauthentication: {webhook: {enabled: true}}\n",
+            4,
+            "authentication.webhook.enabled needs kubeconfig or apiServer: the API server decides",
+        ),
     ] {
         std::fs::write(&path, text).unwrap();
         let said = format!("{config}:{line}: {why}");
@@ -87,6 +98,12 @@ fn a_bad_configuration_is_exit_code_2_and_names_the_place_that_the_user_wrote() 
         ("MANIFEST_URL", "ftp://e.org", " \"ftp://e.org\": "),
         ("MANIFEST_URL_HEADER", "secret", ": must be a name, a colon and a value"),
         ("ALLOW_REMOTE_CLIENTS", "perhaps", ": \"perhaps\" must be true or false"),
+        (
+            "ADDRESS",
+            "0.0.0.0",
+            " 0.0.0.0: anyone who can reach it could read every pod; give POD_INDEX_TLS_CERT_FILE and ",
+        ),
+        ("CERTIFICATE_AUTHORITY", "/a", " is for client commands; to serve, use POD_INDEX_TLS_CERT_FILE, "),
     ] {
         let variable = format!("POD_INDEX_{variable}");
         let mut command = binary(&["--check", "--pod-manifest-path", "/x"]);
