@@ -133,6 +133,19 @@ fn the_page_says_when_a_source_that_waits_tries_again() {
     assert_quiet(&browser);
 }
 
+const TEMPLATED: &str = "api-6d4b75cb6d-x7k2p";
+
+/// A pod of a Deployment, whose `ReplicaSet` the agent does not read.
+fn templated() -> Value {
+    let mut templated = pod(TEMPLATED, "node-1", &json!({}));
+    templated["metadata"]["namespace"] = json!("shop");
+    templated["metadata"]["labels"] = json!({ "pod-template-hash": "6d4b75cb6d" });
+    templated["metadata"]["ownerReferences"] = json!([
+        { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "api-6d4b75cb6d", "uid": "o2", "controller": true },
+    ]);
+    templated
+}
+
 /// Asks the page's question, as a person does: types and presses Enter.
 fn ask(browser: &Browser, query: &str) {
     browser.run("document.querySelector('#question').value = ''");
@@ -166,6 +179,12 @@ async fn the_page_answers_which_pod_something_belongs_to() {
         assert_eq!(browser.run(&format!("return {ROWS}.length")), 2, "the list below stays");
     }
     says("ReplicaSet/web");
+    // A workload that follows from names alone is a guess, and is marked.
+    setup.server.put("pods", &templated());
+    browser.until(&format!("{ROWS}.some((row) => row.innerText.includes('Deployment/api (derived)'))"));
+    ask(&browser, TEMPLATED);
+    says(&format!("shop/{TEMPLATED}"));
+    says("Deployment/api (derived)");
     ask(&browser, "10.9.9.9");
     says("no pod has this IP address");
 

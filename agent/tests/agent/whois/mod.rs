@@ -65,7 +65,7 @@ fn mirror() -> Value {
 
 pub struct Setup {
     pub agent: Agent,
-    server: ApiServer,
+    pub server: ApiServer,
     /// The host's processes.
     proc: Directory,
     _directory: Directory,
