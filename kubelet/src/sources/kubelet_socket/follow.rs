@@ -73,6 +73,12 @@ impl KubeletSocket {
             nudge: Nudge::default(),
         }
     }
+
+    /// The same, each time short enough to be added to any `Instant`.
+    fn bounded(self) -> Self {
+        let period = bounded(self.period).max(LEAST_PAUSE);
+        Self { period, timeout: bounded(self.timeout), ..self }
+    }
 }
 
 /// Follows the pods of a kubelet over its Pods API.
@@ -85,9 +91,8 @@ impl KubeletSocket {
 /// A list costs O(its bytes), and decodes only the pods that have changed. An update costs O(pods).
 ///
 /// Kubelet: `podsServer` (`pkg/kubelet/apis/pods`).
-pub fn follow(mut socket: KubeletSocket) -> Updates<Pod> {
-    socket.period = bounded(socket.period).max(LEAST_PAUSE);
-    socket.timeout = bounded(socket.timeout);
+pub fn follow(socket: KubeletSocket) -> Updates<Pod> {
+    let socket = socket.bounded();
     let status = Arc::new(StatusWriter::new(Source::Kubelet, socket.path.display().to_string()));
     let following = Following::new(socket, Arc::clone(&status));
     skeleton::follow(following, status)
