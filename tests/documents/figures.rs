@@ -400,6 +400,28 @@ fn what_was_measured_beside_a_cluster_is_told_alike_on_each_page() {
 }
 
 #[test]
+fn two_pages_say_alike_when_a_silent_connection_is_noticed() {
+    let guide = read("docs/what-if-it-fails.md");
+    let guide = table(&guide, "| the connection | is noticed |");
+    let reference = read("docs/reference.md");
+    let reference = table(&reference, "| event | the agent |");
+    for (connection, event) in [
+        ("silent: a load balancer drops its packets", "the server is gone without closing the connection"),
+        (
+            "kept open by a proxy that swallows the events",
+            "a proxy keeps the connection open and swallows the events",
+        ),
+    ] {
+        let noticed = guide(connection, 1);
+        assert_eq!(
+            reference(event, 1),
+            format!("notices {noticed}, and continues over a new connection"),
+            "{event}"
+        );
+    }
+}
+
+#[test]
 fn the_simulations_figures_are_the_same_on_each_page() {
     let page = read("docs/performance/at-a-time.md");
     let wrong = table(&page, "| | right | ambiguous | unknown | confidently wrong |");
