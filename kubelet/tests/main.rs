@@ -59,12 +59,12 @@ mod sources_merge_socket;
 mod static_pods;
 
 // What the tests share.
+use pod_index_test_support::http_server;
+
 mod checkpoint_support;
 #[cfg(feature = "api-server")]
 #[path = "support/followed.rs"]
 mod followed;
-#[path = "support/http_server.rs"]
-mod http_server;
 #[path = "support/log.rs"]
 mod log;
 #[cfg(feature = "api-server")]

@@ -1,13 +1,13 @@
 //! An HTTP server on loopback, with or without TLS, that may behave badly.
-#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use pod_index_test_support::certificate::Certificate;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::{TlsAcceptor, rustls};
+
+use crate::certificate::Certificate;
 
 /// The server's reaction to one request.
 #[derive(Clone)]

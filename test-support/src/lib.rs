@@ -7,6 +7,7 @@ pub mod certificate;
 pub mod deployment;
 pub mod dice;
 pub mod files;
+pub mod http_server;
 pub mod kubelet;
 #[cfg(unix)]
 pub mod pods_api;

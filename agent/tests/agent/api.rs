@@ -236,6 +236,16 @@ async fn in_a_pod_the_service_account_leads_to_the_api_server() {
     assert_eq!(agent.get("/pods/default/a").code, 200);
     server.put("pods", &pod("b", "node-2", &json!({})));
     agent.has("/pods/default/b");
+
+    // The cluster's authority rotates: the server first, then the file, which the agent reads every 30 s.
+    let newer = Authority::new();
+    let (certificate, key) = newer.sign("127.0.0.1");
+    server.set_certificate(&certificate, &key);
+    server.cut_connections();
+    agent.until("/sources", |answer| answer.body.contains("invalid peer certificate"));
+    fs::write(account.join("ca.crt"), &newer.pem).unwrap();
+    server.put("pods", &pod("c", "node-2", &json!({})));
+    agent.has("/pods/default/c");
 }
 
 #[test]

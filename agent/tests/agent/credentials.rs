@@ -1,12 +1,16 @@
-//! Client certificates of the API server that change while the agent runs.
+//! Certificates that change while the agent runs: its own as a client of the API server, and those of the servers that it reads.
+
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::ByteString;
+use pod_index_test_support::http_server::{self, Server};
+use pod_index_test_support::kubelet::pod;
 use serde_json::{Value, json};
 
 use crate::access::answer;
 use crate::api::kubeconfig_with;
 use crate::api_server::ApiServer;
-use crate::support::{Agent, manifest, node_1};
+use crate::support::{Agent, Answer, Directory, manifest, node_1};
 use crate::tls::{Authority, Pki};
 
 const NODE: &str = "node-1";
@@ -102,4 +106,53 @@ async fn after_a_rotation_all_requests_use_the_new_client_certificate() {
     site.all_parts_are_served(&agent, "one").await;
     rotate();
     site.all_parts_are_served(&agent, "two").await;
+}
+
+/// The authority rotates, and nobody restarts the agent: the server comes back with a certificate that the file does not vouch
+/// for yet, and then the file is replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubelet_and_a_manifest_url_are_read_again_once_the_file_holds_their_new_authority() {
+    for (flag, period_flag) in
+        [("kubelet", "kubelet-check-frequency"), ("manifest-url", "http-check-frequency")]
+    {
+        let pods = Arc::new(Mutex::new(list_of("before")));
+        let answered = Arc::clone(&pods);
+        let answers = move |_: &str| Some(http_server::answer("200 OK", "", &answered.lock().unwrap()));
+        let server = Server::start_with_tls(answers).await;
+        let directory = Directory::new();
+        directory.write("ca.crt", &server.authority);
+        let url = server.url("/pods");
+        let file = directory.0.join("ca.crt");
+        let file = file.display();
+        let agent = Agent::start(&format!(
+            "--node-name {NODE} --{flag} {url} --{flag}-ca {file} --{period_flag} 50ms"
+        ));
+        agent.until("/pods", |answer| answer.body.contains("before"));
+        agent.until("/sources", |answer| problems(answer).is_empty());
+
+        let authority = server.rotate_certificate();
+        *pods.lock().unwrap() = list_of("after");
+        server.close_connections();
+        agent.until("/sources", |answer| problems(answer).iter().any(is_of_certificate));
+        assert!(agent.get("/pods").body.contains("before"), "--{flag}: the pods stay");
+
+        directory.write("ca.crt", &authority);
+        agent.until("/pods", |answer| answer.body.contains("after"));
+        agent.until("/sources", |answer| problems(answer).is_empty());
+    }
+}
+
+/// A list with one pod of this name. Not a static one: a kubelet that lists no others may have just started.
+fn list_of(name: &str) -> String {
+    let pod = pod(&format!("uid-{name}"), name, "api", "10.0.0.1");
+    json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [pod] }).to_string()
+}
+
+/// The problems of the only source.
+fn problems(sources: &Answer) -> Vec<Value> {
+    sources.json::<Value>()["sources"][0]["problems"].as_array().unwrap().clone()
+}
+
+fn is_of_certificate(problem: &Value) -> bool {
+    problem["kind"] == "request" && problem["message"].as_str().unwrap().contains("certificate")
 }

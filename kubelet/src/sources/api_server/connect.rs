@@ -167,3 +167,53 @@ fn user_is_there(kubeconfig: &Kubeconfig) -> Result<(), String> {
     let user = shorten(user);
     Err(format!("the context {name:?} names the user {user:?}, and there is no such user"))
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+    use pod_index_test_support::files::Directory;
+    use rcgen::generate_simple_self_signed;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// With its path, the client reads the file again when the authorities rotate. Without, it would trust the old ones until
+    /// it is restarted.
+    #[tokio::test]
+    async fn a_file_of_authorities_is_followed_and_data_in_the_kubeconfig_is_not() {
+        let directory = Directory::new();
+        let pem = generate_simple_self_signed(vec!["api".to_owned()]).unwrap().cert.pem();
+        directory.write("ca.crt", &pem);
+        directory.write("other.crt", &pem);
+        let file = json!("ca.crt");
+        let data = json!(ByteString(pem.into_bytes()));
+        for (authority, expected) in [
+            (json!({ "certificate-authority": file }), Some(directory.at("ca.crt"))),
+            (json!({ "certificate-authority-data": data }), None),
+            // kubectl takes the data, too.
+            (json!({ "certificate-authority": file, "certificate-authority-data": data }), None),
+            (json!({}), None),
+        ] {
+            let kubeconfig = kubeconfig(&authority);
+            directory.write("kubeconfig", kubeconfig.to_string());
+            let config = load_config(Some(&directory.at("kubeconfig"))).await.unwrap();
+            assert_eq!(config.root_cert_file, expected, "{kubeconfig}");
+        }
+    }
+
+    /// Of two clusters. The current one has this authority.
+    fn kubeconfig(authority: &Value) -> Value {
+        let mut cluster = json!({ "server": "https://127.0.0.1:1" });
+        cluster.as_object_mut().unwrap().extend(authority.as_object().unwrap().clone());
+        let other = json!({ "server": "https://127.0.0.1:2", "certificate-authority": "other.crt" });
+        json!({
+            "clusters": [{ "name": "other", "cluster": other }, { "name": "mine", "cluster": cluster }],
+            "users": [{ "name": "me", "user": {} }],
+            "contexts": [
+                { "name": "away", "context": { "cluster": "other", "user": "me" } },
+                { "name": "here", "context": { "cluster": "mine", "user": "me" } },
+            ],
+            "current-context": "here",
+        })
+    }
+}
