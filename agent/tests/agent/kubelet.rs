@@ -79,12 +79,16 @@ fn pods_stay_while_a_restarted_kubelet_has_no_api_server_and_nothing_is_claimed_
     wait_for(|| "three more lists".to_owned(), || kubelet.requests() > requests + 2);
     assert!(during().contains("is not known yet"), "{}", during());
     assert_eq!(unconfirmed(&agent), 5);
+    let readyz = agent.get("/readyz");
+    assert_eq!(readyz.code, 200, "the pods are served as last seen");
+    assert!(readyz.body.starts_with("ok\nincomplete: kubelet ("), "{}", readyz.body);
     let found: Value = agent.get("/whois?q=10.0.0.4").json();
     assert_eq!(found["podUID"], "uid-4", "{found}");
 
     kubelet.reach(Stage::All);
     wait_until_complete(&agent);
     assert_eq!(unconfirmed(&agent), 0);
+    assert_eq!(agent.get("/readyz").body, "ok");
     // Pods may have come and gone.
     wait_for(&during, || during().contains("before what the agent knows"));
     wait_until_it_claims(&agent);

@@ -16,10 +16,19 @@ use crate::support::{
 pub const OF_TLS: [&str; 2] =
     ["pod_index_tls_certificate_current", "pod_index_tls_certificate_not_after_timestamp_seconds"];
 
-/// The value of a series, given as in the text format. Always a whole number here.
+/// The value of a series, given as in the text format. A whole number.
 pub fn value(metrics: &str, series: &str) -> u64 {
-    let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {series} in {metrics}")).parse().unwrap()
+    written(metrics, series).parse().unwrap()
+}
+
+/// As [`value`], of a series in seconds, which may have a fraction.
+pub fn seconds(metrics: &str, series: &str) -> f64 {
+    written(metrics, series).parse().unwrap()
+}
+
+fn written<'a>(metrics: &'a str, series: &str) -> &'a str {
+    let value = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {series} in {metrics}"))
 }
 
 /// The answered requests to this path.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::{following, kubeconfig, pod};
 use crate::api_server::{ApiServer, shipped};
-use crate::metrics::value;
+use crate::metrics::{seconds, value};
 use crate::support::{Agent, Answer, Directory, binary, manifest, node_1, started_by};
 use crate::terminal::Terminal;
 
@@ -56,11 +56,17 @@ async fn an_outage_removes_nothing_and_is_one_log_line_and_its_end_another() {
     let mut agent = following(&server, &directory, "");
     let failed =
         |answer: &Answer| value(&answer.body, r#"pod_index_source_failed_checks_total{source="api"}"#);
+    let failing =
+        |answer: &Answer| seconds(&answer.body, r#"pod_index_source_failing_seconds{source="api"}"#);
+    let seconds_failing = |answer: &Answer| answer.json::<Value>()["sources"][0]["secondsFailing"].as_u64();
     for (outage, name) in ["b", "c"].into_iter().enumerate() {
         let before = failed(&agent.get("/metrics"));
         agent.until("/metrics", |answer| failed(answer) >= before + 3);
         if outage > 0 {
             assert_eq!((agent.get("/readyz").code, agent.get("/pods/default/a").code), (200, 200));
+            // The alert `PodIndexSourceFails` and `doctor` read these.
+            assert!(failing(&agent.get("/metrics")) > 0.0);
+            assert!(seconds_failing(&agent.get("/sources")).is_some());
         }
         server.put("pods", &pod(name, "node-1", &json!({})));
         server.accept().await;
@@ -68,6 +74,8 @@ async fn an_outage_removes_nothing_and_is_one_log_line_and_its_end_another() {
         agent.has("/readyz");
         // It may be logged after the agent is ready.
         agent.wait_for_log("problem solved");
+        assert!(failing(&agent.get("/metrics")) <= 0.0);
+        assert_eq!(seconds_failing(&agent.get("/sources")), None);
         let warnings = agent.logged().iter().filter(|line| line.contains("WARN")).count();
         // When the server goes away, the watch that is cut is one more.
         assert!((1..=1 + 2 * outage).contains(&warnings), "{:#?}", agent.logged());

@@ -232,14 +232,16 @@ async fn nothing_here(uri: Uri) -> Response {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
-    use axum::body::Body;
+    use axum::body::{Body, to_bytes};
     use axum::extract::Request;
     use axum::http::StatusCode;
     use futures_util::{FutureExt, poll};
     use pod_index_kubelet::sources::http::HttpConfig;
-    use pod_index_kubelet::sources::{NodeName, Nudge};
+    use pod_index_kubelet::sources::{NodeName, Nudge, Problem, ProblemKind, Source, StatusWriter};
     use serde_json::from_value;
+    use tokio::sync::watch;
     use tower::ServiceExt;
 
     use super::super::Requests;
@@ -413,6 +415,26 @@ mod tests {
         }
         let codes_of_a_busy_client = codes(&router, &peer).await;
         assert_eq!(codes_of_a_busy_client, [200, 200, 429, 200, 429, 429, 429, 429, 429, 200, 429, 200, 200]);
+    }
+
+    /// A probe that failed would make every agent of the cluster unready in an outage of the API server. So the body alone tells
+    /// of it.
+    #[tokio::test]
+    async fn readyz_stays_200_in_an_outage_and_says_which_source_fails() {
+        let mut status = StatusWriter::new(Source::Http, "http://h").subscribe().borrow().clone();
+        status.failing_since = Instant::now().checked_sub(Duration::from_secs(130));
+        status.problems = vec![Problem::new(ProblemKind::Request, "u", None, None, "no\u{1b}[31m\nanswer")];
+        let readiness = Readiness::new([(watch::channel(status).1, Nudge::default())], false);
+        readiness.indexed(&[Source::Http]);
+        let router = router_of(readiness, Vitals::new(Instant::now()), &[]);
+        let client = Clients::new().peer("client");
+        let response = router.oneshot(request(&client, "/readyz", "")).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        let body = to_bytes(response.into_body(), 10_000).await.unwrap();
+        let body = str::from_utf8(&body).unwrap();
+        // A busy machine may need some seconds more than 130.
+        assert!(body.starts_with("ok\nfailing for 1"), "{body}");
+        assert!(body.ends_with(" s: http (http://h): no\\u001b[31m\\nanswer\n"), "{body}");
     }
 
     #[test]
