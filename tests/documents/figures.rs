@@ -399,6 +399,36 @@ fn what_was_measured_beside_a_cluster_is_told_alike_on_each_page() {
     }
 }
 
+/// The simulation in `kubelet/src/owners/tests.rs` counts the same.
+#[test]
+fn requests_for_owners_follow_from_how_often_an_owner_is_renewed() {
+    let refresh = read("kubelet/src/owners/refresh.rs");
+    let longest: u32 =
+        block(&refresh, "const REFRESH: Duration = Duration::from_secs(", ");").parse().unwrap();
+    let jitter = read("kubelet/src/backoff.rs");
+    let jitter = block(&jitter, "pub fn jitter() -> f64 {", "}").trim();
+    assert_eq!(jitter, "(2.0 + random()) / 3.0", "then it is no longer 2/3 to 1, and 5/6 on average");
+    let minutes = format!("every {} to {} minutes", longest * 2 / 3 / 60, longest / 60);
+    for row in rows(&read("docs/point-your-agents.md"), "| owner | first | again |").iter().take(2) {
+        assert_eq!(row[2], minutes, "{}", row[0]);
+    }
+    assert_says("docs/sizing.md", &format!("reads each owner again {minutes}."));
+
+    let sizing = read("docs/sizing.md");
+    let simulated = table(&sizing, "| owners | requests of all agents |");
+    let renewed_in_an_hour = |owners: u32| owners * 3600 / (longest * 5 / 6);
+    let of_all = renewed_in_an_hour(2_000 * 30);
+    let told = format!("{} an hour, which is {} a second", thousands(of_all), of_all / 3600);
+    assert_eq!(simulated("at rest", 1), told);
+
+    // Beside 12 renewed watches in 15 minutes.
+    let [least, most] = [35, 85].map(|owners| 4 * 12 + renewed_in_an_hour(owners));
+    let beside_informers = table(&sizing, "| | pod-index | eight informers |");
+    assert_eq!(beside_informers("at rest, in an hour: requests", 1), format!("{least} to {most}"));
+    assert_says("README.md", &format!("[{least} to {most}](docs/sizing.md#owners)"));
+    assert_says("docs/performance/agent.md", &format!("are {least} to {most}; four times 14 are 56."));
+}
+
 #[test]
 fn two_pages_say_alike_when_a_silent_connection_is_noticed() {
     let guide = read("docs/what-if-it-fails.md");

@@ -13,8 +13,8 @@
 //!
 //! | owner | first | again |
 //! |---|---|---|
-//! | one whose own owner names the workload: a `ReplicaSet`, a Job | within three minutes of the start, then as soon as a pod names it | hourly |
-//! | others: the pod or the `ReplicaSet` names them | once somebody has asked for owners of their kind, or at once with [`Needed::Every`] | hourly |
+//! | one whose own owner names the workload: a `ReplicaSet`, a Job | within three minutes of the start, then as soon as a pod names it | every 40 to 60 minutes |
+//! | others: the pod or the `ReplicaSet` names them | once somebody has asked for owners of their kind, or at once with [`Needed::Every`] | every 40 to 60 minutes |
 //! | of a kind that somebody asks for now | at once | ten minutes after it was read |
 //!
 //! The API server answers from its cache. Only what that lacks is requested once more, from etcd.
