@@ -1,12 +1,16 @@
-//! Instructions of the agent, counted by callgrind: of requests, and of the start. A busy machine changes a count by less than
-//! 1 %, so CI can check it, which it cannot do with a time.
+//! Instructions of the agent, counted by callgrind: of requests, and of the start. A busy machine hardly changes a count, so
+//! CI can check it, which it cannot do with a time.
 //!
-//! Each test fails above 105 % of the recorded count. If your change is worth its cost, or saves something, record the new
-//! count here: the median of five runs.
+//! Each test fails above 101 % of the recorded count. Counts differed by 0.1 % on a machine with a load of 13 on two cores, and
+//! by 0.5 % with a load of 100; a build of CI, in another directory and without debug information, had the same. If your change
+//! is worth its cost, or saves something, record the new count here: the median of five runs. The count depends on the compiler
+//! and on the C library, and hardly on the processor: valgrind shows programs one of its own.
 //!
 //! The program is the one of the other tests, so it is not optimised: another build of all crates takes minutes. A count
-//! therefore says how much work there is, and not how long that takes. Two things it does not show: time spent in waiting, for
-//! a lock, a turn or the network, and work that grows faster than the number of pods, because there are few pods here.
+//! therefore says how much work there is, and not how long that takes. What the standard library does counts too little beside
+//! the agent's own code, because the library is optimised: two searches of each query, 4 % of an optimised batch, are 1.6 %
+//! here. That is why the bound is narrow. Two things do not show at all: time spent in waiting, for a lock, a turn or the network,
+//! and work that grows faster than the number of pods, because there are few pods here.
 //!
 //! Where are the instructions? Each test leaves a file: `callgrind_annotate --inclusive=yes target/tmp/callgrind.GET.out`
 
@@ -19,12 +23,19 @@ use crate::support::{Agent, Directory, node_1, started_by, stderr, stdout, succe
 
 /// Polled for all that happens on a connection: requests are read, answered and written in it.
 const CONNECTION: &str = "pod_index_agent::http::serve::connection::serve::{{closure}}";
+/// Reads and decodes the manifests.
+const LIST: &str = "pod_index_kubelet::sources::file::source::Look::list";
+/// Merges the pods of the sources, and writes them to the index.
+const PUBLISH: &str = "pod_index_agent::pipeline::writer::Work::publish";
 
-/// `callgrind`, with these options, on an agent of these manifests. `name` is that of the file that it leaves.
-fn counting(name: &str, options: &[&str], manifests: &Directory, flags: &str) -> Command {
+/// `callgrind` on an agent of these manifests. It counts what happens in these functions, including all that they call, and
+/// leaves a file with this name.
+fn counting(name: &str, functions: &[&str], manifests: &Directory, flags: &str) -> Command {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("callgrind.{name}.out"));
     let file = format!("--callgrind-out-file={}", file.display());
-    let callgrind = [&["valgrind", "--tool=callgrind", &file], options].concat();
+    let toggles: Vec<_> = functions.iter().map(|function| format!("--toggle-collect={function}")).collect();
+    let mut callgrind = vec!["valgrind", "--tool=callgrind", &file];
+    callgrind.extend(toggles.iter().map(String::as_str));
     let mut command = started_by(&callgrind, &format!("{} {flags}", node_1(&manifests.0)));
     // The allocator keeps all freed chunks of up to 1 KB for the next requests. Otherwise, it merges them with some seeds of the
     // hashes, and the count differs from run to run.
@@ -38,12 +49,15 @@ fn collected(log: &str) -> u64 {
     count.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Fails if there are more than 105 % of the recorded instructions, or so few that what they are to count no longer happens.
+/// Fails above 101 % of the recorded instructions. Also below 90 %: a function that should be counted may have another name now.
 #[track_caller]
 fn assert_at_most(recorded: u64, counted: u64) {
     println!("{counted} instructions, recorded: {recorded}");
-    assert!(counted <= recorded + recorded / 20, "{counted} instructions are more than 105 % of {recorded}");
-    assert!(counted >= recorded / 2, "{counted} instructions are less than half of {recorded}: of what?");
+    assert!(counted <= recorded + recorded / 100, "{counted} instructions are more than 101 % of {recorded}");
+    assert!(
+        counted >= recorded / 10 * 9,
+        "{counted} instructions are less than 90 % of {recorded}: if the work has become less, record the new count"
+    );
 }
 
 /// A directory with so many manifests of a usual kind.
@@ -97,8 +111,7 @@ impl CountedAgent {
 
     fn start(name: &str) -> Self {
         let manifests = manifests(Self::PODS);
-        let toggle = format!("--toggle-collect={CONNECTION}");
-        let agent = Agent::spawn(counting(name, &[&toggle], &manifests, ""));
+        let agent = Agent::spawn(counting(name, &[CONNECTION], &manifests, ""));
         agent.wait_for_log("ready: the pods");
         Self { agent, _manifests: manifests }
     }
@@ -141,7 +154,7 @@ fn a_get_of_whois_takes_no_more_instructions_than_recorded() {
         read_answers(&mut stream, 1);
     }
     drop(stream);
-    assert_at_most(52_600_000, agent.collected());
+    assert_at_most(52_680_000, agent.collected());
 }
 
 /// Five times a hundred queries on each of two connections, which both wait for their answers.
@@ -168,16 +181,16 @@ fn batches_of_whois_on_two_connections_take_no_more_instructions_than_recorded()
         }
     }
     drop(streams);
-    assert_at_most(116_700_000, agent.collected());
+    assert_at_most(116_740_000, agent.collected());
 }
 
-/// The whole process: it reads the manifests, is ready, prints the pods, and ends.
+/// From the files to pods in the index.
 #[test]
 #[ignore = "needs valgrind: .ci/run agent_instructions"]
 fn a_start_with_sixty_manifests_takes_no_more_instructions_than_recorded() {
     const PODS: usize = 60;
     let manifests = manifests(PODS);
-    let output = succeeded(counting("start", &[], &manifests, "--once").output().unwrap());
+    let output = succeeded(counting("start", &[LIST, PUBLISH], &manifests, "--once").output().unwrap());
     assert!(stdout(&output).contains(&format!("{PODS} pods, {PODS} of them static")), "{}", stdout(&output));
-    assert_at_most(456_500_000, collected(stderr(&output)));
+    assert_at_most(427_200_000, collected(stderr(&output)));
 }
