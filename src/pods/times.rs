@@ -372,32 +372,33 @@ impl Times {
             let Some(end) = hold.end.clone().filter(|end| end.learned.after >= gap.start) else { break };
             let goes_with_sandbox = id.key.tenure().lasts == Lasts::AsLongAsSandbox;
             if goes_with_sandbox && end.life.may_lack_sandbox && end.life.ip_until.is_some() {
-                self.doubt_end(id, hold, &end, gap, now);
+                self.doubt_end(id, &hold, &end, gap, now);
             }
         }
     }
 
     /// Lets a hold that ended begin when its last object says, if that also says how long the hold lasted. What is from
     /// before the gap becomes a hold of its own.
-    fn doubt_end(&mut self, id: HoldId, hold: Hold, end: &End, gap: Gap, now: &Moment) {
+    fn doubt_end(&mut self, id: HoldId, hold: &Hold, end: &End, gap: Gap, now: &Moment) {
         let Some(ip_by) = end.life.ip_by else {
             let life = Life { ip_until: None, ..end.life };
             let end = Some(Arc::new(End { life, ..end.clone() }));
-            self.holds.insert(id, Hold { end, ..hold });
+            self.holds.insert(id, Hold { end, ..hold.clone() });
             return;
         };
         // If a container has run since before the gap, its sandbox was there all the time.
         if ip_by <= gap.start || hold.began_by >= ip_by {
             return;
         }
+        // Before the other one ends: if too many have ended, that forgets this one, which must not come back then.
+        self.holds.insert(id.clone(), Hold { began_by: ip_by, ..hold.clone() });
         if hold.began_by <= gap.start {
             // No hold has this number: the end of the pod's hold before this one took a number too.
-            let first = HoldId { number: id.number - 1, ..id.clone() };
+            let first = HoldId { number: id.number - 1, ..id };
             let lost = Learned { after: gap.start, at: end.learned.at };
-            let before = of_before(&end.life, &hold);
-            self.end_hold(&first, &hold, before, EndCause::KeyLost, lost, now.instant);
+            let before = of_before(&end.life, hold);
+            self.end_hold(&first, hold, before, EndCause::KeyLost, lost, now.instant);
         }
-        self.holds.insert(id, Hold { began_by: ip_by, ..hold });
     }
 
     /// Drops the holds whose time is over.
@@ -460,8 +461,8 @@ impl Clone for Times {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{KEYS_OF_A_POD, KeyNumbers};
-    use crate::pod::{ClaimedKeyRef, CustomKeyKind, Lasts, PodKeys, PodKind, PodMeta, Time};
+    use super::{ENDED_PER_POD, KEYS_OF_A_POD, KeyNumbers};
+    use crate::pod::{ClaimedKeyRef, CustomKeyKind, Lasts, Life, PodKeys, PodKind, PodMeta, Time};
     use crate::{Moment, Operation, Options};
 
     /// Its ended holds would push those of other pods out, and nothing else would show that.
@@ -527,5 +528,65 @@ mod tests {
             let kept = usize::from((number + 1).min(KEPT));
             assert_eq!(ended, kept * KEYS_OF_A_POD.sum(), "{kept} removed pods");
         }
+    }
+
+    /// A pod with a name and an IP.
+    struct WithLife {
+        uid: &'static str,
+        life: Life,
+    }
+
+    impl PodMeta for WithLife {
+        fn uid(&self) -> &str {
+            self.uid
+        }
+        fn name(&self) -> &str {
+            self.uid
+        }
+        fn namespace(&self) -> &'static str {
+            "shop"
+        }
+        fn annotation(&self, _: &str) -> Option<&str> {
+            None
+        }
+        fn keys(&self, keys: &mut PodKeys<'_>) {
+            keys.ip([10, 0, 0, 7].into());
+        }
+        fn life(&self) -> Life {
+            self.life
+        }
+    }
+
+    /// Such a hold would stay for ever, because nothing says any more that it is to be forgotten.
+    #[test]
+    fn a_hold_that_a_gap_splits_is_forgotten_if_its_own_parts_are_too_many() {
+        let options = Options::new().keep_removed(Duration::from_secs(60), 1).keep_times(true);
+        let (mut writer, _reader) = crate::with_options(options);
+        let start = Instant::now();
+        let second = Time::from_seconds;
+        let add = |uid, life| Operation::Upsert(WithLife { uid, life }.into());
+        let first = Moment::new(start, second(100)).covering(second(50), second(100));
+        assert!(writer.apply_at(first, [add("old", Life::default())]).published);
+
+        // In a gap until 190, it got another sandbox, and finished. It is the first of three pods whose holds end.
+        let finished = Life {
+            ip_by: Some(second(150)),
+            may_lack_sandbox: true,
+            ip_until: Some(second(160)),
+            ..Life::default()
+        };
+        let operations = [
+            add("old", finished),
+            Operation::Remove("old".into()),
+            add("next", Life::default()),
+            Operation::Remove("next".into()),
+            add("last", Life::default()),
+            Operation::Remove("last".into()),
+        ];
+        let after =
+            Moment::new(start + Duration::from_secs(100), second(200)).covering(second(190), second(200));
+        assert!(writer.apply_at(after, operations).published);
+        let (all, ended) = writer.current().times.as_ref().expect("kept").counts();
+        assert_eq!((all, ended), (ENDED_PER_POD, ENDED_PER_POD), "no pod is left");
     }
 }
