@@ -10,15 +10,17 @@ mod seeded;
 mod truths;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pod_index::identity::Identity;
 use pod_index::{
-    CONFIG_MIRROR_ANNOTATION, Coverage, CustomKeyKind, Event, FoundBy, Holder, Key, Life, Moment, NotFound,
-    Operation, Options, PodKeys, PodMeta, Reader, Time, Tolerance, Writer,
+    AtTime, CONFIG_MIRROR_ANNOTATION, Coverage, CustomKeyKind, Event, FoundBy, Holder, Key, Life, Moment,
+    NotFound, Operation, Options, PodKeys, PodMeta, Reader, Time, Tolerance, Writer,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -56,12 +56,12 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A key in the model: an IP, the name, or the custom key.
-#[derive(Clone, Debug, PartialEq)]
+/// A key in the model: an IP, the custom key, or the name. If several end at once, the index notes it in this order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
     Ip(u8),
-    Name(String),
     Custom,
+    Name(String),
 }
 
 /// How a kind of key behaves in time, by the documents, and not by what the index declares.
@@ -111,7 +111,7 @@ impl Word {
     }
 }
 
-/// All keys of a pod.
+/// All keys of a pod, in order.
 fn words(pod: &Pod) -> Vec<Word> {
     // Each field is named, so that a new kind of key is compared and asked for.
     let Pod { uid: _, name, ips, custom, life: _ } = pod;
@@ -139,8 +139,32 @@ struct Interval {
     stopped: Option<Stopped>,
     /// When it was interrupted, if a gap did it.
     lost: Option<i64>,
-    /// When, heard before, what the object said, removed.
-    end: Option<(i64, Option<i64>, Life, bool)>,
+    end: Option<Ended>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    /// By when it was over. [`FOREVER`]: perhaps it is not.
+    by: i64,
+    heard: Option<i64>,
+    /// What the object said.
+    life: Life,
+    /// Whether its pod was removed.
+    is_removed: bool,
+    /// Among all that ended.
+    number: u64,
+}
+
+impl Interval {
+    /// When it ended, as far as the index knew.
+    fn noted(&self) -> Option<i64> {
+        self.lost.or(self.end.map(|end| end.by))
+    }
+
+    /// No time before this is known any more once this interval is forgotten.
+    fn told(&self) -> Option<i64> {
+        self.end.map(|end| end.by).filter(|by| *by < FOREVER).or(self.lost)
+    }
 }
 
 /// Times of which nothing is known: from the start to the end, or somewhere between.
@@ -161,6 +185,8 @@ struct Stopped {
 struct Removed {
     pod: Pod,
     at: i64,
+    /// Among all removals.
+    number: u64,
 }
 
 /// A list of intervals.
@@ -178,9 +204,20 @@ struct Model {
     /// The last end of what is forgotten.
     forgotten: Option<i64>,
     age: i64,
+    /// The most removed pods that are kept.
+    most: usize,
+    /// Removals and ends so far.
+    numbers: u64,
 }
 
 const FOREVER: i64 = i64::MAX / 4;
+/// For each removed pod that may be kept, so many ended intervals are: a usual pod has a name, two IPs and three custom keys.
+const ENDED_PER_POD: usize = 6;
+/// Most histories never have as many removed pods as that.
+const MANY: usize = 1000;
+const FEW: usize = 2;
+/// The answer is that the time is too early, for this reason.
+const FORGOTTEN: &str = "forgotten";
 
 impl Model {
     fn store(&mut self, pod: &Pod) {
@@ -200,9 +237,8 @@ impl Model {
             if let Some(old) = old.as_ref().filter(|old| old_words.contains(&word) && runs_again(&old.life)) {
                 self.end(&pod.uid, &word, old.life, false);
             }
-            let returns = |one: &Interval| {
-                one.end.as_ref().is_none_or(|(.., life, removed)| *removed && !runs_again(life))
-            };
+            let returns =
+                |one: &Interval| one.end.as_ref().is_none_or(|end| end.is_removed && !runs_again(&end.life));
             let mine = self.list.iter_mut().rev().find(|one| one.uid == pod.uid && one.word == word);
             match mine.filter(|one| returns(one)) {
                 Some(mine) => {
@@ -231,38 +267,83 @@ impl Model {
 
     fn remove(&mut self, uid: &str) {
         if let Some(pod) = self.pods.remove(uid) {
-            self.removed.insert(uid.to_owned(), Removed { pod: pod.clone(), at: self.now });
+            let number = self.number();
+            self.removed.insert(uid.to_owned(), Removed { pod: pod.clone(), at: self.now, number });
             for word in words(&pod) {
                 self.end(uid, &word, pod.life, true);
+            }
+            if self.removed.len() > self.most {
+                let first = self.removed.iter().min_by_key(|(_, removed)| removed.number);
+                let first = first.expect("there are too many").0.clone();
+                self.removed.remove(&first);
             }
         }
     }
 
-    fn end(&mut self, uid: &str, word: &Word, life: Life, removed: bool) {
-        let (now, heard) = (self.now, self.heard);
+    fn end(&mut self, uid: &str, word: &Word, life: Life, is_removed: bool) {
+        let (by, heard, number) = (self.now, self.heard, self.number());
         let is = |one: &&mut Interval| one.uid == uid && one.word == *word && one.end.is_none();
         let one = self.list.iter_mut().find(is).expect("it had the key");
         one.by = said_by(one, &life);
-        one.end = Some((now, heard, life, removed));
+        one.end = Some(Ended { by, heard, life, is_removed, number });
+        self.drop_surplus();
     }
 
-    /// As the whole set is stored: pods that stay were never gone.
-    fn set(&mut self, pods: &BTreeMap<String, Pod>) {
-        let gone: Vec<_> = self.pods.keys().filter(|uid| !pods.contains_key(*uid)).cloned().collect();
-        for uid in &gone {
-            self.remove(uid);
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Forgets the intervals that ended first, if there are too many.
+    fn drop_surplus(&mut self) {
+        let mut ended: Vec<_> = self.list.iter().filter_map(|one| Some(one.end?.number)).collect();
+        ended.sort_unstable();
+        let surplus = ended.len().saturating_sub(self.most * ENDED_PER_POD);
+        for number in &ended[..surplus] {
+            let at = self.numbered(*number).expect("it was there");
+            let dropped = self.list.remove(at);
+            self.forgotten = self.forgotten.max(dropped.told());
         }
+    }
+
+    /// Where the interval is that ended with this number.
+    fn numbered(&self, number: u64) -> Option<usize> {
+        self.list.iter().position(|one| one.end.is_some_and(|end| end.number == number))
+    }
+
+    /// As the whole set is stored: pods that stay were never gone. Of those that go, the one with the strongest claim counts as
+    /// the last one removed.
+    fn set(&mut self, pods: &BTreeMap<String, Pod>) {
+        let mut gone: Vec<_> =
+            self.pods.values().filter(|pod| !pods.contains_key(&pod.uid)).cloned().collect();
         for pod in pods.values() {
             self.store(pod);
         }
+        gone.sort_by_key(|pod| {
+            let created = pod.life.created.map_or(0, |created| created.as_nanos() / 1_000_000_000);
+            Reverse((pod.life.may_lack_sandbox, Reverse(created), pod.uid.clone()))
+        });
+        for pod in &gone {
+            self.remove(&pod.uid);
+        }
+    }
+
+    /// A set that changes one of the current pods at most. If it changed several, the index would note their ends in an order
+    /// that is not specified, and so forget some of these first.
+    fn little_changed(&self, pods: BTreeMap<String, Pod>) -> BTreeMap<String, Pod> {
+        let first = pods.keys().find(|uid| self.pods.contains_key(*uid)).cloned();
+        let stays = |pod: Pod| {
+            let current = self.pods.get(&pod.uid).filter(|_| Some(&pod.uid) != first.as_ref());
+            current.cloned().unwrap_or(pod)
+        };
+        pods.into_iter().map(|(uid, pod)| (uid, stays(pod))).collect()
     }
 
     fn expire(&mut self) {
         let (now, age) = (self.now, self.age);
-        let ended = |one: &Interval| one.lost.or(one.end.as_ref().map(|end| end.0));
-        let over = |one: &Interval| ended(one).is_some_and(|at| at + age <= now);
+        let over = |one: &Interval| one.noted().is_some_and(|at| at + age <= now);
         self.removed.retain(|_, removed| removed.at + age > now);
-        let last = self.list.iter().filter(|one| over(one)).map(ended).max().flatten();
+        let last = self.list.iter().filter(|one| over(one)).map(Interval::told).max().flatten();
         self.forgotten = last.max(self.forgotten);
         self.list.retain(|one| !over(one));
     }
@@ -276,15 +357,38 @@ impl Model {
             _ => Gap { start: self.since, end: since, is_exact: false },
         };
         if self.heard.is_none() || self.since < Some(since) {
-            let list = std::mem::take(&mut self.list);
-            self.list = list.into_iter().flat_map(|one| self.interrupted(one, gap)).collect();
+            self.interrupt(gap);
         }
         self.since = self.since.max(Some(since));
         self.heard = Some(self.now);
     }
 
-    /// An interval after a gap: the same one, or two.
-    fn interrupted(&self, mut one: Interval, gap: Gap) -> Vec<Interval> {
+    /// The index learns of a gap. It goes through the open intervals by key and pod, and then through those that had ended,
+    /// the last one first.
+    fn interrupt(&mut self, gap: Gap) {
+        let mut open: Vec<_> = self.list.iter().filter(|one| one.end.is_none()).cloned().collect();
+        open.sort_by_key(|one| (one.word.clone(), one.uid.clone()));
+        for one in open {
+            let is =
+                |other: &Interval| other.end.is_none() && (&other.uid, &other.word) == (&one.uid, &one.word);
+            let at = self.list.iter().position(is).expect("open ones are not forgotten");
+            let after = self.interrupted(one, gap);
+            self.list.splice(at..=at, after);
+            self.drop_surplus();
+        }
+        let mut ended: Vec<_> = self.list.iter().filter_map(|one| Some(one.end?.number)).collect();
+        ended.sort_unstable();
+        for number in ended.into_iter().rev() {
+            // Another one may have pushed it out.
+            let Some(at) = self.numbered(number) else { continue };
+            let after = self.doubted(self.list[at].clone(), gap.start);
+            self.list.splice(at..=at, after);
+            self.drop_surplus();
+        }
+    }
+
+    /// An open interval after a gap: the same one, or two.
+    fn interrupted(&mut self, mut one: Interval, gap: Gap) -> Vec<Interval> {
         let Gap { start, end: since, is_exact } = gap;
         let proves = |life: &Life| {
             let said = match one.word.tenure().lasts {
@@ -294,9 +398,6 @@ impl Model {
             };
             start.is_some() && said.map(tick).is_some_and(|said| Some(said) <= start)
         };
-        if one.end.is_some() {
-            return self.ended(one, start);
-        }
         let life = self.pods[&one.uid].life;
         let is_older = if is_exact { Some(one.by) <= start } else { one.by < since };
         let had_stopped = one.stopped.is_some_and(|stopped| stopped.after < start);
@@ -308,50 +409,52 @@ impl Model {
         if start.is_none() {
             return vec![next];
         }
-        let said = Life {
-            created: life.created,
-            ip_not_before: life.ip_not_before.filter(|before| tick(*before) <= one.by),
-            ..Life::default()
-        };
-        one.end = Some((FOREVER, start, said, false));
+        one.end = Some(Ended {
+            by: FOREVER,
+            heard: start,
+            life: of_before(&life, one.by),
+            is_removed: false,
+            number: self.number(),
+        });
         one.lost = Some(self.now);
         let stopped = life.may_lack_sandbox.then_some(Stopped { after: None, at: learned });
         vec![one, Interval { stopped, ..next }]
     }
 
     /// An interval that ended, after a gap: the same one, a shorter one, or two.
-    fn ended(&self, mut one: Interval, start: Option<i64>) -> Vec<Interval> {
-        let Some((gone, heard, life, _)) = one.end.as_mut() else { return vec![one] };
-        let is_of_gap = *heard >= start && one.word.goes_with_sandbox() && one.lost.is_none();
+    fn doubted(&mut self, mut one: Interval, start: Option<i64>) -> Vec<Interval> {
+        let Some(Ended { by: gone, heard, life, .. }) = one.end else { return vec![one] };
+        let is_of_gap = heard >= start && one.word.goes_with_sandbox() && one.lost.is_none();
         if !is_of_gap || !life.may_lack_sandbox || life.ip_until.is_none() {
             return vec![one];
         }
         let Some(by) = life.ip_by.map(tick) else {
-            life.ip_until = None;
+            one.end = one.end.map(|end| Ended { life: Life { ip_until: None, ..life }, ..end });
             return vec![one];
         };
         if start.is_some_and(|start| by <= start) || one.by >= by {
             return vec![one];
         }
-        let said = Life {
-            created: life.created,
-            ip_not_before: life.ip_not_before.filter(|before| tick(*before) <= one.by),
-            ..Life::default()
-        };
-        let first = Interval { lost: Some(self.now), end: Some((*gone, start, said, false)), ..one.clone() };
         let is_older = start.is_some_and(|start| one.by <= start);
-        one.by = by;
-        if is_older { vec![first, one] } else { vec![one] }
+        let before = of_before(&life, one.by);
+        let shorter = Interval { by, ..one.clone() };
+        if !is_older {
+            return vec![shorter];
+        }
+        one.end =
+            Some(Ended { by: gone, heard: start, life: before, is_removed: false, number: self.number() });
+        one.lost = Some(self.now);
+        vec![one, shorter]
     }
 
     /// The bounds, by the table in the documents.
     fn bounds(&self, one: &Interval) -> [i64; 4] {
         let ticks = |time: Option<Time>| time.map(|time| time.as_nanos() * TICKS / 1_000_000_000);
-        let life = one.end.as_ref().map_or_else(|| self.pods[&one.uid].life, |end| end.2);
+        let life = one.end.as_ref().map_or_else(|| self.pods[&one.uid].life, |end| end.life);
         let known = |heard: Option<i64>| heard.map_or(-FOREVER, |heard| heard - DELAY);
         let created = ticks(life.created).expect("given");
-        let there = known(one.end.as_ref().map_or(self.heard, |end| end.1));
-        let gone = one.end.as_ref().map_or(FOREVER, |end| end.0);
+        let there = known(one.end.as_ref().map_or(self.heard, |end| end.heard));
+        let gone = one.end.as_ref().map_or(FOREVER, |end| end.by);
         let lasts = one.word.tenure().lasts;
         if lasts == Lasts::Sandbox {
             let by = one.by.min(ticks(life.ip_by).unwrap_or(FOREVER));
@@ -359,7 +462,7 @@ impl Model {
             let from = known(one.heard).max(ticks(life.ip_not_before).unwrap_or(-FOREVER).min(by));
             let told = one.stopped.unwrap_or(Stopped { after: None, at: one.learned });
             let stopped = known(told.after).max(ticks(life.ip_until).unwrap_or(-FOREVER).min(told.at));
-            let is_open = one.end.as_ref().is_some_and(|(.., removed)| *removed && !life.may_lack_sandbox);
+            let is_open = one.end.as_ref().is_some_and(|end| end.is_removed && !life.may_lack_sandbox);
             return [
                 from,
                 by,
@@ -393,7 +496,7 @@ impl Model {
             && (word.tenure().is_exclusive || (possible == 1 && is_complete))
         {
             let is_kept = is_kept(&one.uid);
-            return if is_kept { Ok(vec![one.uid.clone()]) } else { Err(vec!["early".to_owned()]) };
+            return if is_kept { Ok(vec![one.uid.clone()]) } else { Err(vec![FORGOTTEN.to_owned()]) };
         }
         let before = |[_, by, until, _]: &[i64; 4], [_, other_by, other_until, _]: &[i64; 4]| {
             by < other_until && other_by >= until
@@ -416,7 +519,8 @@ impl Model {
             let why = match self.heard {
                 None => "late",
                 Some(heard) if last >= heard - DELAY => "late",
-                Some(_) if is_complete && possible.is_empty() => "none",
+                Some(_) if !possible.is_empty() => FORGOTTEN,
+                Some(_) if is_complete => "none",
                 Some(_) => "early",
             };
             return Err(vec![why.to_owned()]);
@@ -439,6 +543,12 @@ fn tick(time: Time) -> i64 {
     time.as_nanos() * TICKS / 1_000_000_000
 }
 
+/// What an object says of an interval from before a gap.
+fn of_before(life: &Life, by: i64) -> Life {
+    let ip_not_before = life.ip_not_before.filter(|before| tick(*before) <= by);
+    Life { created: life.created, ip_not_before, ..Life::default() }
+}
+
 fn said_by(one: &Interval, life: &Life) -> i64 {
     let said = life.ip_by.filter(|_| one.word.goes_with_sandbox());
     said.map_or(one.by, |said| one.by.min(said.as_nanos() * TICKS / 1_000_000_000))
@@ -457,6 +567,7 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Operation<Pod>> {
         Step::Set(pods) => {
             // Each UID once: what is overwritten within a set is another matter.
             let pods: BTreeMap<_, _> = pods.iter().map(|pod| (pod.uid.clone(), pod.clone())).collect();
+            let pods = if model.most == FEW { model.little_changed(pods) } else { pods };
             model.set(&pods);
             vec![Operation::Set(pods.into_values().map(Arc::new).collect())]
         }
@@ -467,14 +578,19 @@ fn apply(model: &mut Model, step: &Step) -> Vec<Operation<Pod>> {
 
 #[test]
 fn every_answer_is_what_a_list_of_intervals_says() {
-    let compared = Cell::new([0; 3]);
+    // Certain, ambiguous, unknown, and unknown because the only pods that can have had the key are forgotten.
+    let compared = Cell::new([0; 4]);
     let config = seeded(192);
     let cases = config.cases as usize;
-    let histories =
-        (vec((steps(), 0..6i64), 1..40), vec((0..80i64, prop::sample::select(all_words())), 12), 20..200i64);
-    let result = TestRunner::new(config).run(&histories, |(history, questions, age)| {
-        let (mut writer, reader, start) = index(age, 1000);
-        let mut model = Model { age, ..Model::default() };
+    let histories = (
+        vec((steps(), 0..6i64), 1..40),
+        vec((0..80i64, prop::sample::select(all_words())), 12),
+        20..200i64,
+        prop::sample::select(vec![FEW, MANY]),
+    );
+    let result = TestRunner::new(config).run(&histories, |(history, questions, age, most)| {
+        let (mut writer, reader, start) = index(age, most);
+        let mut model = Model { age, most, ..Model::default() };
         for (step, passes) in &history {
             model.now += passes;
             // What is too old is dropped with the next publication.
@@ -519,6 +635,9 @@ fn every_answer_is_what_a_list_of_intervals_says() {
                         uids.sort();
                         (Err(uids), 1)
                     }
+                    Holder::Unknown(NotFound::TooEarly) if expected == Err(vec![FORGOTTEN.to_owned()]) => {
+                        (expected.clone(), 3)
+                    }
                     Holder::Unknown(NotFound::TooEarly) => (Err(vec!["early".to_owned()]), 2),
                     Holder::Unknown(NotFound::TooLate) => (Err(vec!["late".to_owned()]), 2),
                     Holder::Unknown(_) => (Err(vec!["none".to_owned()]), 2),
@@ -534,5 +653,8 @@ fn every_answer_is_what_a_list_of_intervals_says() {
     });
     result.unwrap_or_else(|failure| panic!("{failure}"));
     println!("{:?} compared in {cases} cases", compared.get());
-    assert!(cases < 32 || compared.get().iter().all(|count| *count > 2 * cases), "{:?}", compared.get());
+    let [certain, ambiguous, unknown, forgotten] = compared.get();
+    assert!(cases < 32 || [certain, ambiguous, unknown].iter().all(|count| *count > 2 * cases));
+    // Few histories have it, each many times: with fewer cases, chance decides.
+    assert!(cases < 1000 || forgotten > cases / 8, "{forgotten}");
 }
