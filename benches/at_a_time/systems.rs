@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pod_index::{CachedReader, Holder, Life, Moment, Operation, Options, PodKeys, PodMeta, Time, Writer};
+use pod_index::{
+    CachedReader, Holder, Life, Moment, NotFound, Operation, Options, PodKeys, PodMeta, Time, Writer,
+};
 
-use crate::truth::{DELAY, History, Ms, News, SKEW, State};
+use crate::truth::{DELAY, History, Key, KeyKind, Ms, News, SKEW, State};
 
 /// An answer: a pod by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,8 @@ pub(crate) enum Answer {
     Pod(usize),
     /// The likeliest pod.
     Ambiguous(usize),
+    /// For certain, no pod.
+    Nobody,
     Unknown,
 }
 
@@ -23,13 +27,12 @@ pub(crate) trait System {
     fn name(&self) -> &'static str;
     /// What was told until now.
     fn tell(&mut self, now: Ms, news: &[News], history: &History);
-    fn ask(&mut self, now: Ms, ip: u32, time: Ms) -> Answer;
+    fn ask(&mut self, ip: u32, time: Ms) -> Answer;
 }
 
-/// All of them, ours first.
-pub(crate) fn all() -> Vec<Box<dyn System>> {
+/// All but ours.
+pub(crate) fn peers() -> Vec<Box<dyn System>> {
     vec![
-        Box::new(Ours::new()),
         Box::new(LastWritten {
             name: "k8sattributes",
             keeps: 120_000,
@@ -43,6 +46,7 @@ pub(crate) fn all() -> Vec<Box<dyn System>> {
     ]
 }
 
+/// None of them says for certain that no pod had the IP.
 fn confident(pod: Option<usize>) -> Answer {
     pod.map_or(Answer::Unknown, Answer::Pod)
 }
@@ -52,6 +56,7 @@ fn confident(pod: Option<usize>) -> Answer {
 struct SimPod {
     number: usize,
     uid: String,
+    name: String,
     ip: Option<IpAddr>,
     life: Life,
 }
@@ -61,10 +66,10 @@ impl PodMeta for SimPod {
         &self.uid
     }
     fn name(&self) -> &str {
-        &self.uid
+        &self.name
     }
     fn namespace(&self) -> &'static str {
-        "ci"
+        NAMESPACE
     }
     fn annotation(&self, _: &str) -> Option<&str> {
         None
@@ -79,7 +84,11 @@ impl PodMeta for SimPod {
     }
 }
 
+const NAMESPACE: &str = "ci";
+
 pub(crate) struct Ours {
+    /// The most removed pods that it keeps.
+    pub(crate) kept: usize,
     writer: Writer<SimPod>,
     reader: CachedReader<SimPod>,
     start: Instant,
@@ -97,24 +106,22 @@ fn address(ip: u32) -> IpAddr {
     Ipv4Addr::from_bits(0x0a00_0000 + ip).into()
 }
 
+fn name(number: u32) -> String {
+    format!("pod-{number}")
+}
+
 fn uid(pod: usize) -> String {
     format!("00000000-0000-4000-8000-{pod:012x}")
 }
 
 impl Ours {
-    fn new() -> Self {
-        let options = Options::new().keep_removed(Duration::from_secs(300), 10_000).keep_times(true);
+    pub(crate) fn new(kept: usize) -> Self {
+        let options = Options::new().keep_removed(Duration::from_secs(300), kept).keep_times(true);
         let (writer, reader) = pod_index::with_options(options);
-        Self { writer, reader: reader.cached(), start: Instant::now() }
-    }
-}
-
-impl System for Ours {
-    fn name(&self) -> &'static str {
-        "pod-index"
+        Self { kept, writer, reader: reader.cached(), start: Instant::now() }
     }
 
-    fn tell(&mut self, now: Ms, news: &[News], history: &History) {
+    pub(crate) fn tell(&mut self, now: Ms, news: &[News], history: &History) {
         let operations = news.iter().map(|News { pod, state, .. }| {
             let Some(State { has_ip, running, finished }) = *state else {
                 return Operation::Remove(uid(*pod).as_str().into());
@@ -128,7 +135,8 @@ impl System for Ours {
                 ip_until: finished.map(time),
             };
             let ip = has_ip.then(|| address(facts.ip));
-            Operation::Upsert(Arc::new(SimPod { number: *pod, uid: uid(*pod), ip, life }))
+            let name = name(facts.name);
+            Operation::Upsert(Arc::new(SimPod { number: *pod, uid: uid(*pod), name, ip, life }))
         });
         let mut moment = Moment::new(self.start + span(now), time(now));
         if let Some(since) = history.answers_since(now) {
@@ -137,11 +145,17 @@ impl System for Ours {
         assert!(self.writer.apply_at(moment, operations).refused.is_empty(), "good pods");
     }
 
-    fn ask(&mut self, _: Ms, ip: u32, at: Ms) -> Answer {
+    pub(crate) fn ask(&mut self, key: Key, at: Ms) -> Answer {
         let pods = self.reader.load();
-        match pods.at(time(at)).skew(span(SKEW)).delay(span(DELAY)).get(address(ip)) {
+        let at = pods.at(time(at)).skew(span(SKEW)).delay(span(DELAY));
+        let holder = match key.kind {
+            KeyKind::Ip => at.get(address(key.number)),
+            KeyKind::Name => at.get((NAMESPACE, &*name(key.number))),
+        };
+        match holder {
             Holder::Pod(found) => Answer::Pod(found.pod.number),
             Holder::Ambiguous { candidates, .. } => Answer::Ambiguous(candidates[0].pod.number),
+            Holder::Unknown(NotFound::NoPod) => Answer::Nobody,
             _ => Answer::Unknown,
         }
     }
@@ -189,7 +203,7 @@ impl System for LastWritten {
         }
     }
 
-    fn ask(&mut self, _: Ms, ip: u32, _: Ms) -> Answer {
+    fn ask(&mut self, ip: u32, _: Ms) -> Answer {
         confident(self.pods.get(&ip).map(|(pod, _)| *pod))
     }
 }
@@ -214,7 +228,7 @@ impl System for Pixie {
         }
     }
 
-    fn ask(&mut self, _: Ms, ip: u32, time: Ms) -> Answer {
+    fn ask(&mut self, ip: u32, time: Ms) -> Answer {
         let started = self.pods.get(&ip).and_then(|pods| pods.range(..=time).next_back());
         confident(started.map(|(_, pod)| *pod))
     }
@@ -248,7 +262,7 @@ impl System for Tetragon {
         }
     }
 
-    fn ask(&mut self, _: Ms, ip: u32, _: Ms) -> Answer {
+    fn ask(&mut self, ip: u32, _: Ms) -> Answer {
         let current = self.current.get(&ip).and_then(|pods| pods.first().copied());
         confident(current.or_else(|| Some(self.deleted.iter().find(|(other, _)| *other == ip)?.1)))
     }
@@ -277,7 +291,7 @@ impl System for FluentBit {
         }
     }
 
-    fn ask(&mut self, _: Ms, ip: u32, _: Ms) -> Answer {
+    fn ask(&mut self, ip: u32, _: Ms) -> Answer {
         if let Some(pod) = self.cache.get(&ip) {
             return Answer::Pod(*pod);
         }

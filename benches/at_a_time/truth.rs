@@ -1,4 +1,6 @@
-//! A node's history: which pod had which IP when, and what the API server told of it when.
+//! A node's history: which pod had which IP and which name when, and what the API server told of it when.
+
+use std::collections::BTreeSet;
 
 /// Milliseconds since the start.
 pub(crate) type Ms = i64;
@@ -29,22 +31,42 @@ impl Rng {
     }
 }
 
+/// What a pod holds for a time, and another pod later.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    pub(crate) kind: KeyKind,
+    pub(crate) number: u32,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum KeyKind {
+    /// As long as the sandbox.
+    Ip,
+    /// As long as the object.
+    Name,
+}
+
 /// A pod, as it was.
 pub(crate) struct Pod {
     pub(crate) ip: u32,
+    pub(crate) name: u32,
     /// It had the IP from here until there.
     pub(crate) from: Ms,
     pub(crate) until: Ms,
     /// It lost its sandbox and got the same IP again, while the API server did not answer.
-    lost: Option<Lost>,
+    lost: Option<Span>,
+    /// When its object existed, and so its name was taken.
+    object: Span,
+    /// When it was told that the object is gone. `None`: never.
+    removed: Option<Ms>,
     /// As its object says: in whole seconds, the first by the API server's clock.
     pub(crate) created: Ms,
     pub(crate) started: Ms,
 }
 
-/// When a pod did not have its IP.
+/// From here until there.
 #[derive(Clone, Copy)]
-struct Lost {
+struct Span {
     from: Ms,
     until: Ms,
 }
@@ -72,8 +94,35 @@ pub(crate) struct History {
     pub(crate) news: Vec<News>,
     /// When the API server did not answer.
     outages: Vec<(Ms, Ms)>,
-    /// The pods of each second.
-    alive: Vec<Vec<usize>>,
+    /// The pods that had an IP in each second.
+    with_ip: Vec<Vec<usize>>,
+    /// Those that had a name.
+    with_name: Vec<Vec<usize>>,
+    /// When it was told of each removed pod, in order.
+    removals: Vec<Ms>,
+}
+
+/// The names that no pod has.
+#[derive(Default)]
+struct FreeNames {
+    /// Since when, and which.
+    free: BTreeSet<(Ms, u32)>,
+    /// How many names there are, taken ones included.
+    all: u32,
+}
+
+impl FreeNames {
+    /// The one that was free last, as a `StatefulSet` creates its pod anew. So some names change hands within a second, and
+    /// others are nobody's for long.
+    fn take(&mut self, now: Ms) -> u32 {
+        let last = self.free.range(..=(now, u32::MAX)).next_back().copied();
+        let Some((since, name)) = last else {
+            self.all += 1;
+            return self.all;
+        };
+        self.free.remove(&(since, name));
+        name
+    }
 }
 
 fn second(ms: Ms) -> Ms {
@@ -88,6 +137,7 @@ impl History {
         let outages: Vec<_> = outages.map(|start| (start, start + rng.between(20_000, 90_000))).collect();
         let (mut pods, mut news, mut free) = (Vec::new(), Vec::new(), Vec::<(Ms, u32)>::new());
         let mut ips = 0;
+        let mut names = FreeNames::default();
         let mut created = 0;
         while created < length {
             let pod = pods.len();
@@ -128,8 +178,20 @@ impl History {
                 _ => states.push(((until - rng.between(0, 30_000)).max(runs + 1_000), None)),
             }
             tell(&mut rng, pod, &states, &outages, &mut news);
-            let (created_at, started_at) = (second(created + API_SKEW), second(started));
-            pods.push(Pod { ip, from, until, lost: None, created: created_at, started: started_at });
+            let name = names.take(created);
+            let object = Span { from: created, until: states.last().map_or(created, |(gone, _)| *gone) };
+            names.free.insert((object.until, name));
+            pods.push(Pod {
+                ip,
+                name,
+                from,
+                until,
+                lost: None,
+                object,
+                removed: None,
+                created: second(created + API_SKEW),
+                started: second(started),
+            });
             created += rng.between(200, 1_800);
         }
         for (begin, end) in &outages {
@@ -138,15 +200,15 @@ impl History {
             }
         }
         news.sort_by_key(|one: &News| one.told);
-        let seconds = usize::try_from(length / 1_000).unwrap_or_default();
-        let mut alive = vec![Vec::new(); seconds];
-        for (number, pod) in pods.iter().enumerate() {
-            let range = pod.from / 1_000..=pod.until / 1_000;
-            for at in range.filter_map(|second| usize::try_from(second).ok()) {
-                alive.get_mut(at).into_iter().for_each(|all: &mut Vec<usize>| all.push(number));
-            }
+        let mut removals = Vec::new();
+        for one in news.iter().filter(|one| one.state.is_none()) {
+            pods[one.pod].removed = Some(one.told);
+            removals.push(one.told);
         }
-        Self { pods, news, outages, alive }
+        let seconds = usize::try_from(length / 1_000).unwrap_or_default();
+        let with_ip = by_second(pods.iter().map(|pod| Span { from: pod.from, until: pod.until }), seconds);
+        let with_name = by_second(pods.iter().map(|pod| pod.object), seconds);
+        Self { pods, news, outages, with_ip, with_name, removals }
     }
 
     pub(crate) fn is_away(&self, now: Ms) -> bool {
@@ -159,29 +221,73 @@ impl History {
         before.map_or(Some(0), |(_, until)| (*until <= now).then_some(*until))
     }
 
-    /// Some pod that had its IP then.
-    pub(crate) fn sample(&self, rng: &mut Rng, at: Ms) -> Option<usize> {
-        let alive = self.alive.get(usize::try_from(at / 1_000).ok()?)?;
+    fn alive(&self, kind: KeyKind, at: Ms) -> &[usize] {
+        let alive = match kind {
+            KeyKind::Ip => &self.with_ip,
+            KeyKind::Name => &self.with_name,
+        };
+        usize::try_from(at / 1_000).ok().and_then(|second| alive.get(second)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Some pod that had its IP, or its name, then.
+    pub(crate) fn sample(&self, kind: KeyKind, rng: &mut Rng, at: Ms) -> Option<usize> {
+        let alive = self.alive(kind, at);
         (0..8).find_map(|_| {
             let pod = *alive.get(usize::try_from(rng.next()).ok()? % alive.len().max(1))?;
-            self.pods[pod].has_ip_at(at).then_some(pod)
+            self.pods[pod].has_at(kind, at).then_some(pod)
         })
     }
 
-    /// The pod that had an IP then.
-    pub(crate) fn holder(&self, ip: u32, at: Ms) -> Option<usize> {
-        let alive = self.alive.get(usize::try_from(at / 1_000).ok()?)?;
-        alive.iter().copied().find(|pod| {
+    /// The pod that had a key then.
+    pub(crate) fn holder(&self, key: Key, at: Ms) -> Option<usize> {
+        self.alive(key.kind, at).iter().copied().find(|pod| {
             let pod = &self.pods[*pod];
-            pod.ip == ip && pod.has_ip_at(at)
+            pod.number(key.kind) == key.number && pod.has_at(key.kind, at)
         })
+    }
+
+    /// Whether a pod ran on when its object was gone and that was told, and so many others were removed since that an index
+    /// which keeps so many has forgotten it. What happened to the pod after it was told of, such an index cannot know.
+    pub(crate) fn is_forgotten_while_it_runs(&self, pod: usize, at: Ms, now: Ms, kept: usize) -> bool {
+        let told_before = |end: Ms| self.removals.partition_point(|told| *told <= end);
+        let removed = self.pods[pod].removed.filter(|removed| *removed <= at);
+        removed.is_some_and(|removed| told_before(now) - told_before(removed) >= kept)
+    }
+}
+
+/// The numbers of those that there were in each second.
+fn by_second(spans: impl Iterator<Item = Span>, seconds: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new(); seconds];
+    for (number, Span { from, until }) in spans.enumerate() {
+        for at in (from / 1_000..=until / 1_000).filter_map(|second| usize::try_from(second).ok()) {
+            all.get_mut(at).into_iter().for_each(|pods: &mut Vec<usize>| pods.push(number));
+        }
+    }
+    all
+}
+
+impl Span {
+    fn contains(self, at: Ms) -> bool {
+        (self.from..self.until).contains(&at)
     }
 }
 
 impl Pod {
-    fn has_ip_at(&self, at: Ms) -> bool {
-        let is_lost = self.lost.is_some_and(|lost| (lost.from..lost.until).contains(&at));
-        (self.from..self.until).contains(&at) && !is_lost
+    pub(crate) fn number(&self, kind: KeyKind) -> u32 {
+        match kind {
+            KeyKind::Ip => self.ip,
+            KeyKind::Name => self.name,
+        }
+    }
+
+    fn has_at(&self, kind: KeyKind, at: Ms) -> bool {
+        match kind {
+            KeyKind::Ip => {
+                let is_lost = self.lost.is_some_and(|lost| lost.contains(at));
+                (self.from..self.until).contains(&at) && !is_lost
+            }
+            KeyKind::Name => self.object.contains(at),
+        }
     }
 }
 
@@ -226,7 +332,7 @@ fn restart_unseen(unseen: Unseen, begin: Ms, end: Ms, pods: &mut Vec<Pod>, news:
     let until = if let Unseen::Finishes = unseen { begin + 8_000 } else { end - 4_000 };
     let running = Some(second(until + 1_000));
     let ip = pods[number].ip;
-    pods[number].lost = Some(Lost { from, until });
+    pods[number].lost = Some(Span { from, until });
     for one in news.iter_mut().filter(|one| one.pod == number && one.told >= end) {
         one.state = one.state.map(|state| State { running: state.running.and(running), ..state });
     }
@@ -237,11 +343,23 @@ fn restart_unseen(unseen: Unseen, begin: Ms, end: Ms, pods: &mut Vec<Pod>, news:
             state: Some(State { has_ip: true, running, finished: None }),
         });
     }
-    let (created, started) = (second(from + API_SKEW), second(from));
-    pods.push(Pod { ip, from: from + 1_000, until: until - 1_000, lost: None, created, started });
+    // Its name is its own, so that nothing that was told shows it.
+    let name = pods.iter().map(|pod| pod.name).max().map_or(1, |last| last + 1);
+    pods.push(Pod {
+        ip,
+        name,
+        from: from + 1_000,
+        until: until - 1_000,
+        lost: None,
+        object: Span { from, until },
+        removed: None,
+        created: second(from + API_SKEW),
+        started: second(from),
+    });
 }
 
-/// The news of a pod: in its own order, late, some states never. Those of different pods overtake each other.
+/// The news of a pod: in its own order, late, some states never, but once at least that it has its IP. Those of different pods
+/// overtake each other.
 fn tell(
     rng: &mut Rng,
     pod: usize,
@@ -262,12 +380,15 @@ fn tell(
             last
         })
         .collect();
+    let mut was_seen_with_ip = false;
     for (at, (changed, state)) in states.iter().enumerate() {
         // The next state says the same in time.
         let is_lost = rng.percent(if at == 1 { 60 } else { 10 });
-        if is_lost && told.get(at + 1).is_some_and(|next| *next <= changed + DELAY - 1_200) {
+        let next_says_it = was_seen_with_ip || states.get(at + 1).is_some_and(|(_, next)| next.is_some());
+        if is_lost && next_says_it && told.get(at + 1).is_some_and(|next| *next <= changed + DELAY - 1_200) {
             continue;
         }
+        was_seen_with_ip |= state.is_some_and(|state| state.has_ip);
         let outage = outages.iter().find(|(from, until)| (*from..*until).contains(&told[at]));
         let told = outage.map_or(told[at], |(_, until)| *until);
         news.push(News { told, pod, state: *state });
