@@ -22,6 +22,8 @@ struct Seen {
     parser: Parser,
     bytes: Vec<u8>,
     ended: bool,
+    /// Whether nobody reads what the program writes.
+    paused: bool,
 }
 
 fn size((width, height): (u16, u16)) -> PtySize {
@@ -48,8 +50,12 @@ impl Terminal {
         command.env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR");
         let child = pair.slave.spawn_command(command).unwrap();
-        let seen =
-            Seen { parser: Parser::new(some(height), some(width), 0), bytes: Vec::new(), ended: false };
+        let seen = Seen {
+            parser: Parser::new(some(height), some(width), 0),
+            bytes: Vec::new(),
+            ended: false,
+            paused: false,
+        };
         let shared = Arc::new((Mutex::new(seen), Condvar::new()));
         let mut output = pair.master.try_clone_reader().unwrap();
         let reader = Arc::clone(&shared);
@@ -66,6 +72,7 @@ impl Terminal {
                 if read == 0 {
                     return;
                 }
+                drop(reader.1.wait_while(seen, |seen| seen.paused).unwrap());
             }
         });
         Self { child, master: pair.master, keyboard, shared }
@@ -79,6 +86,20 @@ impl Terminal {
     pub fn resize(&self, (width, height): (u16, u16)) {
         self.shared.0.lock().unwrap().parser.screen_mut().set_size(some(height), some(width));
         self.master.resize(size((width, height))).unwrap();
+    }
+
+    /// From now on, nobody reads what the program writes, once it has written something more.
+    pub fn stop_reading(&self) {
+        self.shared.0.lock().unwrap().paused = true;
+    }
+
+    /// Whether the program's first thread waits in a write to the terminal, on standard output.
+    pub fn is_blocked(&self) -> bool {
+        // The number of the call, and its arguments. `running` while the thread does not wait.
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid())).unwrap();
+        let mut words = call.split_whitespace();
+        let write = nix::libc::SYS_write.to_string();
+        words.next() == Some(write.as_str()) && words.next() == Some("0x1")
     }
 
     /// Waits until the screen is as expected. Returns its text.
@@ -152,6 +173,10 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
+        if let Ok(mut seen) = self.shared.0.lock() {
+            seen.paused = false;
+        }
+        self.shared.1.notify_all();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

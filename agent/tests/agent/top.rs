@@ -93,6 +93,32 @@ fn control_c_and_signals_restore_the_terminal() {
     }
 }
 
+/// A terminal that nobody reads holds what `top` draws, and with it the thread that draws.
+#[test]
+fn a_signal_ends_top_on_a_terminal_that_nobody_reads() {
+    let agent = Agent::on(&shipped());
+    for signal in ["TERM", "INT", "HUP"] {
+        let mut terminal = top(&agent);
+        terminal.until(|seen| seen.contains("Pods 5"));
+        terminal.stop_reading();
+        // Each new size is drawn anew, until the system keeps no more of it. Then it stays so.
+        let mut sizes = (40..80).cycle();
+        let mut blocked = 0;
+        let is_held = || {
+            if terminal.is_blocked() {
+                blocked += 1;
+            } else {
+                blocked = 0;
+                terminal.resize((200, sizes.next().unwrap()));
+            }
+            blocked == 20
+        };
+        wait_for(|| "somebody reads the terminal", is_held);
+        terminal.signal(signal);
+        assert_eq!(terminal.ended(), 0, "SIG{signal}");
+    }
+}
+
 /// An agent on a given port, killed on drop.
 pub struct At(Child);
 

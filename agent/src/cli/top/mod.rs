@@ -16,8 +16,9 @@ use std::time::Duration;
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt;
 use k8s_openapi::jiff::Timestamp;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use self::model::Model;
 use super::client::Server;
@@ -27,6 +28,9 @@ use crate::config::rule;
 
 /// Redraw interval without events, so that displayed times advance.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long a signal waits for the terminal to take what is left to draw, and what restores it.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// Shows the agent on `server` until the user quits.
 pub(crate) fn run(server: Server) -> Result<(), Failure> {
@@ -44,8 +48,8 @@ pub(crate) fn run(server: Server) -> Result<(), Failure> {
 
 async fn show(server: Server) -> io::Result<()> {
     // Install the handlers first: otherwise a signal could leave the terminal in raw mode.
-    let [mut terminate, mut interrupt, mut hangup] =
-        [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(SignalKind::hangup())?];
+    let mut signals = EndSignals::new()?;
+    tokio::spawn(end_if_blocked(EndSignals::new()?));
     // A panic restores the terminal before it is printed.
     let mut terminal = ratatui::try_init()?;
     let mut keys = EventStream::new();
@@ -73,12 +77,46 @@ async fn show(server: Server) -> io::Result<()> {
                     next(&mut model);
                 }
             }
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hangup.recv() => return Ok(()),
+            () = signals.next() => return Ok(()),
             _ = tick.tick() => {}
         }
     }
+}
+
+/// The signals that end the program.
+struct EndSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl EndSignals {
+    /// From now on, these signals do not end the process by themselves.
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}
+
+/// Ends a process that a signal has not ended. A terminal that nobody reads, or whose output was stopped, blocks each write: the
+/// thread that draws then hears no signal, and the terminal cannot be restored.
+async fn end_if_blocked(mut signals: EndSignals) {
+    signals.next().await;
+    sleep(LAST_WRITES).await;
+    // Its input can be restored, since that needs no write.
+    let _ = crossterm::terminal::disable_raw_mode();
+    std::process::exit(0)
 }
 
 #[cfg(test)]
