@@ -1,9 +1,9 @@
 //! Counts the decisions on requests, and logs refusals and new clients, so that an operator sees who was refused what, and why, and
 //! from where a user is served for the first time: a stolen token is used at another address than its owner's.
 //!
-//! Whoever can reach the port can cause refusals. So a client's refusals of one kind are one line a minute, which says how
-//! many there were, and all clients together have a limit. New clients have a limit of their own, so that no flood of refusals hides
-//! one. No line contains a token or a query.
+//! Whoever can reach the port can cause refusals. So a user's refusals of one kind at an address are one line a minute, and one after
+//! it that says how many more there were. All clients together have a limit; beyond it, refusals are only counted. New clients have a
+//! limit of their own, so that no flood of refusals hides one. No line contains a token or a query.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -20,10 +20,10 @@ use tokio::time::Instant;
 use super::Identity;
 use crate::metrics::registered;
 
-/// A client's refusals of one kind are logged this often.
-const PERIOD: Duration = Duration::from_secs(60);
+/// A user's refusals of one kind at an address are logged this often.
+pub(super) const PERIOD: Duration = Duration::from_secs(60);
 /// Maximum number of lines in a period: of refusals, and of new clients.
-const LINES: usize = 60;
+pub(super) const LINES: usize = 60;
 /// Maximum number of users at an address that are remembered as served. Beyond it, those that were not served again go first.
 const REMEMBERED: usize = 4096;
 /// Maximum length of a path or a name in the log.
@@ -91,7 +91,10 @@ pub(crate) struct Decisions {
 /// What was logged in this period.
 struct Logged {
     since: Instant,
-    refused: HashMap<(String, Decision), Refusals>,
+    /// The refusals that have a line, and how many came after the first, which is that line.
+    refused: HashMap<Refused, u64>,
+    /// The number of refusals that have no line.
+    more_refusals: u64,
     new_clients: usize,
     /// New clients without a line, as in [`Decisions::served`]. Beyond `REMEMBERED`, further ones are not counted.
     more_new_clients: HashSet<u64>,
@@ -102,6 +105,7 @@ impl Logged {
         Self {
             since: Instant::now(),
             refused: HashMap::new(),
+            more_refusals: 0,
             new_clients: 0,
             more_new_clients: HashSet::new(),
         }
@@ -113,12 +117,15 @@ impl Logged {
             return;
         }
         let before = std::mem::replace(self, Self::new());
-        for ((client, decision), refusals) in before.refused {
-            if refusals.more > 0 {
-                let user = shortened(&refusals.user);
-                let more = refusals.more;
+        for (Refused { client, user, decision }, more) in before.refused {
+            if more > 0 {
+                let user = shortened(&user);
                 tracing::info!(client, user, more, "refused further requests: {}", decision.why());
             }
+        }
+        let more = before.more_refusals;
+        if more > 0 {
+            tracing::info!(more, "refused requests of further clients or users");
         }
         let more = before.more_new_clients.len();
         if more > 0 {
@@ -127,10 +134,13 @@ impl Logged {
     }
 }
 
-/// A client's refusals of one kind: the user of the first, which was logged, and how many came after it.
-struct Refusals {
+/// What is refused in one line: a user's requests at an address, for one reason. Invented tokens have no user, so they make no more lines
+/// than one.
+#[derive(PartialEq, Eq, Hash)]
+struct Refused {
+    client: String,
     user: String,
-    more: u64,
+    decision: Decision,
 }
 
 impl Decisions {
@@ -196,16 +206,16 @@ impl Decisions {
     fn is_logged(&self, decision: Decision, client: &str, user: &str) -> bool {
         let mut logged = self.lock();
         logged.renew();
-        let lines = logged.refused.len();
-        if let Some(refusals) = logged.refused.get_mut(&(client.to_owned(), decision)) {
-            refusals.more += 1;
+        let refused = Refused { client: client.to_owned(), user: user.to_owned(), decision };
+        if let Some(more) = logged.refused.get_mut(&refused) {
+            *more += 1;
             return false;
         }
-        if lines >= LINES {
+        if logged.refused.len() >= LINES {
+            logged.more_refusals += 1;
             return false;
         }
-        let refusals = Refusals { user: user.to_owned(), more: 0 };
-        logged.refused.insert((client.to_owned(), decision), refusals);
+        logged.refused.insert(refused, 0);
         true
     }
 
@@ -238,6 +248,55 @@ mod tests {
     impl<S: tracing::Subscriber> Layer<S> for Lines {
         fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
             self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps what each line says of the user, and how many more there were.
+    #[derive(Clone, Default)]
+    struct Said(Arc<Mutex<Vec<String>>>);
+
+    impl Said {
+        /// The lines since the last call, in alphabetical order.
+        fn lines(&self) -> Vec<String> {
+            let mut lines = std::mem::take(&mut *self.0.lock().unwrap());
+            lines.sort();
+            lines
+        }
+    }
+
+    impl<S: tracing::Subscriber> Layer<S> for Said {
+        fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+            let mut line = Line::default();
+            event.record(&mut line);
+            let Line { message, user, more } = line;
+            self.0.lock().unwrap().push(format!("{message}{user}{more}"));
+        }
+    }
+
+    #[derive(Default)]
+    struct Line {
+        message: String,
+        user: String,
+        more: String,
+    }
+
+    impl Visit for Line {
+        fn record_u64(&mut self, field: &Field, value: u64) {
+            if field.name() == "more" {
+                self.more = format!(", more={value}");
+            }
+        }
+
+        fn record_str(&mut self, field: &Field, value: &str) {
+            if field.name() == "user" {
+                self.user = format!(", user={value}");
+            }
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if field.name() == "message" {
+                self.message = format!("{value:?}");
+            }
         }
     }
 
@@ -305,7 +364,11 @@ mod tests {
         assert_eq!(flood, LINES - 4);
         assert_eq!(serve("dave", "10.0.0.1"), 0);
         tokio::time::advance(PERIOD).await;
-        assert_eq!(serve("dave", "10.0.0.1"), 2, "and how many had no line");
+        assert_eq!(
+            serve("dave", "10.0.0.1"),
+            3,
+            "and how many refusals had no line, and how many new clients"
+        );
         assert_eq!(serve("alice", "10.0.0.2"), 0, "it is still known");
     }
 
@@ -335,6 +398,40 @@ mod tests {
         assert_eq!(shortened(&"x".repeat(1_000)), "x".repeat(SHOWN));
     }
 
+    /// On loopback, all users of the node have one address.
+    #[tokio::test(start_paused = true)]
+    async fn each_user_who_is_refused_at_an_address_has_a_line_and_those_beyond_the_limit_are_counted() {
+        let said = Said::default();
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        let _guard = set_default(tracing_subscriber::registry().with(said.clone()));
+        let decisions = Decisions::register(&mut Registry::default());
+        let (request, ()) = Request::get("/pods").body(()).unwrap().into_parts();
+        let forbid = |user: &str| {
+            let identity = Identity { name: user.to_owned(), ..Identity::default() };
+            decisions.add(Decision::Forbidden, "loopback", Some(&identity), &request);
+        };
+        ["alice", "bob", "bob"].into_iter().for_each(forbid);
+        // Each with another invented token.
+        (0..3).for_each(|_| decisions.add(Decision::Unauthorized, "loopback", None, &request));
+        let first = [
+            "refused a request: no right to this, user=alice",
+            "refused a request: no right to this, user=bob",
+            "refused a request: no valid certificate or token, user=",
+        ];
+        assert_eq!(said.lines(), first);
+        (3..LINES + 10).for_each(|number| forbid(&format!("user-{number}")));
+        assert_eq!(said.lines().len(), LINES - 3);
+        tokio::time::advance(PERIOD).await;
+        forbid("bob");
+        let sums = [
+            "refused a request: no right to this, user=bob",
+            "refused further requests: no right to this, user=bob, more=1",
+            "refused further requests: no valid certificate or token, user=, more=2",
+            "refused requests of further clients or users, more=10",
+        ];
+        assert_eq!(said.lines(), sums);
+    }
+
     /// Whoever can reach the port decides how many requests are refused. He must not decide how long the log is.
     #[tokio::test(start_paused = true)]
     async fn however_many_requests_are_refused_the_log_has_few_lines_of_them() {
@@ -362,8 +459,8 @@ mod tests {
         assert_eq!(refuse(1), 4, "and how many more there were");
         tokio::time::advance(PERIOD).await;
         for _ in 0..5 {
-            // New ones, and those of the minute before, summed up.
-            assert!(refuse(3000) <= 2 * LINES);
+            // New ones, those of the minute before, summed up, and the number of those that had no line then.
+            assert!(refuse(3000) <= 2 * LINES + 1);
             assert_eq!(refuse(3000), 0, "in the same minute");
             tokio::time::advance(PERIOD).await;
         }

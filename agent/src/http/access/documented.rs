@@ -1,5 +1,6 @@
 //! The limits of reviews, as `docs/reference.md` states them.
 
+use super::decisions::{LINES, PERIOD as OF_LINES};
 use super::rate_limit::{MOST, OF_ALL, OF_ONE, OF_RETURNING, PERIOD, RESERVED};
 use super::reviews::Lifetimes;
 use super::webhook::{RIGHTS, TOKENS};
@@ -32,6 +33,17 @@ fn the_reference_has_the_limits_of_invented_tokens() {
             ("unknown ones beyond that", vec![too_many()]),
             ("that come back after a 429", vec![too_many(), count(OF_RETURNING), period]),
             ("that wait in queues", vec![count(MOST)]),
+        ],
+    );
+}
+
+#[test]
+fn the_reference_has_the_limits_of_lines_of_refusals() {
+    assert_states(
+        "| refused requests | lines in the log |",
+        &[
+            ("of one client, one user and one reason", vec![OF_LINES.into()]),
+            ("beyond that", vec![count(LINES), OF_LINES.into()]),
         ],
     );
 }
