@@ -37,9 +37,10 @@ use crate::pipeline::writer::Command;
 use crate::tasks::{End, Tasks, cannot_start};
 use crate::vitals::{Part, Vitals};
 
-/// Maximum number of threads for blocking work: one for each source that reads or waits for the writer, and one for
-/// each name lookup. Together with the other threads they stay below the unit's limit (`TasksMax`). Work that finds no
-/// free thread waits.
+/// Maximum number of the runtime's threads for blocking work: to decode the bodies of polled sources, to read certificates and
+/// the configuration again, and to go on with a worker's tasks while it waits in `block_in_place`. Files of sources and names
+/// of servers have threads of their own, since they may hang. Together with the other threads they stay below the unit's limit
+/// (`TasksMax`). Work that finds no free thread waits.
 const BLOCKING: usize = 16;
 
 /// A start that takes longer is reported. The agent serves nothing before it, so nothing else says why.

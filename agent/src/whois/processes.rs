@@ -119,3 +119,29 @@ fn read(mut resolver: PidResolver, waiting: &Receiver<Work>) {
         let _ = answer.send(placements.collect());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use tokio::runtime;
+
+    use super::*;
+    use crate::api::client::Clients;
+
+    /// Other work that blocks keeps the runtime's threads for it.
+    #[test]
+    fn a_process_is_read_while_the_threads_for_blocking_work_are_kept() {
+        let mut runtime = runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        runtime.spawn_blocking(move || released.recv());
+        let processes = Processes::new(Path::new("/proc"), None).unwrap();
+        let client = Clients::new().named("client");
+        let process = Process { id: std::process::id(), started: None };
+        let read = || runtime.block_on(processes.get(&client, vec![process])).contains_key(&process);
+        // On a busy machine, one attempt may be too short.
+        assert!((0..10).any(|_| read()), "no thread reads it");
+        drop(release);
+    }
+}
