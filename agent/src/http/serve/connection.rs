@@ -202,7 +202,9 @@ impl Body for ResponseBody {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::header;
     use axum::routing::get;
+    use futures_util::{StreamExt, stream};
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::{advance, sleep};
 
@@ -210,15 +212,30 @@ mod tests {
     use super::*;
     use crate::api::client::Clients;
 
-    /// A connection to a server that answers after a second. The clock is paused.
+    /// What a client can leave unread.
+    const UNREAD: usize = 64 * 1024;
+
+    /// A connection to a server that answers at once or after a second, with more than the client can leave unread, or with
+    /// little in two parts. The clock is paused.
     fn connect() -> (DuplexStream, Arc<Activity>) {
-        let (client, server) = duplex(64 * 1024);
+        let (client, server) = duplex(UNREAD);
         let activity = Arc::new(Activity::new());
         let slowly = get(async || {
             sleep(Duration::from_secs(1)).await;
             "ok"
         });
+        let large = get(async || "x".repeat(4 * UNREAD) + "ok");
+        let in_parts = get(async || {
+            let parts = stream::iter(["x".repeat(2048), "ok".to_owned()]).then(async |part| {
+                if part == "ok" {
+                    sleep(Duration::from_secs(1)).await;
+                }
+                Ok::<_, Infallible>(part)
+            });
+            ([(header::CONTENT_LENGTH, "2050")], axum::body::Body::from_stream(parts))
+        });
         let router = Router::new().route("/slowly", slowly).route("/", get(async || "ok"));
+        let router = router.route("/large", large).route("/in-parts", in_parts);
         let peer = Clients::new().peer("client");
         let (stop, stopped) = watch::channel(false);
         // The agent does not end.
@@ -228,10 +245,19 @@ mod tests {
         (client, activity)
     }
 
-    /// The response to a request, or what came before the connection was closed.
-    async fn ask(client: &mut DuplexStream, path: &str) -> String {
+    async fn send(client: &mut DuplexStream, path: &str) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: l\r\n\r\n");
         client.write_all(request.as_bytes()).await.unwrap();
+    }
+
+    /// The response to a request, or what came before the connection was closed.
+    async fn ask(client: &mut DuplexStream, path: &str) -> String {
+        send(client, path).await;
+        rest(client).await
+    }
+
+    /// The rest of a response, or of what came before the connection was closed.
+    async fn rest(client: &mut DuplexStream) -> String {
         let mut response = Vec::new();
         while !response.ends_with(b"ok") {
             if client.read_buf(&mut response).await.unwrap() == 0 {
@@ -288,5 +314,21 @@ mod tests {
         advance(Duration::from_millis(500)).await;
         assert_eq!(activity.state(), State::Serving);
         assert!(asked.await.unwrap().ends_with("ok"));
+    }
+
+    /// Of one that is large, the server has no part left and the client most; of one that comes in parts, the client has read what
+    /// there is.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_response_is_being_read_is_no_idle_connection() {
+        for path in ["/large", "/in-parts"] {
+            let (mut client, activity) = connect();
+            send(&mut client, path).await;
+            client.read_exact(&mut [0; 1024]).await.unwrap();
+            sleep(Duration::from_millis(500)).await;
+            assert_eq!(activity.state(), State::Serving, "{path}");
+            assert!(rest(&mut client).await.ends_with("xok"), "{path}");
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(activity.state(), State::Idle, "{path}");
+        }
     }
 }
