@@ -53,6 +53,7 @@ use self::lookups::{Lookups, Outcomes};
 use self::processes::Processes;
 pub(crate) use self::routes::router;
 pub(crate) use self::search::suggestion;
+use self::sought::Sought;
 use crate::config::Settings;
 use crate::config::failure::Failure;
 use crate::config::values::Tolerance;
@@ -97,13 +98,18 @@ impl Whois {
     }
 
     /// The pod that `key` identifies, for `/pods/{key}`, unless `key` is a process. A mirror pod's UID finds nothing: this
-    /// path does not translate UIDs.
+    /// path does not translate UIDs. The path of a log finds nothing if it names another pod than that of its ID: a pod alone cannot
+    /// say that there is a contradiction.
     ///
     /// A removed pod has [`REMOVED_ANNOTATION`].
     pub(crate) fn pod(&self, key: &str) -> Option<Arc<Pod>> {
         let snapshot = self.reader.load();
         let resolve = |identity: Identity<'_>| -> Option<Arc<Pod>> {
-            let found = identity.resolve(&snapshot).filter(|found| found.by != FoundBy::MirrorUid)?;
+            let sought = Sought::of_identity(identity, key);
+            let found = sought.identity.resolve(&snapshot).filter(|found| found.by != FoundBy::MirrorUid)?;
+            if sought.contradiction_of_names(&found).is_some() {
+                return None;
+            }
             let Some(at) = found.removed_at else { return Some(Arc::clone(found.pod.pod())) };
             let mut pod = Pod::clone(found.pod);
             let annotations = pod.metadata.annotations.get_or_insert_default();

@@ -96,9 +96,14 @@ impl<'a> Sought<'a> {
         if matches!(identity, Identity::Cgroup(_)) && roots.place(text).pod().is_none() {
             return Err(Unknown::invalid(NOT_OF_KUBELET));
         }
+        let may_be_uid = (!text.contains('/')).then_some(text);
+        Ok(Self { text: may_be_uid, short_id, at, ..Self::of_identity(identity, text) })
+    }
+
+    /// The query that is this identity alone. `text`: of the query.
+    pub(super) fn of_identity(identity: Identity<'a>, text: &'a str) -> Self {
         let named = NamedPod::of_identity(&identity, text);
-        let text = (!text.contains('/')).then_some(text);
-        Ok(Self { text, identity, is_process: false, named, short_id, at })
+        Self { text: None, identity, is_process: false, named, short_id: None, at: None }
     }
 
     /// The query for the pod of a process.

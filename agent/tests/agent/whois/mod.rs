@@ -519,6 +519,7 @@ async fn a_path_that_names_another_pod_than_its_uid_says_so_and_has_no_attribute
         (format!("/var/lib/kubelet/pods/{WEB}/volumes/shop_bank_{WEB}"), false, false),
         (link("web-0"), false, false),
         (link("bank"), true, true),
+        (format!("/var/log/containers/web-0_shop_setup-{}.log", id('a')), true, true),
         // A mount: it names the right pod.
         (format!("/host/var/log/pods/shop_web-0_{WEB}/nginx"), false, true),
     ] {
@@ -527,6 +528,9 @@ async fn a_path_that_names_another_pod_than_its_uid_says_so_and_has_no_attribute
         assert_eq!(answer["contradiction"].is_string(), is_odd, "{answer}");
         let alone = setup.agent.get(&format!("/whois?q={path}&fields=attributes")).body;
         assert_eq!(alone == "{}\n", names_another, "{path}: {alone}");
+        let key: String = form_urlencoded::byte_serialize(path.as_bytes()).collect();
+        let code = setup.agent.get(&format!("/pods/{key}")).code;
+        assert_eq!(code, if names_another { 404 } else { 200 }, "{path}: a pod alone says nothing of it");
     }
 }
 
