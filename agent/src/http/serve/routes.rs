@@ -187,21 +187,19 @@ async fn readyz(State(app): State<App>) -> Response {
     if let Err(stopped) = alive(&app.vitals) {
         return failed_probe(stopped);
     }
-    let missing = app.readiness.missing();
-    let outages = app.readiness.outages();
-    let outages: Vec<_> = outages.iter().map(|outage| format!("{}\n", escaped(outage, &[]))).collect();
-    let outages = outages.concat();
+    let missing = lines_of_sources("not read yet: ", &app.readiness.missing());
+    let outages = lines_of_sources("", &app.readiness.outages());
     if !missing.is_empty() {
-        return failed_probe(not_read(&missing) + &outages);
+        return failed_probe(missing + &outages);
     }
     let text = if outages.is_empty() { "ok".to_owned() } else { format!("ok\n{outages}") };
     text.into_response()
 }
 
-/// A line for each source that was not read. A source's message may be a server's own words.
-fn not_read(missing: &[String]) -> String {
+/// A line for each source, which begins so. A source's message may be a server's own words.
+fn lines_of_sources(begin: &str, messages: &[String]) -> String {
     let lines: Vec<_> =
-        missing.iter().map(|source| format!("not read yet: {}\n", escaped(source, &[]))).collect();
+        messages.iter().map(|message| format!("{begin}{}\n", escaped(message, &[]))).collect();
     lines.concat()
 }
 
@@ -439,7 +437,10 @@ mod tests {
 
     #[test]
     fn a_message_of_a_server_stays_on_its_line() {
-        let missing = not_read(&["http (http://h): no\u{1b}[31m\nready".to_owned(), "api".to_owned()]);
-        assert_eq!(missing, "not read yet: http (http://h): no\\u001b[31m\\nready\nnot read yet: api\n");
+        let messages = ["http (http://h): no\u{1b}[31m\nready".to_owned(), "api".to_owned()];
+        for begin in ["not read yet: ", ""] {
+            let expected = format!("{begin}http (http://h): no\\u001b[31m\\nready\n{begin}api\n");
+            assert_eq!(lines_of_sources(begin, &messages), expected);
+        }
     }
 }
