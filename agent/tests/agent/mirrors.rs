@@ -1,17 +1,22 @@
 //! The agent manages its node's mirror pods, on an API server that grants it no more than a node's rights.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Pod;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 use pod_index::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodMeta};
+use pod_index_test_support::files::names;
 use serde_json::{Value, json};
 
 use crate::api::{kubeconfig, mirror, pod};
 use crate::api_server::{ApiServer, Fault, Verb, shipped};
 use crate::config::serve_manifests;
-use crate::support::{Agent, Answer, Directory, manifest, node_1, refused};
+use crate::support::{Agent, Answer, Directory, manifest, node_1, refused, wait_for};
 
 const NODE: &str = "node-1";
 
@@ -176,6 +181,33 @@ async fn beside_a_kubelet_the_agent_exits_with_4_and_changes_nothing() {
     assert!(words.iter().all(|word| said.contains(word)), "{said}");
     assert_eq!(agent.wait(), Some(4));
     assert_eq!((site.counts(), site.mirrors()), ([0; 3], BTreeMap::new()));
+}
+
+/// A named pipe in place of the file that is written holds the last checkpoint up, as a disk that hangs, until the agent has
+/// begun to end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_exits_with_4_writes_its_last_checkpoints_first() {
+    let site = Site::new().await;
+    let checkpoints = Directory::new();
+    site.write("web", 1);
+    site.lease("2999-01-01T00:00:00.000000Z", 40);
+    let keep = format!("--checkpoint-dir {} --checkpoint-all-pods", checkpoints.0.display());
+    let mut agent = Agent::start(&format!("{} {keep}", site.args));
+    let saved = || names(&checkpoints.0).iter().filter(|name| name.starts_with("Pod_")).count();
+    wait_for(|| "no checkpoint", || saved() > 0);
+    let pipe = checkpoints.0.join(".writing");
+    nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    site.write("two", 1);
+    agent.has("/pods/default/two-node-1");
+    agent.until("/mirrors", |answer| answer.body.contains("waiting to see whether it is renewed"));
+
+    site.lease("2026-01-01T00:00:10.000000Z", 40);
+    agent.wait_for_log("shutting down: ");
+    assert_eq!(saved(), 1, "the disk hangs");
+    // Now the write fails, since a pipe cannot be synced. The agent removes the pipe, and writes again.
+    let _reader = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&pipe).unwrap();
+    assert_eq!(agent.wait(), Some(4));
+    assert_eq!((saved(), site.counts()), (2, [0; 3]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
