@@ -27,7 +27,7 @@
 //! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
 //! | 3 | the command failed: an address in use, no agent answers, a part of the agent has panicked; with `--once`, a source does not respond |
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
-//! | 129, 130, 143 | a second SIGHUP of a terminal, Ctrl-C or SIGTERM: ends at once |
+//! | 129, 130, 143 | a second SIGHUP of a terminal, Ctrl-C or SIGTERM: ends at once; of any other command than the agent, the first |
 
 #![forbid(unsafe_code)]
 
@@ -51,6 +51,7 @@ use self::cli::{Cli, Command, generate, kubeconfig, query};
 use self::config::failure::{self, Failure};
 use self::config::log::format_in_use;
 use self::run::check;
+use self::run::signals::ending_plugins;
 
 /// Runs the agent or queries a running one, as the command line says. Returns the exit code of the process.
 #[must_use]
@@ -67,10 +68,16 @@ fn perform(cli: &Cli) -> Result<(), Failure> {
             config::no_client_options(&cli.client, &cli.run.settings.tls, &cli.written)?;
             let invocation = cli.invocation();
             let settings = invocation.resolve()?;
-            if cli.run.check { check::check(&invocation, &settings) } else { run::run(invocation, settings) }
+            if cli.run.check {
+                ending_plugins(|| check::check(&invocation, &settings))
+            } else {
+                run::run(invocation, settings)
+            }
         }
         Some(Command::Query(query)) => query::ask(query, &cli.server, &cli.client, &cli.written, cli.output),
-        Some(Command::Doctor { .. }) => doctor::examine(&cli.invocation(), &cli.server, &cli.client),
+        Some(Command::Doctor { .. }) => {
+            ending_plugins(|| doctor::examine(&cli.invocation(), &cli.server, &cli.client))
+        }
         Some(Command::Completion { shell }) => generate::completion(*shell),
         Some(Command::Man { command }) => generate::manual(command.as_deref()),
         Some(Command::Kubeconfig { token_file }) => {

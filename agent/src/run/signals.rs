@@ -2,6 +2,8 @@
 //! agent if its terminal was closed ([`HangUp`]). SIGUSR1 sets the level of the log to `debug`, and SIGUSR2 back to the
 //! configured one.
 //!
+//! `doctor` and `--check` end at once ([`ending_plugins`]).
+//!
 //! A thread of its own receives them, so that nothing else can delay it. It also ends an agent that does not end by itself:
 //! graceful shutdown needs the runtime and the writer, and they may have stopped.
 
@@ -11,10 +13,11 @@ use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use futures_util::future::OptionFuture;
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep_until;
@@ -29,6 +32,38 @@ use pod_index_kubelet::api_client::end_plugins;
 
 /// The exit code of an agent that had to be ended.
 const UNABLE: i32 = 3;
+
+/// The name of the thread that receives signals.
+const THREAD: &str = "signals";
+
+/// Does the work of a command that asks credential plugins, and ends these with it.
+///
+/// A plugin has a process group of its own, so it gets no Ctrl-C, and it may ignore other signals. A signal that ends the command
+/// does so at once, whatever the command waits for.
+pub(crate) fn ending_plugins(work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let Listener { runtime, registered } = Listener::new(HangUp::of_this_process(true))?;
+    let until_signal = move || -> Infallible { runtime.block_on(end_at_signal(registered)) };
+    let started = thread::Builder::new().name(THREAD.to_owned()).spawn(until_signal);
+    started.map_err(|error| cannot_start(THREAD, error))?;
+    let done = work();
+    end_plugins();
+    done
+}
+
+/// Ends the process and the credential plugins that it runs.
+async fn end_at_signal(mut signals: Registered) -> Infallible {
+    loop {
+        if let Asked::End { kind, .. } = signals.next().await {
+            end_plugins();
+            std::process::exit(code_of_unhandled(kind));
+        }
+    }
+}
+
+/// The exit code that a shell shows for a process that does not handle this signal.
+fn code_of_unhandled(kind: SignalKind) -> i32 {
+    128 + kind.as_raw_value()
+}
 
 /// What SIGHUP means to this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,18 +106,11 @@ impl Signals {
         deadline: Deadline,
         hang_up: HangUp,
     ) -> Result<Self, Failure> {
-        let name = "signals";
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| cannot_start(name, error))?;
-        let registered = {
-            let _inside = runtime.enter();
-            Registered::new(hang_up)
-        };
-        let registered = registered.map_err(|error| Failure::unable("cannot listen for signals", error))?;
+        let Listener { runtime, registered } = Listener::new(hang_up)?;
         let (sender, first) = watch::channel(None);
         let reload = Arc::new(Notify::new());
         let receiver = Receiver { log, vitals, deadline, first: sender, reload: Arc::clone(&reload) };
-        tasks.thread(name, move || match runtime.block_on(receiver.receive(registered)) {})?;
+        tasks.thread(THREAD, move || match runtime.block_on(receiver.receive(registered)) {})?;
         Ok(Self { first, reload })
     }
 
@@ -108,6 +136,25 @@ enum Asked {
     Reload,
     MoreLines,
     UsualLines,
+}
+
+/// The signals that the process receives, and the runtime that has to run for that.
+struct Listener {
+    runtime: Runtime,
+    registered: Registered,
+}
+
+impl Listener {
+    fn new(hang_up: HangUp) -> Result<Self, Failure> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| cannot_start(THREAD, error))?;
+        let registered = {
+            let _inside = runtime.enter();
+            Registered::new(hang_up)
+        };
+        let registered = registered.map_err(|error| Failure::unable("cannot listen for signals", error))?;
+        Ok(Self { runtime, registered })
+    }
 }
 
 /// The signals that the process receives.
@@ -180,8 +227,7 @@ impl Receiver {
                 Asked::End { name, kind } if self.first.send_replace(Some(name)).is_some() => {
                     self.deadline.set(LAST_LINES);
                     tracing::warn!(signal = name, "second signal, exiting at once");
-                    // The exit code of an unhandled signal.
-                    self.exit(128 + kind.as_raw_value());
+                    self.exit(code_of_unhandled(kind));
                 }
                 Asked::End { .. } => {
                     let now = Instant::now();

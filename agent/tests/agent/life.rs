@@ -113,18 +113,46 @@ fn an_agent_that_waits_for_its_settings_names_their_file_in_the_form_of_the_log(
     assert!(said["message"].as_str().unwrap().starts_with(&config.display().to_string()), "{said}");
 }
 
-/// In a group of its own, it gets no Ctrl-C. It must not run on while nobody asks for its answer.
+/// A credential plugin that never answers, and ignores signals. In a group of its own, it gets no Ctrl-C. It must not run on
+/// while nobody asks for its answer.
+struct StubbornPlugin {
+    directory: Directory,
+    kubeconfig: String,
+}
+
+impl StubbornPlugin {
+    fn new() -> Self {
+        let directory = Directory::new();
+        // It ends after a test that fails, with its directory.
+        let script = "trap '' TERM INT HUP PIPE; echo $$ > \"$0.pid\"; while [ -e \"$0\" ]; do sleep 1; done";
+        let user = crate::secrets::plugin(&directory, script);
+        let kubeconfig = kubeconfig_with(&directory, &json!({ "server": "https://127.0.0.1:1" }), &user);
+        Self { directory, kubeconfig }
+    }
+
+    fn pid(&self) -> String {
+        std::fs::read_to_string(self.directory.0.join(".plugin.pid")).unwrap_or_default()
+    }
+
+    fn wait_until_it_runs(&self) {
+        wait_for(|| "the plugin does not run", || self.pid().ends_with('\n'));
+    }
+
+    fn wait_for_its_end(&self) {
+        let status = format!("/proc/{}/status", self.pid().trim());
+        // Whoever adopts it may not have waited for it.
+        let runs = || std::fs::read_to_string(&status).is_ok_and(|status| !status.contains("\nState:\tZ"));
+        wait_for(|| "the plugin runs on", || !runs());
+    }
+}
+
 #[test]
 fn a_credential_plugin_that_ignores_signals_ends_with_the_agent() {
     for (signals, code) in [(&["TERM"][..], 0), (&["INT"], 0), (&["TERM", "TERM"], 143)] {
-        let directory = Directory::new();
-        let script = "trap '' TERM INT HUP PIPE; echo $$ > \"$0.pid\"; while :; do sleep 1; done";
-        let user = crate::secrets::plugin(&directory, script);
-        let path = kubeconfig_with(&directory, &json!({ "server": "https://127.0.0.1:1" }), &user);
-        let mut agent = Agent::start(&format!("--kubeconfig {path} {}", node_1(&shipped())));
+        let plugin = StubbornPlugin::new();
+        let mut agent = Agent::start(&format!("--kubeconfig {} {}", plugin.kubeconfig, node_1(&shipped())));
         agent.has("/pods/default/static-web-node-1");
-        let plugin = || std::fs::read_to_string(directory.0.join(".plugin.pid")).unwrap_or_default();
-        wait_for(|| "the plugin does not run", || plugin().ends_with('\n'));
+        plugin.wait_until_it_runs();
         // A request that nobody reads: the second signal comes before the end.
         let _open =
             (signals.len() > 1).then(|| agent.connect("GET /pods?watch=1 HTTP/1.1\r\nHost: l\r\n\r\n"));
@@ -132,10 +160,25 @@ fn a_credential_plugin_that_ignores_signals_ends_with_the_agent() {
             agent.signal(signal);
         }
         assert!([Some(code), Some(0)].contains(&agent.wait()), "{signals:?}");
-        let status = format!("/proc/{}/status", plugin().trim());
-        // Whoever adopts it may not have waited for it.
-        let runs = || std::fs::read_to_string(&status).is_ok_and(|status| !status.contains("\nState:\tZ"));
-        wait_for(|| "the plugin runs on", || !runs());
+        plugin.wait_for_its_end();
+    }
+}
+
+#[test]
+fn a_credential_plugin_that_ignores_signals_ends_with_doctor_and_with_check() {
+    for command in ["doctor", "--check"] {
+        for (signal, code) in [(Some("TERM"), 143), (Some("INT"), 130), (None, 2)] {
+            let plugin = StubbornPlugin::new();
+            let args = format!("{command} --kubeconfig {} {}", plugin.kubeconfig, node_1(&shipped()));
+            let mut child = binary(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            plugin.wait_until_it_runs();
+            if let Some(signal) = signal {
+                let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+                assert!(sent.unwrap().success());
+            }
+            assert_eq!(child.wait().unwrap().code(), Some(code), "{command}: {signal:?}");
+            plugin.wait_for_its_end();
+        }
     }
 }
 
