@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::api_clients::ApiClients;
 use super::readiness::Readiness;
 use super::records::{self, Feed, Joining};
-use super::removed::KeptWhole;
+use super::removed::KeptRemoved;
 use super::sources::{self, Opened};
 use super::writer::{Command, Report, Setup, WriterThread};
 use super::{checkpoints, own_node, source_metrics};
@@ -104,7 +104,7 @@ impl Pipeline {
             merge: merge(settings, &names),
             readiness: Arc::clone(&readiness),
             heartbeat: vitals.heartbeat(Part::Index),
-            kept_whole: KeptWhole::new(removed.keep, removed.max),
+            kept_removed: KeptRemoved::new(removed.keep, removed.max),
         };
         let writer = WriterThread::build(setup, restored, &names, metrics);
         show_sources(periods, &readiness, metrics);

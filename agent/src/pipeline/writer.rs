@@ -3,6 +3,7 @@
 //!
 //! This module knows the channels, the merge, the join and the writer. It must not know what sources read or who queries.
 
+use std::collections::HashMap;
 use std::iter;
 use std::mem;
 use std::sync::Arc;
@@ -15,11 +16,11 @@ use tokio::sync::watch;
 use super::listening::{Listening, Look};
 use super::readiness::Readiness;
 use super::records::Joining;
-use super::removed::KeptWhole;
+use super::removed::KeptRemoved;
 use crate::metrics::{Metrics, Writing, number};
 use crate::tasks;
 use crate::vitals::Heartbeat;
-use pod_index::{Moment, Operation, Time, Writer};
+use pod_index::{Moment, Operation, PodMeta, PodUid, Time, Writer};
 use pod_index_kubelet::checkpoint::{Restored, Unclaimed};
 use pod_index_kubelet::records::{Change, Join, Record};
 use pod_index_kubelet::sources::static_pods::OwnNode;
@@ -63,7 +64,7 @@ pub(crate) struct Setup {
     pub(crate) merge: Merge,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) heartbeat: Heartbeat,
-    pub(crate) kept_whole: KeptWhole,
+    pub(crate) kept_removed: KeptRemoved,
 }
 
 /// The writer thread, before it runs.
@@ -120,7 +121,7 @@ struct Work {
     merge: Merge,
     readiness: Arc<Readiness>,
     heartbeat: Heartbeat,
-    kept_whole: KeptWhole,
+    kept_removed: KeptRemoved,
     counts: Writing,
     /// The restored pods, until their sources have reported.
     restored: Option<Unclaimed>,
@@ -137,7 +138,8 @@ impl Work {
         counts: Writing,
         needs_own_node: watch::Sender<bool>,
     ) -> Self {
-        let Setup { writer, joining: Joining { join, .. }, merge, readiness, heartbeat, kept_whole } = setup;
+        let Setup { writer, joining: Joining { join, .. }, merge, readiness, heartbeat, kept_removed } =
+            setup;
         let listening = Listening::new(Moment::now());
         let mut work = Self {
             writer,
@@ -145,7 +147,7 @@ impl Work {
             merge,
             readiness,
             heartbeat,
-            kept_whole,
+            kept_removed,
             counts,
             restored,
             needs_own_node,
@@ -340,20 +342,38 @@ impl Work {
         }
     }
 
-    /// The operations, so that the removed pods that the index keeps do not take too much memory: a pod that has no place is
-    /// replaced by its outline first. No snapshot has the outline as a current pod.
+    /// The operations, so that the removed pods that the index keeps do not take too much memory: a pod for which there is no
+    /// room is replaced by a smaller form first. No snapshot has that as a current pod.
     fn in_bounds(&mut self, operations: Vec<Operation<Pod>>, now: Instant) -> Vec<Operation<Pod>> {
+        if !operations.iter().any(|operation| matches!(operation, Operation::Remove(_))) {
+            return operations;
+        }
         let mut all = Vec::with_capacity(operations.len());
+        // What the index will have of a pod when the next operation comes, if it is not what it has now.
+        let mut stored: HashMap<PodUid, Arc<Pod>> = HashMap::new();
         for operation in operations {
-            if let Operation::Remove(uid) = &operation {
-                let snapshot = self.writer.current();
-                let pod = snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid));
-                let outline = pod.and_then(|pod| self.kept_whole.instead(Record::pod(pod), now));
-                all.extend(outline.map(|outline| Operation::Upsert(Arc::new(outline))));
+            match &operation {
+                Operation::Upsert(pod) => {
+                    stored.insert(PodUid::from(pod.uid()), Arc::clone(pod));
+                }
+                Operation::Remove(uid) => {
+                    let pod = stored.remove(uid).or_else(|| self.in_index(uid));
+                    let smaller = pod.and_then(|pod| self.kept_removed.instead(&pod, now));
+                    all.extend(smaller.map(|pod| Operation::Upsert(Arc::new(pod))));
+                }
+                // The merge makes none.
+                Operation::Set(_) => {}
             }
             all.push(operation);
         }
         all
+    }
+
+    /// The pod or mirror pod that the index has under this UID.
+    fn in_index(&self, uid: &PodUid) -> Option<Arc<Pod>> {
+        let snapshot = self.writer.current();
+        let record = snapshot.pod_by_uid(uid).or_else(|| snapshot.mirror_pod_by_uid(uid))?;
+        Some(Arc::clone(record.pod()))
     }
 
     /// Removes restored pods that a source did not name.

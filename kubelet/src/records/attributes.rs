@@ -66,12 +66,16 @@ pub(super) type Layer = Arc<[Attribute]>;
 pub(super) struct Shared {
     layers: HashSet<Layer>,
     names: HashSet<Arc<str>>,
-    /// The size at which those that nobody uses any more are removed.
+    /// The number at which those that nobody uses any more are removed.
     purge_at: usize,
+    /// The texts of those that are left of the last removal, in bytes, and of those that came since.
+    left: usize,
+    come: usize,
 }
 
-/// Up to this size, what is unused stays.
+/// Up to this number, what is unused stays, unless it has more bytes than the second one. A stranger may write long texts.
 const SMALL: usize = 256;
+const SMALL_BYTES: usize = 1 << 20;
 
 impl Shared {
     /// `None` for no attributes.
@@ -84,6 +88,7 @@ impl Shared {
         }
         self.purge();
         let layer: Layer = attributes.into();
+        self.come += bytes_of(&layer);
         self.layers.insert(Arc::clone(&layer));
         Some(layer)
     }
@@ -98,24 +103,44 @@ impl Shared {
             return Arc::clone(known);
         }
         let name: Arc<str> = name.into();
+        self.come += name.len();
         self.names.insert(Arc::clone(&name));
         name
     }
 
     /// Removes what only this set uses, once it has doubled: a constant time for each insertion.
     fn purge(&mut self) {
-        if self.layers.len() + self.names.len() < self.purge_at.max(SMALL) {
+        let are_few = self.layers.len() + self.names.len() < self.purge_at.max(SMALL);
+        if are_few && self.come < self.left.max(SMALL_BYTES) {
             return;
         }
         self.layers.retain(|layer| Arc::strong_count(layer) > 1);
         self.names.retain(|name| Arc::strong_count(name) > 1);
         self.purge_at = 2 * (self.layers.len() + self.names.len());
+        self.left = self.bytes();
+        self.come = 0;
+    }
+
+    /// The texts of all, in bytes.
+    fn bytes(&self) -> usize {
+        let of_layers: usize = self.layers.iter().map(bytes_of).sum();
+        let of_names: usize = self.names.iter().map(|name| name.len()).sum();
+        of_layers + of_names
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.layers.len() + self.names.len()
     }
+}
+
+/// The values of a layer, in bytes.
+fn bytes_of(layer: &Layer) -> usize {
+    let of_value = |value: &Value| match value {
+        Value::Text(text) => text.len(),
+        Value::Texts(texts) => texts.iter().map(|text| text.len()).sum(),
+    };
+    layer.iter().map(|attribute| of_value(&attribute.value)).sum()
 }
 
 #[cfg(test)]
@@ -136,5 +161,18 @@ mod tests {
         }
         assert!(shared.len() <= 2 * SMALL, "{}", shared.len());
         assert!(Arc::ptr_eq(&kept, &layer(&mut shared, 0)));
+    }
+
+    /// Pods with long texts come and go, a hundred at a time.
+    #[test]
+    fn long_texts_that_nobody_uses_go_although_they_are_few() {
+        let mut shared = Shared::default();
+        for number in 0..200 {
+            let long = format!("{number}{}", "x".repeat(100_000));
+            let name = shared.name(&long);
+            shared.layer(vec![Attribute { name, value: (&*long).into() }]).unwrap();
+            assert!(shared.bytes() <= 2 * SMALL_BYTES, "{} bytes after {number}", shared.bytes());
+        }
+        assert!(shared.len() > 2, "those that came last stay for others");
     }
 }

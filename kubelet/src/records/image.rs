@@ -21,8 +21,11 @@ pub struct Image<'a> {
     pub digest: Option<&'a str>,
 }
 
+/// The longest name and the longest digest. No container runtime accepts a longer name; a digest of SHA-512 has 135 bytes.
+const LONGEST: usize = 255;
+
 impl<'a> Image<'a> {
-    /// `None` if it is no reference.
+    /// `None` if it is no reference, or longer than a container runtime accepts.
     #[must_use]
     pub fn parse(reference: &'a str) -> Option<Self> {
         let (rest, digest) = match reference.split_once('@') {
@@ -59,7 +62,7 @@ pub(super) fn repo_digest(image_id: &str) -> Option<&str> {
 }
 
 fn is_digest(digest: &str) -> bool {
-    digest.split_once(':').is_some_and(|(algorithm, hex)| {
+    digest.split_once(':').filter(|_| digest.len() <= LONGEST).is_some_and(|(algorithm, hex)| {
         !algorithm.is_empty() && hex.len() >= 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
 }
@@ -73,6 +76,9 @@ fn is_tag(tag: &str) -> bool {
 
 /// Parts between slashes. The first may be a host, which may have upper-case letters and a port.
 fn is_name(name: &str) -> bool {
+    if name.len() > LONGEST {
+        return false;
+    }
     let is_part = |part: &str| {
         let is_end =
             |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -119,6 +125,20 @@ mod tests {
         {
             assert_eq!(Image::parse(text), None, "{text}");
         }
+    }
+
+    /// A tenant may write 480 KB there, and each record would have a copy.
+    #[test]
+    fn a_reference_that_is_longer_than_a_runtime_accepts_is_none() {
+        let name = |length: usize| "x".repeat(length);
+        let digest = |length: usize| format!("web@sha256:{}", "0".repeat(length));
+        for good in [name(255), digest(128)] {
+            assert!(Image::parse(&good).is_some(), "{good}");
+        }
+        for bad in [name(256), format!("{}:1", name(480_000)), digest(480_000)] {
+            assert_eq!(Image::parse(&bad), None, "{} bytes", bad.len());
+        }
+        assert_eq!(repo_digest(&digest(480_000)), None);
     }
 
     #[test]

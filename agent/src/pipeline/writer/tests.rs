@@ -11,7 +11,7 @@ use super::super::removed::REMOVED_ANNOTATION;
 use super::*;
 use crate::config::tests::settings_of;
 use crate::vitals::{Part, Vitals};
-use pod_index::{Coverage, Found, Options, PodMeta, PodUid, Reader};
+use pod_index::{Coverage, Found, Options, PodMeta, Reader};
 use pod_index_kubelet::checkpoint::RESTORED_ANNOTATION;
 use pod_index_kubelet::sources::http::HttpConfig;
 use pod_index_kubelet::sources::{NodeName, Nudge, SourceStatus, kubelet};
@@ -64,7 +64,7 @@ impl Built {
             merge: Merge::new(sources.iter().copied()).derive_static_pods(NodeName::new("n")),
             readiness: Arc::clone(&readiness),
             heartbeat: vitals.heartbeat(Part::Index),
-            kept_whole: KeptWhole::new(Duration::ZERO, 0),
+            kept_removed: KeptRemoved::new(Duration::ZERO, 0),
         };
         Self { setup, seen: Seen { reader, statuses, readiness, nudge, metrics, vitals } }
     }
@@ -233,7 +233,7 @@ fn the_past_is_known_once_all_pods_were_told_and_no_report_waits() {
 #[test]
 fn a_removed_pod_that_is_too_large_is_kept_in_outline() {
     let Built { setup, mut seen } = Built::of(&[Source::Kubelet], keeping());
-    let setup = Setup { kept_whole: KeptWhole::new(Duration::from_secs(60), 100), ..setup };
+    let setup = Setup { kept_removed: KeptRemoved::new(Duration::from_secs(60), 100), ..setup };
     let counts = Writing::register(seen.metrics.ours());
     let mut work = Work::new(setup, None, counts, watch::channel(false).0);
     let large = |uid: &str, bytes: usize| {
@@ -249,6 +249,26 @@ fn a_removed_pod_that_is_too_large_is_kept_in_outline() {
     };
     let removed: BTreeMap<_, _> = snapshot.removed().iter().map(has_filler).collect();
     assert_eq!(removed, BTreeMap::from([("1".to_owned(), true), ("2".to_owned(), false)]));
+}
+
+/// A report that a pod was removed may follow so soon that the index never had the pod in a snapshot.
+#[test]
+fn a_pod_that_is_added_and_removed_in_one_publication_counts_as_well() {
+    let Built { setup, mut seen } = Built::of(&[Source::Kubelet], keeping());
+    let setup = Setup { kept_removed: KeptRemoved::new(Duration::from_secs(60), 100), ..setup };
+    let counts = Writing::register(seen.metrics.ours());
+    let mut work = Work::new(setup, None, counts, watch::channel(false).0);
+    work.report(Source::Kubelet, &[], true);
+    let report = |update| Report { source: Source::Kubelet, update: Some(update), sound: true, read: None };
+    let mut large = Arc::unwrap_or_clone(pod("1", "web"));
+    large.metadata.annotations = Some([("filler".to_owned(), "x".repeat(20 << 20))].into());
+    let added = report(SourceUpdate::Upsert(vec![large.into()]));
+    let removed = report(SourceUpdate::Remove(vec!["1".into()]));
+    work.publish(Merged::default(), [added, removed].into_iter());
+    let snapshot = seen.reader.load();
+    let removed: Vec<_> = snapshot.removed().iter().collect();
+    assert_eq!(removed.len(), 1);
+    assert_eq!(removed[0].pod.annotation("filler"), None, "it is kept whole");
 }
 
 /// The kubelet reads its files soon after a mirror pod came. If none of them describes a pod of that name, a kubelet did not

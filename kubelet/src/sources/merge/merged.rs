@@ -25,7 +25,7 @@ pub struct Merged {
     pub deleted: Vec<Arc<Pod>>,
     /// Only the status has changed: the kubelet's `RECONCILE`.
     pub reconciled: Vec<Arc<Pod>>,
-    /// Rejected pods: an invalid or missing name, no UID, or the same name or UID as another pod of the set.
+    /// Rejected pods: an invalid or missing name, no UID, a name or UID of more than 253 bytes, or the same name or UID as another pod of the set.
     pub problems: Vec<Problem>,
     /// Whether [`Merge::refused_claims`](super::Merge::refused_claims) has changed.
     pub claims_changed: bool,

@@ -451,4 +451,23 @@ mod tests {
         assert_eq!(removed.len(), 100, "{removed:?}");
         assert_eq!((merge.claims.leaving_entries(), merge.claims.by_mirror.len()), (0, 0));
     }
+
+    /// What knows a pod by its names and its UID need not bound them once more, whatever source they come from.
+    #[test]
+    fn a_pod_with_a_name_or_uid_of_more_than_253_bytes_is_a_problem_of_every_source() {
+        let named = |namespace: usize, name: usize, uid: usize| -> Arc<Pod> {
+            let text = |length: usize| "a".repeat(length);
+            let metadata = json!({ "namespace": text(namespace), "name": text(name), "uid": text(uid) });
+            Arc::new(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
+        };
+        for source in Source::ALL {
+            let mut merge = Merge::new([source]);
+            let pods = vec![named(253, 253, 253), named(254, 1, 1), named(1, 254, 2), named(1, 1, 254)];
+            let merged = merge.update(source, SourceUpdate::Set(pods));
+            assert_eq!(merged.added.len(), 1, "{source}: {merged:?}");
+            let fields: Vec<_> =
+                merged.problems.iter().filter_map(|problem| problem.field.as_deref()).collect();
+            assert_eq!(fields, ["metadata.namespace", "metadata.name", "metadata.uid"], "{source}");
+        }
+    }
 }

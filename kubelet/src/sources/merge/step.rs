@@ -18,6 +18,10 @@ use crate::sources::{
     Source,
 };
 
+/// The longest name, namespace or UID of a pod, in bytes. The API server and the kubelet accept no longer names, and the
+/// directory of a pod on the node is named by its UID, so that no pod with a longer one can run.
+const LONGEST_NAME: usize = 253;
+
 /// One update on its way through the merge.
 pub(super) struct Step {
     pub(super) source: Source,
@@ -231,6 +235,15 @@ impl Step {
     fn identify(&mut self, pod: &Pod) -> Option<Identity> {
         if pod.uid().is_empty() {
             self.refuse(pod, ProblemKind::Invalid, "metadata.uid", "must not be empty");
+            return None;
+        }
+        let texts = [
+            ("metadata.uid", pod.uid()),
+            ("metadata.name", pod.name()),
+            ("metadata.namespace", pod.namespace()),
+        ];
+        if let Some((field, _)) = texts.into_iter().find(|(_, text)| text.len() > LONGEST_NAME) {
+            self.refuse(pod, ProblemKind::Invalid, field, "must be no more than 253 bytes");
             return None;
         }
         if !self.source.lists_mirror_pods() && is_mirror_pod(pod) {
