@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::text::shorten;
+use crate::text::shorten_to;
 
 /// Something that a source could not use, and why. The source's other pods are unaffected.
 ///
@@ -117,8 +117,12 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Limit of problems that are listed one by one: a server that is a version ahead may have thousands.
-const MOST_PROBLEMS: usize = 16;
+/// Limit of problems that are listed one by one: a server that is a version ahead may have thousands. Far more than a node has
+/// pods, so that nobody's pods hide the problem of another one.
+const MOST_PROBLEMS: usize = 1_024;
+
+/// The longest `namespace/name`, in bytes.
+const LONGEST_NAME: usize = 63 + 1 + 253;
 
 /// The problem with this field of a pod.
 pub(super) fn undecodable(
@@ -129,10 +133,11 @@ pub(super) fn undecodable(
     message: &str,
 ) -> Problem {
     let field = (!field.is_empty()).then(|| field.to_owned());
-    Problem::new(kind, shorten(&format!("{namespace}/{name}")), None, field, message)
+    let pod = shorten_to(&format!("{namespace}/{name}"), LONGEST_NAME);
+    Problem::new(kind, pod, None, field, message)
 }
 
-/// The problems of pods. If there are more than sixteen, the first ones and a summary.
+/// The problems of pods. If there are very many, the first ones and a summary.
 pub(super) fn limited(problems: impl Iterator<Item = Problem>) -> Vec<Problem> {
     let mut problems: Vec<_> = problems.collect();
     let more = problems.split_off(MOST_PROBLEMS.min(problems.len()));
@@ -150,12 +155,26 @@ mod tests {
 
     #[test]
     fn a_summary_of_many_problems_is_grave_if_one_of_them_is() {
-        for (grave, expected) in [(18, ProblemKind::Syntax), (99, ProblemKind::Warning)] {
+        let more = MOST_PROBLEMS + 2;
+        for (grave, expected) in [(more, ProblemKind::Syntax), (10_000, ProblemKind::Warning)] {
             let kind = |pod: &usize| if *pod == grave { ProblemKind::Syntax } else { ProblemKind::Warning };
-            let problems = limited((0..20).map(|pod| undecodable(kind(&pod), "a", "b", "", "")));
+            let problems =
+                limited((0..MOST_PROBLEMS + 4).map(|pod| undecodable(kind(&pod), "a", "b", "", "")));
             let last = problems.last().unwrap();
             let said = (problems.len(), last.kind, &*last.message);
-            assert_eq!(said, (17, expected, "and 4 more pods have problems"));
+            assert_eq!(said, (MOST_PROBLEMS + 1, expected, "and 4 more pods have problems"));
         }
+    }
+
+    /// A warning about one of them would otherwise hide the other one, whose pod is then missing in the log.
+    #[test]
+    fn the_longest_names_that_differ_at_their_end_are_two_problems() {
+        let namespace = "n".repeat(63);
+        let problem = |end: &str| {
+            let name = format!("{}{end}", "x".repeat(252));
+            undecodable(ProblemKind::Warning, &namespace, &name, "", "too large")
+        };
+        assert_ne!(problem("a"), problem("b"));
+        assert!(problem("aa").origin.len() < 400);
     }
 }

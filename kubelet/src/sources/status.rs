@@ -394,7 +394,8 @@ impl Observer for StatusWriter {
             return;
         }
         self.status.send_modify(|status| {
-            let others = status.problems.iter().filter(|problem| !of_pods.contains(problem));
+            let before: HashSet<_> = of_pods.iter().collect();
+            let others = status.problems.iter().filter(|problem| !before.contains(problem));
             let all: Vec<_> = others.chain(&problems).cloned().collect();
             log_changes(status, &all);
             status.problems = all;
