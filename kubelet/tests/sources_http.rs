@@ -63,6 +63,39 @@ fn source(config: HttpConfig) -> Updates<Pod> {
     http::follow(config, NodeName::new("n1")).expect("a source")
 }
 
+/// The number of this process's threads with this name.
+fn threads(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads").map_while(Result::ok);
+    let name_of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    tasks.filter_map(|task| name_of(task).ok()).filter(|of_task| of_task.trim_end() == name).count()
+}
+
+/// The mount that it is on hangs. No other test here has such a file, so every thread of this name is this source's.
+#[tokio::test]
+async fn a_token_file_that_hangs_keeps_one_thread_however_often_it_is_read() {
+    let directory = Directory::new();
+    let token = directory.at("token");
+    nix::unistd::mkfifo(&token, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let server = Script::new([ok(&manifest("web"))]).serve().await;
+    let mut config = config(&server.url("/pods"));
+    config.token_file = Some(token.clone());
+    config.timeout = Duration::from_millis(100);
+    let mut source = source(config);
+    let status = until_status(&mut source, |status| status.failed_checks >= 5).await;
+    assert!(status.problems[0].message.contains("no answer within 100ms"), "{status:?}");
+    assert_eq!(threads("source-url"), 1);
+    assert_eq!(server.requests().len(), 0, "none without the token");
+
+    // The read that hangs ends with what is in the pipe. Those after it read a file.
+    let mut pipe = std::fs::File::options().write(true).open(&token).expect("the pipe");
+    directory.write("new", "secret");
+    std::fs::rename(directory.at("new"), &token).expect("renamed");
+    std::io::Write::write_all(&mut pipe, b"secret").expect("the source reads the pipe");
+    drop(pipe);
+    assert_eq!(names(&next(&mut source).await), ["web-n1"]);
+    assert!(server.requests()[0].contains("authorization: bearer secret\r\n"));
+}
+
 #[tokio::test]
 async fn pods_and_lists_in_yaml_and_json_are_served_whatever_they_are_called() {
     let item = r#"{"metadata":{"name":"%"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
