@@ -249,8 +249,9 @@ async fn ten_thousand_removed_pods_keep_the_agent_below_its_limit() {
             create_and_remove(&server, &agent, 1_000 * (thousand - 1)..1_000 * thousand, of);
             println!("{what}: {} MiB with {thousand},000 removed pods", agent.kib("RssAnon") / 1024);
         }
-        let most = agent.kib("VmHWM") / 1024;
-        assert!(most < 256, "{what}: {most} MiB");
+        // Without the pages of the program itself, which a debug build has many of.
+        let most = agent.kib("RssAnon") / 1024;
+        assert!(most < 240, "{what}: {most} MiB");
     }
 }
 

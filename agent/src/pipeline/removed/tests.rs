@@ -159,18 +159,27 @@ fn the_identity_of_a_pod_is_small_if_every_part_of_it_is_as_long_as_a_stranger_c
     let of_usual = [identity(&usual), least(&usual)].map(|pod| memory_of(&pod));
     println!("the largest identity, and the least of it: {largest:?} bytes; of a usual pod: {of_usual:?}");
     assert!(largest[0] <= LARGEST_IDENTITY && largest[1] <= LARGEST_LEAST, "{largest:?}");
+}
 
-    // So many of them have a limit together.
+/// The longest names, and more containers than are kept.
+#[test]
+fn as_many_identities_as_the_index_keeps_have_a_limit_together() {
     const REMOVED: usize = 10_000;
+    let mut largest = pod();
+    for name in ["name", "namespace", "uid"] {
+        largest["metadata"][name] = "x".repeat(253).into();
+    }
+    largest["status"]["containerStatuses"] = (0..10).map(running).collect();
+    let largest = decoded(&largest);
+    let each = memory_of(&identity(&largest));
     let began = Instant::now();
     let mut kept = KeptRemoved::new(MINUTE, REMOVED);
     kept.whole = WHOLE;
     kept.outlines = OUTLINES;
-    let identity = identity(&hostile);
-    let all: usize =
-        (0..REMOVED).filter_map(|_| kept.instead(&identity, began)).map(|pod| memory_of(&pod)).sum();
-    println!("{all} bytes of {REMOVED} pods");
-    assert!(all <= REMOVED * (IDENTITY + LARGEST_LEAST) && all < 160 << 20, "{all}");
+    let bytes = (0..REMOVED).filter_map(|_| kept.instead(&largest, began)).map(|pod| memory_of(&pod));
+    let identities = bytes.filter(|bytes| *bytes == each).count();
+    println!("{identities} of {REMOVED} with {each} bytes each");
+    assert!(identities > 0 && identities * each <= REMOVED * IDENTITY, "{identities} of {each} bytes");
 }
 
 #[test]
@@ -350,9 +359,18 @@ fn the_workload_of_a_pod_with_very_many_labels_stays_the_same() {
 #[test]
 fn a_text_that_is_too_long_to_be_a_key_is_none_afterwards() {
     let mut long = pod();
-    let id = container_id(7);
-    long["status"]["containerStatuses"][0]["containerID"] = format!("{id}{}", "0".repeat(100_000)).into();
-    long["status"]["podIPs"] = json!([{ "ip": format!("10.0.0.7{}", " ".repeat(100_000)) }]);
+    // Without their ends, both are keys.
+    let id = format!("{}://{:064x}", "x".repeat(29), 7);
+    let ip = "0000:0000:0000:0000:0000:ffff:192.168.100.228";
+    let set = |long: &mut Value, end: &str| {
+        long["status"]["containerStatuses"][0]["containerID"] = format!("{id}{end}").into();
+        long["status"]["podIPs"] = json!([{ "ip": format!("{ip}{end}") }]);
+    };
+    set(&mut long, "");
+    let of_keys = keys(&[&decoded(&long)]);
+    set(&mut long, &"0".repeat(100_000));
+    let of_others = keys(&[&decoded(&long)]);
+    assert!(of_keys.ips > of_others.ips && of_keys.container_ids > of_others.container_ids);
     let long = decoded(&long);
     for smaller in [outline(&long), identity(&long)] {
         let whole = keys(&[&long]);
