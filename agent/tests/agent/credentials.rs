@@ -131,11 +131,11 @@ async fn a_kubelet_and_a_manifest_url_are_read_again_once_the_file_holds_their_n
         agent.until("/sources", |answer| problems(answer).is_empty());
 
         let authority = server.rotate_certificate();
-        *pods.lock().unwrap() = list_of("after");
         server.close_connections();
         agent.until("/sources", |answer| problems(answer).iter().any(is_of_certificate));
         assert!(agent.get("/pods").body.contains("before"), "--{flag}: the pods stay");
 
+        *pods.lock().unwrap() = list_of("after");
         directory.write("ca.crt", &authority);
         agent.until("/pods", |answer| answer.body.contains("after"));
         agent.until("/sources", |answer| problems(answer).is_empty());
