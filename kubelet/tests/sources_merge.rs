@@ -214,12 +214,13 @@ fn pods_without_a_name_are_skipped_and_reported() {
             pod("", "a"),
             pod("1", ""),
             pod("2", "a_b"),
-            pod(&"u".repeat(10_000_000), "\0"),
+            pod(&"u".repeat(10_000_000), "b"),
             pod("3", "c"),
+            pod("4", "\0"),
         ]),
     );
-    assert_eq!(merged.added.len(), 2);
-    assert_eq!(merged.problems.len(), 3);
+    assert_eq!(uids(&merged.added), ["3", "4"]);
+    assert_eq!(merged.problems.len(), 4);
     assert!(merged.problems.iter().all(|problem| problem.to_string().len() < 1000));
 }
 
