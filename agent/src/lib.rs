@@ -27,7 +27,7 @@
 //! | 2 | the command line or the configuration is wrong; `doctor` has found a failure |
 //! | 3 | the command failed: an address in use, no agent answers, a part of the agent has panicked; with `--once`, a source does not respond |
 //! | 4 | asked to manage the mirror pods of a node on which a kubelet runs |
-//! | 129, 130, 143 | a second SIGHUP of a terminal, Ctrl-C or SIGTERM: ends at once; of any other command than the agent, the first |
+//! | 129, 130, 143 | a second SIGHUP of a terminal, Ctrl-C or SIGTERM: ends at once; of any other command than the agent, the first, but `top` then ends with 0 |
 
 #![forbid(unsafe_code)]
 

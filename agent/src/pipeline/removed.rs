@@ -30,7 +30,7 @@ const WHOLE: usize = 16 << 20;
 const OUTLINES: usize = 8 << 20;
 
 /// The memory of those of which the identity is kept, in bytes, for each removed pod that the index keeps at most. A usual one
-/// takes twice as much; so most of them have room.
+/// takes twice as much, so half of the usual ones have room.
 const IDENTITY: usize = 6 << 10;
 
 /// The removed pods that the index keeps, and their memory.

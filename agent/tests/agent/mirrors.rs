@@ -190,7 +190,8 @@ async fn an_agent_that_exits_with_4_writes_its_last_checkpoints_first() {
     let site = Site::new().await;
     let checkpoints = Directory::new();
     site.write("web", 1);
-    site.lease("2999-01-01T00:00:00.000000Z", 40);
+    // Long enough for all that comes before it is renewed, on a busy machine, too.
+    site.lease("2999-01-01T00:00:00.000000Z", 160);
     let keep = format!("--checkpoint-dir {} --checkpoint-all-pods", checkpoints.0.display());
     let mut agent = Agent::start(&format!("{} {keep}", site.args));
     let saved = || names(&checkpoints.0).iter().filter(|name| name.starts_with("Pod_")).count();
@@ -201,7 +202,7 @@ async fn an_agent_that_exits_with_4_writes_its_last_checkpoints_first() {
     agent.has("/pods/default/two-node-1");
     agent.until("/mirrors", |answer| answer.body.contains("waiting to see whether it is renewed"));
 
-    site.lease("2026-01-01T00:00:10.000000Z", 40);
+    site.lease("2026-01-01T00:00:10.000000Z", 160);
     agent.wait_for_log("shutting down: ");
     assert_eq!(saved(), 1, "the disk hangs");
     // Now the write fails, since a pipe cannot be synced. The agent removes the pipe, and writes again.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{following, pod};
 use crate::api_server::ApiServer;
-use crate::support::{Agent, Directory, PATIENCE};
+use crate::support::{Agent, Directory, PATIENCE, wait_for};
 
 /// As many entries of a mapping.
 fn entries(many: usize) -> Value {
@@ -179,7 +179,6 @@ fn create_and_remove(server: &ApiServer, agent: &Agent, numbers: Range<usize>, o
 fn is_told_and_found(agent: &Agent, pods: usize, fields: &[(&str, &str, Value)], left_out: bool) {
     let sources: Value = agent.get("/sources").json();
     let problems = sources["sources"][0]["problems"].to_string();
-    let log = agent.logged();
     for number in 0..pods {
         let (section, field, _) = &fields[number % fields.len()];
         let ip = format!("10.9.{}.{}", number / 250, 1 + number % 250);
@@ -198,8 +197,10 @@ fn is_told_and_found(agent: &Agent, pods: usize, fields: &[(&str, &str, Value)],
         assert_eq!(whole["metadata"]["annotations"]["pod-index/left-out"], *path, "large-{number}");
         let name = format!("default/large-{number}");
         assert!(names(&problems, &name), "{name}: {problems}");
-        let lines = log.iter().filter(|line| line.contains("WARN") && names(line, &name)).count();
-        assert_eq!(lines, 1, "{name}: {log:#?}");
+        // The log is written by a thread of its own.
+        let lines =
+            || agent.logged().iter().filter(|line| line.contains("WARN") && names(line, &name)).count();
+        wait_for(|| format!("one line about {name}, not {}", lines()), || lines() == 1);
     }
 }
 

@@ -21,7 +21,8 @@ pub struct Image<'a> {
     pub digest: Option<&'a str>,
 }
 
-/// The longest name and the longest digest. No container runtime accepts a longer name; a digest of SHA-512 has 135 bytes.
+/// The longest path, host and digest. No container runtime accepts a longer path, without the host, and no name of a host is
+/// longer; a digest of SHA-512 has 135 bytes.
 const LONGEST: usize = 255;
 
 impl<'a> Image<'a> {
@@ -76,9 +77,6 @@ fn is_tag(tag: &str) -> bool {
 
 /// Parts between slashes. The first may be a host, which may have upper-case letters and a port.
 fn is_name(name: &str) -> bool {
-    if name.len() > LONGEST {
-        return false;
-    }
     let is_part = |part: &str| {
         let is_end =
             |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -89,7 +87,11 @@ fn is_name(name: &str) -> bool {
                 .iter()
                 .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(byte))
     };
+    let is_path = |path: &str| path.len() <= LONGEST && path.split('/').all(is_part);
     let is_host = |host: &str| {
+        if host.len() > LONGEST {
+            return false;
+        }
         let (host, port) = host.rsplit_once(':').unwrap_or((host, "0"));
         let of_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
         !host.is_empty()
@@ -98,8 +100,8 @@ fn is_name(name: &str) -> bool {
             && port.bytes().all(|b| b.is_ascii_digit())
     };
     match name.split_once('/') {
-        Some((first, rest)) => (is_part(first) || is_host(first)) && rest.split('/').all(is_part),
-        None => is_part(name),
+        Some((first, rest)) => is_path(name) || is_host(first) && is_path(rest),
+        None => is_path(name),
     }
 }
 
@@ -132,10 +134,12 @@ mod tests {
     fn a_reference_that_is_longer_than_a_runtime_accepts_is_none() {
         let name = |length: usize| "x".repeat(length);
         let digest = |length: usize| format!("web@sha256:{}", "0".repeat(length));
-        for good in [name(255), digest(128)] {
+        let of_host = |host: usize, path: usize| format!("{}:5000/{}", name(host), name(path));
+        for good in [name(255), digest(128), of_host(44, 255), of_host(250, 255)] {
             assert!(Image::parse(&good).is_some(), "{good}");
         }
-        for bad in [name(256), format!("{}:1", name(480_000)), digest(480_000)] {
+        let bad_hosts = [of_host(44, 256), of_host(256, 1), format!("{}/web", name(256))];
+        for bad in [name(256), format!("{}:1", name(480_000)), digest(480_000)].into_iter().chain(bad_hosts) {
             assert_eq!(Image::parse(&bad), None, "{} bytes", bad.len());
         }
         assert_eq!(repo_digest(&digest(480_000)), None);
